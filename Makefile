@@ -1,0 +1,45 @@
+# Two commands matter: `make demo` and `make test`. Both set themselves up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# The plain torch wheel from a registry pulls gigabytes of CUDA on Linux; this pin keeps set-up small and repeatable.
+TORCH  ?= torch==2.13.0
+
+.PHONY: demo test test-all test-browser check results clean python
+
+demo: $(VENV)/.core
+	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
+	@echo "Open runs/demo/report.html in a browser."
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not browser"
+
+test-browser: $(VENV)/.dev
+	$(BIN)/python -m pytest -m browser -rs
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+results: $(VENV)/.core
+	$(BIN)/python -m viaduct.reporting.results docs
+
+python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 10) <= v[:2] <= (3, 13) else f"viaduct needs Python 3.10 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.11")'
+
+$(VENV)/.core: pyproject.toml | python
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q $(TORCH)
+	$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/pip install -q -e '.[dev,tf]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,67 @@
+"""Everything that can be a person's mistake, and how to spell it.
+
+    ViaductError            could not: exit code 2, message on stderr, no traceback
+    ├── UnknownName         a recipe, field, device, model … that does not exist; names the closest
+    ├── BadValue            a value of the wrong type or out of range
+    ├── BadData             a data file that is missing, truncated or mislabelled
+    ├── BadRun              a run directory or checkpoint that cannot be used here
+    ├── MissingDevice       an accelerator that this machine does not have
+    ├── Diverged            the loss became NaN or infinite
+    └── DiskFull            a checkpoint did not fit; the older ones are whole
+
+The first line says what happened, with the value received; the lines after it say what to try.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ViaductError(Exception):
+    """Could not. `cli.main` turns it into a message and exit code 2."""
+
+    def __init__(self, what: str, *hints: str) -> None:
+        self.what = what
+        self.hints = hints
+        super().__init__("\n  ".join((what, *hints)))
+
+
+class UnknownName(ViaductError):
+    """A name that is not in a list of names; the closest one is offered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *hints: str) -> None:
+        known = list(known)
+        # O and 0, l and 1 look alike: compare with them folded together.
+        folded = {fold_lookalikes(candidate): candidate for candidate in known}
+        close = difflib.get_close_matches(fold_lookalikes(name), folded, n=1, cutoff=0.5)
+        closest = (f"Closest is {folded[close[0]]!r}.",) if close else (f"There are: {', '.join(known)}.",)
+        super().__init__(f"no {kind} called {name!r}.", *closest, *hints)
+
+
+class BadValue(ViaductError):
+    """A value of the wrong type or out of range."""
+
+
+class BadData(ViaductError):
+    """A data file that is missing, truncated or mislabelled."""
+
+
+class BadRun(ViaductError):
+    """A run directory or a checkpoint that cannot be used here."""
+
+
+class MissingDevice(ViaductError):
+    """An accelerator that this machine does not have."""
+
+
+class Diverged(ViaductError):
+    """The loss became NaN or infinite."""
+
+
+class DiskFull(ViaductError):
+    """A checkpoint did not fit on the disk; the older ones are whole."""
+
+
+def fold_lookalikes(name: str) -> str:
+    return name.lower().translate(str.maketrans("oli-", "011_"))
