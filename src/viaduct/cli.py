@@ -1,0 +1,67 @@
+"""The table of verbs; the only place where an error becomes an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+from viaduct import __version__
+from viaduct.errors import ViaductError
+
+# Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
+VERBS = {
+    "train": "Train a recipe, or continue a run that was interrupted.",
+    "evaluate": "Measure a run's checkpoints on the validation pictures.",
+    "devices": "Show which devices this machine has, and what is missing for the others.",
+}
+
+
+class LazyVerbs(typer.core.TyperGroup):
+    """Lists verbs from the table; imports the one that is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, (load_verb(name) if name in VERBS else placeholder), rest
+
+
+def load_verb(name: str) -> Any:
+    module = importlib.import_module(f"viaduct.verbs.{name}")
+    verb = typer.Typer(add_completion=False)
+    verb.command(name)(module.main)
+    return typer.main.get_command(verb)
+
+
+def build_app() -> typer.Typer:
+    app = typer.Typer(
+        cls=LazyVerbs,
+        help="Carry the training of image classifiers onto the accelerator you were given.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+    @app.callback()
+    def options(
+        version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
+    ) -> None:
+        if version:
+            print(f"viaduct {__version__}")
+            raise typer.Exit
+
+    for name, summary in VERBS.items():
+        app.command(name, help=summary)(lambda: None)
+    return app
+
+
+def main() -> None:
+    try:
+        build_app()(prog_name="viaduct")
+    except ViaductError as error:
+        verb = next((word for word in sys.argv[1:] if word in VERBS), "")
+        print(f"viaduct {verb}".strip() + f": {error}", file=sys.stderr)
+        sys.exit(2)

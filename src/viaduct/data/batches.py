@@ -1,0 +1,184 @@
+"""Batches of one split, prepared where the data lives.
+
+    with Batches(split, images, device=device, train=True, seed=1) as batches:
+        for batch in batches.epoch(0):
+            ...
+
+A split that fits stays on the accelerator and is augmented there, a few kernels a step. One that does not is
+cut in host memory by threads and copied over as bytes. On the CPU, threads prepare whole batches beside the
+step. All three give the same numbers, whatever `workers`, `prefetch` and the step an epoch is entered at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from types import TracebackType
+from typing import NamedTuple
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from viaduct.data.augment import CutOut, Normalise, Row, evaluation_plan, resize, training_plan
+from viaduct.data.prefetch import prepared_ahead
+from viaduct.data.source import Images, Labels, Split
+from viaduct.data.storage import Resident, store
+from viaduct.errors import BadData, BadValue
+
+
+class Batch(NamedTuple):
+    """One rank's part of one step."""
+
+    images: Tensor  # N,3,H,W float32 channels_last, normalised, on the device
+    labels: Tensor  # N int64, on the device
+    mask: Tensor | None  # None: all pictures count; else bool, False for those repeated to fill the batch
+    index: Tensor  # type: ignore[assignment]  # N int64: position in the split (hides tuple.index, not missed)
+
+
+class Batches:
+    """Batches of one split, prepared where the data lives."""
+
+    def __init__(
+        self,
+        split: Split,
+        images: Images,
+        *,
+        device: torch.device,
+        train: bool,
+        seed: int,
+        resident_limit: int = 4 << 30,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        self.count = len(split)
+        self.global_batch = images.global_batch if train else images.eval_batch or images.global_batch
+        check_labels(split.labels, images.classes)
+        check_ranks(self.global_batch, rank, ranks)
+        check_count(self.count, self.global_batch, train)
+        repeated = 0 if train else -self.count % self.global_batch  # training drops the remainder instead
+        self.steps_per_epoch = (self.count + repeated) // self.global_batch
+        self._images, self._device, self._train, self._seed = images, device, train, seed
+        self._local_batch = self.global_batch // ranks
+        self._offset = rank * self._local_batch
+        self._height, self._width = split.images.shape[1:3]
+        self._storage = store(split.images, images, train=train, device=device, resident_limit=resident_limit)
+        self._labels = torch.from_numpy(split.labels.copy()).to(device)
+        self._normalise = Normalise(images, device)
+        holes = train and images.cutout > 0
+        self._cut_out = CutOut(self._height, self._width, images.cutout, device) if holes else None
+        self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
+        self._closed = False
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
+        if self._closed:
+            raise RuntimeError("these batches were closed; make new ones")
+        if not 0 <= start <= self.steps_per_epoch:
+            raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
+        steps = range(start, self.steps_per_epoch)
+        plan = torch.from_numpy(self._plan(epoch))
+        iterator = self._stay(steps, plan) if self._stays else self._stream(steps, plan)
+        self._iterators.add(iterator)
+        return iterator
+
+    def close(self) -> None:
+        """End the iterators that are still open, and with them their threads."""
+        self._closed = True
+        for iterator in list(self._iterators):
+            iterator.close()
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _stays(self) -> bool:
+        """Whether everything happens on one device."""
+        return isinstance(self._storage, Resident) or self._device.type == "cpu"
+
+    def _plan(self, epoch: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        if not self._train:
+            return evaluation_plan(self.count, padded=self.steps_per_epoch * self.global_batch)
+        return training_plan(self._images, self._height, self._width, seed=self._seed, epoch=epoch, count=self.count)
+
+    def _stay(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
+        """Cut and finish in one go: threads do it on the CPU; an accelerator is only told to."""
+        plan = self._copy(plan)
+
+        def prepare(step: int) -> Batch:
+            mine = self._slice(plan, step)
+            return self._finish(step, mine, self._storage.cut(mine))
+
+        workers = self._images.workers if self._device.type == "cpu" else 0
+        yield from prepared_ahead(prepare, steps, workers=workers, ahead=self._images.prefetch)
+
+    def _stream(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
+        """Threads cut on the host; the caller copies and finishes, on the stream that the step runs on."""
+        there = self._copy(plan)
+
+        def cut(step: int) -> Tensor:
+            return self._storage.cut(self._slice(plan, step))
+
+        workers, ahead = self._images.workers, self._images.prefetch
+        with closing(prepared_ahead(cut, steps, workers=workers, ahead=ahead)) as pictures:
+            for step, cropped in zip(steps, pictures, strict=True):
+                yield self._finish(step, self._slice(there, step), self._copy(cropped))
+
+    def _slice(self, plan: Tensor, step: int) -> Tensor:
+        first = step * self.global_batch + self._offset
+        return plan[:, first : first + self._local_batch]
+
+    def _finish(self, step: int, plan: Tensor, pictures: Tensor) -> Batch:
+        finished = self._normalise(pictures)
+        if self._cut_out:
+            finished = self._cut_out(finished, plan)
+        index = plan[Row.INDEX]
+        return Batch(resize(finished, self._images.size), self._labels[index], self._mask(step), index)
+
+    def _mask(self, step: int) -> Tensor | None:
+        left = self.count - (step * self.global_batch + self._offset)
+        if left >= self._local_batch:
+            return None
+        return torch.arange(self._local_batch, device=self._device) < left
+
+    def _copy(self, tensor: Tensor) -> Tensor:
+        """To the device, without waiting for it where memory can be pinned: on CUDA."""
+        if self._device.type != "cuda":
+            return tensor.to(self._device)
+        return tensor.pin_memory().to(self._device, non_blocking=True)
+
+
+def check_labels(labels: Labels, classes: int) -> None:
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        first = int(wrong[0])
+        raise BadData(
+            f"picture {first} is mislabelled: its label is {labels[first]}, not one of 0 to {classes - 1}.",
+            f"{len(wrong):,} of {len(labels):,} labels are out of range for classes={classes}.",
+        )
+
+
+def check_ranks(global_batch: int, rank: int, ranks: int) -> None:
+    if ranks < 1 or not 0 <= rank < ranks:
+        raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
+    if global_batch % ranks:
+        raise BadValue(
+            f"a global batch of {global_batch} cannot be shared equally by {ranks} ranks.",
+            f"The next that can is {global_batch + ranks - global_batch % ranks}.",
+        )
+
+
+def check_count(count: int, global_batch: int, train: bool) -> None:
+    if count == 0:
+        raise BadData(f"the {'training' if train else 'validation'} split has no pictures.")
+    if train and count < global_batch:
+        raise BadData(
+            f"the training split has {count} pictures, fewer than one global batch of {global_batch}.",
+            "Make global_batch smaller, or bring more pictures.",
+        )

@@ -1,0 +1,54 @@
+"""Chance, without state: the order of the pictures and every random draw, computed from what they are for.
+
+The same (seed, epoch, position) gives the same picture and the same crop, whatever the batch size, the number
+of ranks, or the step a run was resumed at. Only the raw words of Philox are used, whose stream NumPy promises
+to keep; the methods of `np.random.Generator` may change between releases.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+WORD = (1 << 64) - 1
+
+
+class Purpose(IntEnum):
+    """What a stream is for. The numbers are part of every result ever measured: add, never renumber."""
+
+    ORDER = 1
+    AUGMENTATION = 2
+    TRAIN_SCENES = 3
+    TRAIN_NOISE = 4
+    VALIDATION_SCENES = 5
+    VALIDATION_NOISE = 6
+
+
+def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
+    """Random words that belong to one purpose of one epoch; streams never overlap."""
+    return np.random.Philox(
+        key=np.array([seed & WORD, epoch & WORD], dtype=np.uint64),
+        counter=np.array([0, 0, 0, purpose], dtype=np.uint64),
+    )
+
+
+def words(seed: int, epoch: int, purpose: Purpose, count: int) -> npt.NDArray[np.uint64]:
+    return np.asarray(stream(seed, epoch, purpose).random_raw(count), dtype=np.uint64)
+
+
+def permutation(seed: int, epoch: int, count: int) -> npt.NDArray[np.int64]:
+    """The order in which an epoch visits `count` pictures."""
+    return np.argsort(words(seed, epoch, Purpose.ORDER, count), kind="stable").astype(np.int64)
+
+
+def uniforms(
+    seed: int, epoch: int, count: int, draws: int, purpose: Purpose = Purpose.AUGMENTATION
+) -> npt.NDArray[np.float32]:
+    """Numbers in [0, 1): row = position in the epoch's order, column = what the draw decides.
+
+    24 bits each, all that float32 can hold: `floor(u * n)` is then below n for every n.
+    """
+    bits = words(seed, epoch, purpose, count * draws) >> np.uint64(40)
+    return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(count, draws)

@@ -1,0 +1,37 @@
+"""Threads that prepare things ahead, handed over in order.
+
+The threads live as long as the iterator: when it ends, fails, is closed or is forgotten, they are gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Prepared = TypeVar("Prepared")
+
+
+def prepared_ahead(
+    prepare: Callable[[Item], Prepared], items: Iterable[Item], *, workers: int, ahead: int
+) -> Generator[Prepared, None, None]:
+    """`map(prepare, items)`, with up to `ahead` results under way while the caller uses the last one.
+
+    Without workers the caller prepares each itself. What `prepare` raises is raised here, in its turn.
+    """
+    if workers == 0:
+        yield from map(prepare, items)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="viaduct-data")
+    pending: deque[Future[Prepared]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(prepare, item))
+            if len(pending) > max(ahead, workers):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

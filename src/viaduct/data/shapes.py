@@ -1,0 +1,162 @@
+"""The built-in pictures: ten silhouettes, drawn when the run starts, so that training needs no download.
+
+Every picture is a pure function of (draw_seed, split, index, size). Colours, place, scale, rotation, light
+and noise are drawn independently of the class, and all ten silhouettes have the same area: neither the mean
+colour nor the contrast of a picture tells what is on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data.order import Purpose, stream, uniforms
+from viaduct.data.silhouettes import SILHOUETTES, Floats
+from viaduct.data.source import Colour, Images, ImageSet, Pictures, Split, require_at_least
+from viaduct.errors import BadValue
+
+NAMES = tuple(SILHOUETTES)
+SMALLEST = 16  # pixels: below this a star and a disc are the same blob
+CHUNK = 320  # pictures drawn at a time: stays in cache; a multiple of 8 (bytes a word) and of the 10 classes
+
+AREA = (0.07, 0.18)  # of the picture
+WANDER = 0.12  # of the side, from the middle, each way
+TILT = np.pi / 3  # radians, each way
+DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # HSV values
+SATURATION = (0.15, 0.70)
+SHADE = 0.30  # how much brighter or darker than the middle an edge of the picture may be
+GRAIN = (0.01, 0.06)  # standard deviation of the noise
+
+# The 256 values of a byte as equally likely values of a normal distribution: noise for one lookup a channel.
+NORMAL = np.array([NormalDist().inv_cdf((byte + 0.5) / 256) for byte in range(256)], dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Shapes(Images):
+    """Ten silhouettes, drawn with NumPy; `--data` is not needed."""
+
+    name: ClassVar[str] = "shapes"
+
+    mean: Colour = (0.425, 0.425, 0.425)
+    std: Colour = (0.275, 0.275, 0.275)
+    train_images: int = 4096
+    validation_images: int = 1024
+    draw_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(SMALLEST, "size", self.size)
+        require_at_least(1, "train_images", self.train_images)
+        require_at_least(1, "validation_images", self.validation_images)
+        require_at_least(0, "draw_seed", self.draw_seed)
+        if self.classes != len(NAMES):
+            raise BadValue(f"classes must be {len(NAMES)} for shapes, got {self.classes}.")
+
+    def load(self, path: Path | None = None) -> ImageSet:
+        train = draw_split(self.draw_seed, self.train_images, self.size, TRAIN)
+        validation = draw_split(self.draw_seed, self.validation_images, self.size, VALIDATION)
+        return ImageSet(train, validation, NAMES)
+
+
+class Streams(NamedTuple):
+    """The random streams of a split. No two splits share one, so no picture is in both."""
+
+    scenes: Purpose
+    noise: Purpose
+
+
+TRAIN = Streams(Purpose.TRAIN_SCENES, Purpose.TRAIN_NOISE)
+VALIDATION = Streams(Purpose.VALIDATION_SCENES, Purpose.VALIDATION_NOISE)
+
+
+class Scenes(NamedTuple):
+    """What chance decides about each picture, apart from its noise. Lengths are in sides of the picture."""
+
+    centre: Floats  # (N, 2)
+    scale: Floats  # (N,): side of the square with the silhouette's area
+    tilt: Floats  # (N,)
+    foreground: Floats  # (N, 3)
+    background: Floats  # (N, 3)
+    slope: Floats  # (N, 2): brightness gained along x and y
+    grain: Floats  # (N,)
+
+
+def draw_split(seed: int, count: int, size: int, streams: Streams) -> Split:
+    labels = np.arange(count, dtype=np.int64) % len(NAMES)
+    images = np.empty((count, size, size, 3), dtype=np.uint8)
+    scenes = imagine(uniforms(seed, 0, count, draws=14, purpose=streams.scenes))
+    noise = stream(seed, 0, streams.noise)
+    for start in range(0, count, CHUNK):
+        part = slice(start, start + CHUNK)
+        images[part] = paint(Scenes(*(field[part] for field in scenes)), size, noise)
+    return Split(images, labels)
+
+
+def imagine(draws: Floats) -> Scenes:
+    """Scenes from uniform draws, one row a picture."""
+    column = iter(draws.T)
+    centre = 0.5 + WANDER * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
+    scale = np.sqrt(between(AREA, next(column)))
+    tilt = TILT * (2 * next(column) - 1)
+    hue = next(column)
+    other_hue = hue + between((0.25, 0.75), next(column))
+    dark = colour(hue, between(SATURATION, next(column)), between(DARK, next(column)))
+    light = colour(other_hue, between(SATURATION, next(column)), between(LIGHT, next(column)))
+    swapped = (next(column) < 0.5)[:, None]
+    slope = 2 * SHADE * (2 * np.stack([next(column), next(column)], axis=-1) - 1)
+    foreground, background = np.where(swapped, dark, light), np.where(swapped, light, dark)
+    return Scenes(centre, scale, tilt, foreground, background, slope, between(GRAIN, next(column)))
+
+
+def between(ends: tuple[float, float], draw: Floats) -> Floats:
+    low, high = np.float32(ends[0]), np.float32(ends[1])
+    return low + (high - low) * draw
+
+
+def colour(hue: Floats, saturation: Floats, value: Floats) -> Floats:
+    """HSV to RGB, hue in turns."""
+    sixths = (6 * hue[:, None] + np.array([0, 4, 2], dtype=np.float32)) % 6
+    pure = np.clip(np.abs(sixths - 3) - 1, 0, 1)
+    mixed: Floats = value[:, None] * (1 + saturation[:, None] * (pure - 1))
+    return mixed
+
+
+def paint(scenes: Scenes, size: int, noise: np.random.Philox) -> Pictures:
+    """uint8 pictures of the scenes; the first one is of class 0."""
+    middles = (np.arange(size, dtype=np.float32) + 0.5) / size
+    x, y = middles[None, None, :], middles[None, :, None]
+    inside = cover(scenes, x, y, size)[..., None]
+    light = 1 + scenes.slope[:, :1, None] * (x - 0.5) + scenes.slope[:, 1:, None] * (y - 0.5)
+    picture = inside * (scenes.foreground - scenes.background)[:, None, None, :]
+    picture += scenes.background[:, None, None, :]
+    picture *= light[..., None]
+    picture += grain(noise, picture.shape) * scenes.grain[:, None, None, None]
+    picture *= 255
+    return np.clip(np.rint(picture, out=picture), 0, 255, out=picture).astype(np.uint8)
+
+
+def cover(scenes: Scenes, x: Floats, y: Floats, size: int) -> Floats:
+    """How much of each pixel is inside: half a pixel less its distance to the outline, between 0 and 1."""
+    scale = scenes.scale[:, None, None]
+    dx = (x - scenes.centre[:, :1, None]) / scale
+    dy = (y - scenes.centre[:, 1:, None]) / scale
+    cosine, sine = np.cos(scenes.tilt)[:, None, None], np.sin(scenes.tilt)[:, None, None]
+    across, down = cosine * dx + sine * dy, cosine * dy - sine * dx
+    inside = np.empty(across.shape, dtype=np.float32)
+    for label, distance in enumerate(SILHOUETTES.values()):
+        mine = slice(label, None, len(SILHOUETTES))
+        inside[mine] = 0.5 - distance(across[mine], down[mine]) * (scale[mine] * np.float32(size))
+    return np.clip(inside, 0, 1, out=inside)
+
+
+def grain(noise: np.random.Philox, shape: tuple[int, ...]) -> Floats:
+    """Standard normal noise, eight values from each random word."""
+    count = int(np.prod(shape))
+    bytes_: npt.NDArray[np.uint8] = np.asarray(noise.random_raw(-(-count // 8))).astype("<u8").view(np.uint8)
+    values: Floats = NORMAL[bytes_[:count]].reshape(shape)
+    return values

@@ -1,0 +1,128 @@
+"""What to train on: the part of a recipe that describes pictures, and the arrays it turns into.
+
+    Cifar10(global_batch=128, size=32, pad=4, flip=True)     described in a recipe: typed, frozen, no paths
+        .load(Path("cifar/"))                                read when the run starts: an ImageSet
+        .train.images, .train.labels                         uint8 NHWC and int64
+
+Nothing here imports torch, so that recipes can be listed without it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.errors import BadData, BadValue
+
+Pictures = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+Colour = tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The pictures of one split, uint8 NHWC with three channels, and one int64 label for each."""
+
+    images: Pictures
+    labels: Labels
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != np.uint8 or self.images.ndim != 4 or self.images.shape[-1] != 3:
+            found = f"{self.images.dtype} of shape {self.images.shape}"
+            raise BadData(f"the pictures of a split must be uint8 of shape (N, H, W, 3), found {found}.")
+        if self.labels.dtype != np.int64 or self.labels.shape != self.images.shape[:1]:
+            found = f"{self.labels.dtype} of shape {self.labels.shape}"
+            raise BadData(f"{len(self)} pictures need int64 labels of shape ({len(self)},), found {found}.")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Everything a run reads: two splits, and the names of the classes in label order."""
+
+    train: Split
+    validation: Split
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Images(ABC):
+    """What every source of pictures has. Batch sizes are global: all ranks together."""
+
+    name: ClassVar[str]
+    needs_path: ClassVar[bool] = False
+
+    global_batch: int
+    size: int  # side of the square picture the network sees; stored pictures of another size are resized
+    classes: int = 10
+    pad: int = 0  # training: zero-pad by so many stored pixels, then crop back at random
+    flip: bool = False  # training: mirror left and right with probability 1/2
+    cutout: int = 0  # training: side, in stored pixels, of a square hole of the mean colour
+    normalise: Literal["mean_std", "per_image"] = "mean_std"
+    mean: Colour = (0.5, 0.5, 0.5)  # on the 0..1 scale
+    std: Colour = (0.25, 0.25, 0.25)
+    eval_batch: int = 0  # 0: the same as global_batch
+    workers: int = 1  # threads that prepare batches where the pictures live in host memory; 0: none
+    prefetch: int = 2  # batches prepared ahead by these threads
+
+    def __post_init__(self) -> None:
+        for field in ("global_batch", "size", "classes", "prefetch"):
+            require_at_least(1, field, getattr(self, field))
+        for field in ("pad", "cutout", "eval_batch", "workers"):
+            require_at_least(0, field, getattr(self, field))
+        if not isinstance(self.flip, bool):
+            raise BadValue(f"flip must be True or False, got {self.flip!r}.")
+        if self.normalise not in ("mean_std", "per_image"):
+            raise BadValue(f"normalise must be 'mean_std' or 'per_image', got {self.normalise!r}.")
+        require_colour("mean", self.mean)
+        require_colour("std", self.std)
+        if min(self.std) <= 0:
+            raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
+
+    @abstractmethod
+    def load(self, path: Path | None) -> ImageSet:
+        """The pictures, from the folder that was given with --data where `needs_path` says so."""
+
+
+@dataclass(frozen=True)
+class Arrays(Images):
+    """Pictures of your own: any function from the --data folder (or None) to an `ImageSet`."""
+
+    name: ClassVar[str] = "arrays"
+
+    make: Callable[[Path | None], ImageSet] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.make):
+            raise BadValue(f"make must be a function from a folder to an ImageSet, got {self.make!r}.")
+
+    def load(self, path: Path | None) -> ImageSet:
+        assert self.make is not None
+        made = self.make(path)
+        if not isinstance(made, ImageSet):
+            raise BadValue(f"make must return an ImageSet, got a {type(made).__name__}.")
+        return made
+
+
+def require_at_least(low: int, field: str, value: object) -> None:
+    """A whole number no smaller than `low`; bool is not a number here, though Python says it is."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadValue(f"{field} must be a whole number, got {value!r}.")
+    if value < low:
+        raise BadValue(f"{field} must be at least {low}, got {value}.")
+
+
+def require_colour(field: str, value: object) -> None:
+    if not isinstance(value, tuple | list) or len(value) != 3:
+        raise BadValue(f"{field} must be three numbers, one a channel, got {value!r}.")
+    if not all(isinstance(channel, int | float) for channel in value):
+        raise BadValue(f"{field} must be three numbers, one a channel, got {value!r}.")

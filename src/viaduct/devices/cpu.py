@@ -1,0 +1,121 @@
+"""The processor: always here, and what every other device is compared with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from viaduct.devices.base import check_index, find_in_file
+
+NAME = "cpu"
+
+_CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+# oneDNN takes bf16 on any AVX-512 processor, but without one of these it converts to fp32 and back.
+_BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
+_BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+_WORTH_SAYING = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")
+
+
+def available() -> bool:
+    return missing() is None
+
+
+def missing() -> str | None:
+    return None
+
+
+def count() -> int:
+    return 1
+
+
+def select(index: int = 0) -> torch.device:
+    check_index(NAME, index, count(), missing())
+    return torch.device(NAME)
+
+
+def synchronize() -> None:
+    return None
+
+
+def memory_used() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def reset_memory() -> None:
+    # proc(5): writing 5 lowers the peak to what is resident now. Where the kernel forbids it the peak stays.
+    with suppress(OSError):
+        _CLEAR_REFS.write_text("5")
+
+
+def memory_free() -> int:
+    return min(_machine_free(), _container_free())
+
+
+def autocast_dtypes() -> tuple[str, ...]:
+    return ("bf16",) if _computes_in_bf16() else ()
+
+
+def collective_backend() -> str:
+    return "gloo"
+
+
+def graph_capture() -> object | None:
+    return None
+
+
+def versions() -> dict[str, str]:
+    return {"torch": torch.__version__, "python": platform.python_version()}
+
+
+def description() -> str:
+    name = find_in_file(_CPUINFO, r"^model name\s*:\s*(.+)$") or platform.processor() or platform.machine()
+    cores = _cores()
+    flag = next((flag for flag in _WORTH_SAYING if flag in _flags()), None)
+    return ", ".join(filter(None, (name, f"{cores} core{'s' * (cores > 1)}", flag)))
+
+
+def random_state() -> torch.Tensor | None:
+    return None
+
+
+def set_random_state(state: torch.Tensor | None) -> None:
+    return None
+
+
+def _flags() -> frozenset[str]:
+    return frozenset((find_in_file(_CPUINFO, r"^(?:flags|features)\s*:\s*(.+)$") or "").split())
+
+
+def _computes_in_bf16() -> bool:
+    # Private names that torch 2.11 to 2.13 have; without them the processor's flags decide alone.
+    probes = (getattr(torch.cpu, name, None) for name in _BF16_PROBES)
+    return any(probe() for probe in probes if probe) or not _flags().isdisjoint(_BF16_FLAGS)
+
+
+def _cores() -> int:
+    """Those this process may run on: a container often has fewer than the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _machine_free() -> int:
+    kibibytes = find_in_file(_MEMINFO, r"^MemAvailable:\s*(\d+) kB")
+    return int(kibibytes) * 1024 if kibibytes else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _container_free() -> int:
+    """What the control group leaves; file pages it can drop at any time count as free."""
+    limit = find_in_file(_CGROUP / "memory.max", r"^(\d+)")
+    used = find_in_file(_CGROUP / "memory.current", r"^(\d+)")
+    droppable = find_in_file(_CGROUP / "memory.stat", r"^inactive_file (\d+)")
+    return int(limit) - int(used) + int(droppable or 0) if limit and used else sys.maxsize

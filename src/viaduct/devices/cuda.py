@@ -1,0 +1,112 @@
+"""NVIDIA cards, through torch's own CUDA build."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from viaduct.devices.base import GIB, check_index, find_in_file, known
+
+NAME = "cuda"
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_NO_CARD = "No CUDA GPUs are available"
+
+
+def available() -> bool:
+    return torch.cuda.is_available()
+
+
+def missing() -> str | None:
+    if available():
+        return None
+    if not torch.backends.cuda.is_built():
+        return f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch."
+    refusal = _refusal()
+    if refusal == _NO_CARD and _VISIBLE in os.environ:
+        return f"no card visible; {_VISIBLE}={os.environ[_VISIBLE]!r}\nUnset it, or list card numbers: 0,1."
+    return f"{refusal}\n`nvidia-smi` shows cards and driver; this torch wants one for CUDA {torch.version.cuda}."
+
+
+def count() -> int:
+    return torch.cuda.device_count() if available() else 0
+
+
+def select(index: int = 0) -> torch.device:
+    check_index(NAME, index, count(), missing())
+    torch.cuda.set_device(index)
+    return torch.device(NAME, index)
+
+
+def synchronize() -> None:
+    torch.cuda.synchronize()
+
+
+def memory_used() -> int:
+    return torch.cuda.max_memory_allocated()
+
+
+def reset_memory() -> None:
+    torch.cuda.init()
+    torch.cuda.reset_peak_memory_stats()
+
+
+def memory_free() -> int:
+    return torch.cuda.mem_get_info()[0]
+
+
+def autocast_dtypes() -> tuple[str, ...]:
+    capability = torch.cuda.get_device_capability()
+    if capability >= (8, 0):
+        return ("bf16", "fp16")
+    return ("fp16",) if capability >= (7, 0) else ()
+
+
+def collective_backend() -> str:
+    return "nccl"
+
+
+def graph_capture() -> object | None:
+    return torch.cuda.CUDAGraph if available() else None
+
+
+def versions() -> dict[str, str]:
+    return known(
+        {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "cudnn": _cudnn(),
+            "driver": find_in_file(_DRIVER, r"\b(\d{3,}\.\d+(?:\.\d+)?)\b"),
+        }
+    )
+
+
+def description() -> str:
+    card = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return f"{card.name}, {card.total_memory / GIB:.0f} GiB"
+
+
+def random_state() -> torch.Tensor | None:
+    return torch.cuda.get_rng_state()
+
+
+def set_random_state(state: torch.Tensor | None) -> None:
+    if state is not None:
+        torch.cuda.set_rng_state(state)
+
+
+def _refusal() -> str:
+    """Why CUDA does not start, in torch's words: no driver, one that is too old, or no card."""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).split(". ")[0].strip()
+    return _NO_CARD
+
+
+def _cudnn() -> str | None:
+    number = torch.backends.cudnn.version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else None

@@ -1,0 +1,118 @@
+"""Cambricon cards, through the vendor's plug-in torch_mlu and CNToolkit under it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from viaduct.devices import plugin
+from viaduct.devices.base import GIB, check_index, find_in_file, known
+
+NAME = "mlu"
+
+_TORCH = torch.__version__.partition("+")[0]
+_VENDOR = plugin.Vendor(
+    package="torch_mlu",
+    device=NAME,
+    install=f"Install CNToolkit and the torch_mlu made for torch {_TORCH}.",
+    repair=f"Put $NEUWARE_HOME/lib64 on LD_LIBRARY_PATH, and use the torch_mlu made for torch {_TORCH}.",
+    look="`cnmon` shows the cards and the driver; a container also needs /dev/cambricon*.",
+    # In the order in which torch_mlu reads them.
+    hiders=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    unhide="Unset it, or list card numbers: 0,1.",
+)
+_DRIVERS = Path("/proc/driver/cambricon/mlus")
+_CNTOOLKIT = "/usr/local/neuware"
+
+
+def available() -> bool:
+    return missing() is None
+
+
+def missing() -> str | None:
+    return plugin.missing(_VENDOR)
+
+
+def count() -> int:
+    return int(_mlu().device_count()) if available() else 0
+
+
+def select(index: int = 0) -> torch.device:
+    check_index(NAME, index, count(), missing())
+    _mlu().set_device(index)
+    return torch.device(NAME, index)
+
+
+def synchronize() -> None:
+    _mlu().synchronize()
+
+
+def memory_used() -> int:
+    return int(_mlu().max_memory_allocated())
+
+
+def reset_memory() -> None:
+    _mlu().init()
+    _mlu().reset_peak_memory_stats()
+
+
+def memory_free() -> int:
+    return int(_mlu().mem_get_info()[0])
+
+
+def autocast_dtypes() -> tuple[str, ...]:
+    # The MLU370 has no bf16, the MLU590 has; releases that cannot say predate it.
+    can_bf16 = getattr(_mlu(), "is_bf16_supported", lambda: False)
+    return ("bf16", "fp16") if can_bf16() else ("fp16",)
+
+
+def collective_backend() -> str:
+    return "cncl"
+
+
+def graph_capture() -> object | None:
+    graph: object | None = getattr(_mlu(), "MLUGraph", None) if available() else None
+    return graph
+
+
+def versions() -> dict[str, str]:
+    return known(
+        {
+            "torch": torch.__version__,
+            "torch_mlu": plugin.version("torch_mlu"),
+            "cntoolkit": _cntoolkit(),
+            "driver": _driver(),
+        }
+    )
+
+
+def description() -> str:
+    name = _mlu().get_device_name()
+    return f"{name}, {_mlu().mem_get_info()[1] / GIB:.0f} GiB"
+
+
+def random_state() -> torch.Tensor | None:
+    state: torch.Tensor = _mlu().get_rng_state()
+    return state
+
+
+def set_random_state(state: torch.Tensor | None) -> None:
+    if state is not None:
+        _mlu().set_rng_state(state)
+
+
+def _mlu() -> Any:
+    return plugin.api(_VENDOR)
+
+
+def _cntoolkit() -> str | None:
+    home = os.environ.get("NEUWARE_HOME", _CNTOOLKIT)
+    return find_in_file(Path(home, "version.txt"), r"(\d+\.\d+\.\d+)")
+
+
+def _driver() -> str | None:
+    notes = sorted(_DRIVERS.glob("*/information"))
+    return next(filter(None, (find_in_file(note, r"^driver version\s*:\s*v?(.+)$") for note in notes)), None)

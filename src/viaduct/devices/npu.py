@@ -1,0 +1,115 @@
+"""Ascend cards, through Huawei's plug-in torch_npu and CANN under it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from viaduct.devices import plugin
+from viaduct.devices.base import GIB, check_index, find_in_file, known
+
+NAME = "npu"
+
+_TORCH = torch.__version__.partition("+")[0]
+_VENDOR = plugin.Vendor(
+    package="torch_npu",
+    device=NAME,
+    install=f"Install CANN and the torch_npu made for torch {_TORCH}.",
+    repair=f"Source CANN's set_env.sh, and use the torch_npu made for torch {_TORCH}.",
+    look="`npu-smi info` shows the cards and the driver; a container also needs /dev/davinci*.",
+    hiders=("ASCEND_RT_VISIBLE_DEVICES",),
+    unhide="Unset it, or list card numbers in ascending order: 0,1.",
+)
+_DRIVER = Path("/usr/local/Ascend/driver/version.info")
+_CANN_HOMES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
+_CANN_PLACES = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
+
+
+def available() -> bool:
+    return missing() is None
+
+
+def missing() -> str | None:
+    return plugin.missing(_VENDOR)
+
+
+def count() -> int:
+    return int(_npu().device_count()) if available() else 0
+
+
+def select(index: int = 0) -> torch.device:
+    check_index(NAME, index, count(), missing())
+    _npu().set_device(index)
+    return torch.device(NAME, index)
+
+
+def synchronize() -> None:
+    _npu().synchronize()
+
+
+def memory_used() -> int:
+    return int(_npu().max_memory_allocated())
+
+
+def reset_memory() -> None:
+    _npu().init()
+    _npu().reset_peak_memory_stats()
+
+
+def memory_free() -> int:
+    return int(_npu().mem_get_info()[0])
+
+
+def autocast_dtypes() -> tuple[str, ...]:
+    # The 910 of 2019 has no bf16, the 910B of 2023 has; releases that cannot say predate it.
+    can_bf16 = getattr(_npu(), "is_bf16_supported", lambda: False)
+    return ("bf16", "fp16") if can_bf16() else ("fp16",)
+
+
+def collective_backend() -> str:
+    return "hccl"
+
+
+def graph_capture() -> object | None:
+    graph: object | None = getattr(_npu(), "NPUGraph", None) if available() else None
+    return graph
+
+
+def versions() -> dict[str, str]:
+    return known(
+        {
+            "torch": torch.__version__,
+            "torch_npu": plugin.version("torch_npu"),
+            "cann": _cann(),
+            "driver": find_in_file(_DRIVER, r"^version=(.+)$"),
+        }
+    )
+
+
+def description() -> str:
+    name = _npu().get_device_name()
+    return f"{name}, {_npu().mem_get_info()[1] / GIB:.0f} GiB"
+
+
+def random_state() -> torch.Tensor | None:
+    state: torch.Tensor = _npu().get_rng_state()
+    return state
+
+
+def set_random_state(state: torch.Tensor | None) -> None:
+    if state is not None:
+        _npu().set_rng_state(state)
+
+
+def _npu() -> Any:
+    return plugin.api(_VENDOR)
+
+
+def _cann() -> str | None:
+    homes = (*filter(None, map(os.environ.get, _CANN_HOMES)), *_CANN_PLACES)
+    notes = (Path(home, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for home in homes)
+    return next(filter(None, (find_in_file(note, r"^version=(.+)$") for note in notes)), None)

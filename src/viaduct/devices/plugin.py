@@ -1,0 +1,93 @@
+"""Load a vendor's torch plug-in, and say what is wrong with one that will not load.
+
+A plug-in that is not installed is asked for again each time; one that breaks while it loads is not, because
+half a plug-in leaves its name registered in torch and the second error would hide the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from typing import Any
+
+import torch
+
+from viaduct.devices.base import first_line
+from viaduct.errors import MissingDevice
+
+_broken: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """What a message about a plug-in must be able to name."""
+
+    package: str
+    device: str
+    install: str
+    repair: str
+    look: str
+    hiders: tuple[str, ...]
+    unhide: str
+
+
+class NotLoaded(Exception):
+    """Why there is no plug-in to talk to."""
+
+
+def missing(vendor: Vendor) -> str | None:
+    """None if the plug-in loads and sees a card; else what is missing and how to get it."""
+    try:
+        cards = _load(vendor).device_count()
+    except NotLoaded as why:
+        return str(why)
+    except Exception as error:
+        return f"{vendor.package} cannot count its cards: {first_line(error)}\n{vendor.look}"
+    if cards > 0:
+        return None
+    for variable in vendor.hiders:
+        if variable in os.environ:
+            return f"no card visible; {variable}={os.environ[variable]!r}\n{vendor.unhide}"
+    return f"{vendor.package} {version(vendor.package)} sees no card\n{vendor.look}"
+
+
+def api(vendor: Vendor) -> Any:
+    """The plug-in's own `torch.npu` or `torch.mlu`."""
+    try:
+        return _load(vendor)
+    except NotLoaded as why:
+        what, *hints = str(why).splitlines()
+        raise MissingDevice(f"no {vendor.device} to run on: {what}.", *hints) from why
+
+
+def version(package: str) -> str | None:
+    """The plug-in's version, also when it does not load."""
+    loaded = getattr(sys.modules.get(package), "__version__", None)
+    if loaded:
+        return str(loaded)
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def broken() -> dict[str, str]:
+    """The plug-ins that are installed and failed to load, each with its first error."""
+    return dict(_broken)
+
+
+def _load(vendor: Vendor) -> Any:
+    package = vendor.package
+    if package in _broken:
+        raise NotLoaded(f"{_broken[package]}\n{vendor.repair}")
+    try:
+        import_module(package)
+        return vars(torch)[vendor.device]
+    except Exception as error:
+        # A vendor's import runs its whole start-up: whatever goes wrong in there is the reason we report.
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            raise NotLoaded(f"{package} is not installed\n{vendor.install}") from error
+        _broken[package] = f"{package} is installed but does not load: {first_line(error)}"
+        raise NotLoaded(f"{_broken[package]}\n{vendor.repair}") from error

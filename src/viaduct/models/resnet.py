@@ -1,0 +1,177 @@
+"""ResNet as in TensorFlow's official models, r1 (He et al., https://arxiv.org/abs/1512.03385).
+
+Version 1 normalises after every convolution. Three habits set it apart from torchvision's: the first block of
+every stage projects its shortcut, even 64 channels to 64; the max pool is SAME; and batch norms remember
+longer. As in torchvision's, a bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
+
+Layers stand in the order in which TensorFlow creates its variables, a block's projection before its own, so
+that the numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: what they overwrite is
+the output of a batch norm, which no backward pass reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.models import initialisers
+from viaduct.models.initialisers import Initialiser
+from viaduct.models.padding import SameConv2d, SameMaxPool2d
+
+
+@dataclass(frozen=True)
+class Style:
+    """What networks of one drawing disagree about."""
+
+    same: bool = False  # strided convolutions pad SAME; otherwise kernel // 2 on every side
+    epsilon: float = 1e-5
+    momentum: float = 0.003  # PyTorch's: one minus TensorFlow's decay of 0.997
+    zero_gamma: bool = False  # blocks start as their shortcuts (https://arxiv.org/abs/1706.02677, 5.1)
+
+    def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+        if self.same and stride > 1:
+            return SameConv2d(inputs, outputs, kernel, stride)
+        return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+
+    def norm(self, channels: int) -> nn.BatchNorm2d:
+        return nn.BatchNorm2d(channels, eps=self.epsilon, momentum=self.momentum)
+
+    def last_norm(self, channels: int) -> nn.BatchNorm2d:
+        """The norm that ends a block's own branch."""
+        norm = self.norm(channels)
+        if self.zero_gamma:
+            nn.init.zeros_(norm.weight)
+        return norm
+
+
+OFFICIAL = Style()
+# A decay of 0.997 remembers some 330 steps; in a run of a few thousand the statistics must keep up.
+QUICK = Style(momentum=0.1, zero_gamma=True)
+
+
+class Stem(nn.Module):
+    """From a picture to the first stage: one convolution and, for large pictures, a pool."""
+
+    def __init__(self, filters: int, style: Style, *, kernel: int = 7, stride: int = 2, pool: bool = True) -> None:
+        super().__init__()
+        self.conv = style.conv(3, filters, kernel, stride)
+        self.norm = style.norm(filters)
+        self.pool = SameMaxPool2d(kernel=3, stride=2) if pool else nn.Identity()
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        pooled: Tensor = self.pool(F.relu(self.norm(self.conv(x_NCHW)), inplace=True))
+        return pooled
+
+
+small_stem = partial(Stem, kernel=3, stride=1, pool=False)
+
+
+class Projection(nn.Module):
+    """A shortcut that changes size or channels."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, style: Style) -> None:
+        super().__init__()
+        self.conv = style.conv(inputs, outputs, 1, stride)
+        self.norm = style.norm(outputs)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        projected: Tensor = self.norm(self.conv(x_NCHW))
+        return projected
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions; the first strides."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, filters: int, stride: int, style: Style, project: bool = False) -> None:
+        super().__init__()
+        self.shortcut = Projection(inputs, filters, stride, style) if project else nn.Identity()
+        self.conv1 = style.conv(inputs, filters, 3, stride)
+        self.norm1 = style.norm(filters)
+        self.conv2 = style.conv(filters, filters, 3)
+        self.norm2 = style.last_norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        branch = F.relu(self.norm1(self.conv1(x_NCHW)), inplace=True)
+        branch = self.norm2(self.conv2(branch))
+        return F.relu(branch.add_(self.shortcut(x_NCHW)), inplace=True)
+
+
+class Bottleneck(nn.Module):
+    """1x1 down, 3x3 with the stride, 1x1 up to four times the filters."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, filters: int, stride: int, style: Style, project: bool = False) -> None:
+        super().__init__()
+        outputs = filters * self.expansion
+        self.shortcut = Projection(inputs, outputs, stride, style) if project else nn.Identity()
+        self.conv1 = style.conv(inputs, filters, 1)
+        self.norm1 = style.norm(filters)
+        self.conv2 = style.conv(filters, filters, 3, stride)
+        self.norm2 = style.norm(filters)
+        self.conv3 = style.conv(filters, outputs, 1)
+        self.norm3 = style.last_norm(outputs)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        branch = F.relu(self.norm1(self.conv1(x_NCHW)), inplace=True)
+        branch = F.relu(self.norm2(self.conv2(branch)), inplace=True)
+        branch = self.norm3(self.conv3(branch))
+        return F.relu(branch.add_(self.shortcut(x_NCHW)), inplace=True)
+
+
+class ResNet(nn.Module):
+    """Stem, stages of blocks, mean over the picture, classifier."""
+
+    def __init__(
+        self,
+        classes: int,
+        *,
+        block: type[BasicBlock] | type[Bottleneck],
+        blocks: Sequence[int],
+        filters: Sequence[int] = (64, 128, 256, 512),
+        style: Style = OFFICIAL,
+        stem: Callable[[int, Style], nn.Module] = Stem,
+        initialiser: Initialiser = initialisers.tf_layers,
+    ) -> None:
+        super().__init__()
+        channels = [filters[0], *(width * block.expansion for width in filters)]
+        self.stem = stem(filters[0], style)
+        self.stages = nn.Sequential()
+        for index, (count, width) in enumerate(zip(blocks, filters, strict=True)):
+            first = block(channels[index], width, 1 if index == 0 else 2, style, project=True)
+            others = (block(channels[index + 1], width, 1, style) for _ in range(count - 1))
+            self.stages.append(nn.Sequential(first, *others))
+        self.head = nn.Linear(channels[-1], classes)
+        self.apply(initialiser)
+
+    def forward(self, images_NCHW: Tensor) -> Tensor:
+        features = self.features(images_NCHW)
+        return at_least_float32(self.head(features.mean((2, 3))))
+
+    def features(self, images_NCHW: Tensor) -> Tensor:
+        """The last stage's output, before the mean."""
+        features: Tensor = self.stages(self.stem(images_NCHW))
+        return features
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """The loss is taken in float32 even when the network computes in half precision."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+variants = {
+    "resnet18_v1": partial(ResNet, block=BasicBlock, blocks=(2, 2, 2, 2)),
+    "resnet34_v1": partial(ResNet, block=BasicBlock, blocks=(3, 4, 6, 3)),
+    "resnet50_v1": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3)),
+    "resnet101_v1": partial(ResNet, block=Bottleneck, blocks=(3, 4, 23, 3)),
+    "resnet152_v1": partial(ResNet, block=Bottleneck, blocks=(3, 8, 36, 3)),
+    "resnet200_v1": partial(ResNet, block=Bottleneck, blocks=(3, 24, 36, 3)),
+    "resnet50_stem3": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), stem=small_stem, style=QUICK),
+}

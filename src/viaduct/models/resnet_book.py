@@ -1,0 +1,25 @@
+"""ResNet-50 as the CANN training chapter builds it in MindSpore (listings 5-11 to 5-17).
+
+Every layer pads SAME and every weight starts normal with deviation 0.01; only the classifier has a bias. The
+listing projects where stride or channels change, which is in the first block of every stage, but its forward
+pass forgets to call the projection: here it is applied. The listing leaves out `_bn`, `_bn_last` and `_fc`;
+they are taken from MindSpore's model zoo: epsilon 1e-4, momentum 0.9 (0.1 in PyTorch's sense), gamma zero in
+the last norm of a block, bias zero.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from viaduct.models import initialisers
+from viaduct.models.resnet import Bottleneck, ResNet, Style
+
+variants = {
+    "resnet50_book": partial(
+        ResNet,
+        block=Bottleneck,
+        blocks=(3, 4, 6, 3),
+        style=Style(same=True, epsilon=1e-4, momentum=0.1, zero_gamma=True),
+        initialiser=initialisers.small_normal,
+    ),
+}

@@ -1,0 +1,185 @@
+"""Reading and changing the fields of a recipe by their path, checked against their types.
+
+override(recipe, "optimizer.lr", "0.05")      a field
+override(recipe, "optimizer", "AdamW")        a whole part, with its defaults
+to_record(recipe) / from_record(record, base) to JSON and back; callables come from the base recipe
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, Union
+
+from viaduct.errors import BadValue, UnknownName
+from viaduct.recipes._parts import Recipe
+
+Part = TypeVar("Part")
+
+
+def override(recipe: Part, path: str, text: str, *, whole: str = "") -> Part:
+    """A copy of the recipe with the field at `path` set from its text."""
+    head, _, rest = path.partition(".")
+    whole = whole or path
+    hints = field_types(type(recipe))
+    if head not in hints:
+        known = [whole.removesuffix(path) + name for name in hints]
+        raise UnknownName("field", whole, known + nested_paths(recipe, whole.removesuffix(path)))
+    part = getattr(recipe, head)
+    if not rest:
+        return replaced(recipe, head, parse(text, hints[head], whole))
+    if not dataclasses.is_dataclass(part):
+        raise BadValue(f"{whole!r} goes too deep: {whole.removesuffix('.' + rest)!r} has no fields of its own.")
+    return replaced(recipe, head, override(part, rest, text, whole=whole))
+
+
+def replaced(part: Part, name: str, value: Any) -> Part:
+    copy: Part = dataclasses.replace(part, **{name: value})  # type: ignore[type-var]
+    return copy
+
+
+def paths(recipe: Recipe) -> list[str]:
+    """Every path that `--set` accepts for this recipe."""
+    return nested_paths(recipe, "")
+
+
+def nested_paths(part: Any, prefix: str) -> list[str]:
+    found = []
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        found.append(prefix + field.name)
+        if dataclasses.is_dataclass(value):
+            found += nested_paths(value, f"{prefix}{field.name}.")
+    return found
+
+
+def read(recipe: Any, path: str) -> Any:
+    for name in path.split("."):
+        recipe = getattr(recipe, name)
+    return recipe
+
+
+def field_types(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def parse(text: str, kind: Any, path: str) -> Any:
+    """The value that `text` means for a field of type `kind`."""
+    try:
+        return parse_as(text, kind)
+    except ValueError:
+        raise BadValue(f"{path}={text} is not {spell(kind)}.") from None
+
+
+def parse_as(text: str, kind: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return parse_first(text, typing.get_args(kind))
+    if origin is Literal:
+        if text not in typing.get_args(kind):
+            raise ValueError(text)
+        return text
+    if origin is tuple:
+        return parse_tuple(text, typing.get_args(kind))
+    if kind is bool:
+        return parse_bool(text)
+    if kind in (int, float, str):
+        return kind(text)
+    if kind is type(None) and text.lower() in ("none", "null"):
+        return None
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and text.lower() == kind.__name__.lower():
+        return kind()
+    raise ValueError(text)
+
+
+def parse_first(text: str, kinds: tuple[Any, ...]) -> Any:
+    # A plain string accepts anything, so it is tried last.
+    for kind in sorted(kinds, key=lambda kind: kind is str):
+        try:
+            return parse_as(text, kind)
+        except (ValueError, TypeError):
+            continue
+    raise ValueError(text)
+
+
+def parse_tuple(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    words = [word for word in text.strip("()[] ").replace(" ", ",").split(",") if word]
+    if kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(words)
+    if len(words) != len(kinds):
+        raise ValueError(text)
+    return tuple(parse_as(word, kind) for word, kind in zip(words, kinds, strict=True))
+
+
+def parse_bool(text: str) -> bool:
+    meanings = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    if text.lower() not in meanings:
+        raise ValueError(text)
+    return meanings[text.lower()]
+
+
+def spell(kind: Any) -> str:
+    """The type in words, for an error message."""
+    origin = typing.get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(spell(part) for part in typing.get_args(kind) if typing.get_origin(part) is not Callable)
+    if origin is Literal:
+        return " | ".join(map(str, typing.get_args(kind)))
+    if origin is tuple:
+        return "a list of numbers such as 30,60,80"
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
+    return words.get(kind) or str(getattr(kind, "__name__", "a value that the command line can give"))
+
+
+def to_record(value: Any) -> Any:
+    """The value as JSON can hold it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: to_record(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"is": type(value).__name__, **fields}
+    if isinstance(value, tuple | list):
+        return [to_record(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return {"callable": getattr(value, "__qualname__", type(value).__qualname__)}
+
+
+def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
+    """The value that `to_record` wrote; what JSON cannot hold is taken from the same place in `base`."""
+    if isinstance(record, dict) and "callable" in record:
+        return base
+    if isinstance(record, dict):
+        part = part_class(record["is"], base, kind)
+        hints = field_types(part)
+        return part(
+            **{
+                name: from_record(record[name], getattr(base, name, None), hint)
+                for name, hint in hints.items()
+                if name in record
+            }
+        )
+    if isinstance(record, list):
+        items = base if isinstance(base, tuple) and len(base) == len(record) else [None] * len(record)
+        return tuple(from_record(item, known) for item, known in zip(record, items, strict=True))
+    return record
+
+
+def part_class(name: str, base: Any, kind: Any) -> Any:
+    if type(base).__name__ == name:
+        return type(base)
+    for candidate in typing.get_args(kind):
+        if getattr(candidate, "__name__", "") == name:
+            return candidate
+    raise BadValue(f"the stored recipe has a part {name!r} that this recipe does not know.")
+
+
+def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """The paths at which two records differ, with both values."""
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return {} if before == after else {prefix.rstrip("."): (before, after)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in {**before, **after}:
+        found |= differences(before.get(name), after.get(name), f"{prefix}{name}.")
+    return found

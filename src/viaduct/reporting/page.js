@@ -1,0 +1,235 @@
+// What a page does beyond being read: switch its theme, sort its tables, answer the pointer over charts.
+// Everything is readable without this script, so it adds controls rather than expecting them in the page.
+"use strict";
+(() => {
+  const SVG = document.createElementNS.bind(document, document.querySelector("svg")?.namespaceURI ?? null);
+
+  function make(tag, className, text = "") {
+    const element = document.createElement(tag);
+    element.className = className;
+    element.textContent = text;
+    return element;
+  }
+
+  // Theme -------------------------------------------------------------------------------------------------------
+
+  function remembered(theme) {
+    // A browser may refuse storage to files; the toggle then lasts as long as the page.
+    try {
+      if (theme) localStorage.setItem("viaduct-theme", theme);
+      return localStorage.getItem("viaduct-theme");
+    } catch {
+      return null;
+    }
+  }
+
+  function offerThemes() {
+    const root = document.documentElement;
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const button = make("button", "theme");
+    button.type = "button";
+    const other = () => ((root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark" ? "light" : "dark");
+    const label = () => {
+      button.textContent = other() === "dark" ? "Dark" : "Light";
+      button.setAttribute("aria-label", `Switch to the ${other()} theme`);
+    };
+    const chosen = remembered();
+    if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
+    button.addEventListener("click", () => {
+      root.dataset.theme = other();
+      remembered(root.dataset.theme);
+      label();
+    });
+    system.addEventListener("change", label);
+    label();
+    document.querySelector("header").append(button);
+  }
+
+  // Tables ------------------------------------------------------------------------------------------------------
+
+  const alphabet = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+  const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
+
+  function compareCells(a, b, numeric) {
+    return numeric ? Number(a.dataset.order) - Number(b.dataset.order) || 0 : alphabet.compare(a.textContent, b.textContent);
+  }
+
+  function sorted(rows, column, numeric, direction) {
+    if (direction === "none") return rows;
+    const sign = direction === "ascending" ? 1 : -1;
+    return [...rows].sort((first, second) => {
+      const [a, b] = [first.cells[column], second.cells[column]];
+      const missing = a.classList.contains("missing") - b.classList.contains("missing");
+      return missing || sign * compareCells(a, b, numeric);
+    });
+  }
+
+  function offerSorting(table) {
+    const body = table.tBodies[0];
+    const original = [...body.rows];
+    const headings = [...table.tHead.rows[0].cells];
+    if (original.length < 2) return;
+    headings.forEach((heading, column) => {
+      const button = make("button", "", heading.textContent);
+      button.type = "button";
+      heading.replaceChildren(button);
+      heading.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const direction = NEXT[heading.getAttribute("aria-sort")];
+        headings.forEach((each) => each.setAttribute("aria-sort", each === heading ? direction : "none"));
+        body.append(...sorted(original, column, heading.classList.contains("number"), direction));
+      });
+    });
+  }
+
+  // Read-outs ---------------------------------------------------------------------------------------------------
+
+  function write(value, precision = { maximumSignificantDigits: 10 }) {
+    const size = Math.abs(value);
+    if (value !== 0 && (size < 1e-4 || size >= 1e12)) return value.toExponential(3).replace("e-", "e−");
+    return value.toLocaleString("en-US", precision);
+  }
+
+  function addReadout(frame) {
+    const readout = make("div", "readout");
+    readout.setAttribute("role", "status");
+    readout.hidden = true;
+    frame.append(readout);
+    return readout;
+  }
+
+  function placeReadout(readout, frame, x, y) {
+    // Beside the point, on whichever side there is room.
+    readout.hidden = false;
+    const room = frame.clientWidth - readout.offsetWidth;
+    const left = x + 14 > room ? x - 14 - readout.offsetWidth : x + 14;
+    readout.style.left = `${Math.max(0, Math.min(left, room))}px`;
+    readout.style.top = `${Math.max(0, Math.min(y, frame.clientHeight - readout.offsetHeight))}px`;
+  }
+
+  // Charts ------------------------------------------------------------------------------------------------------
+
+  function nearest(values, x) {
+    let best = -1;
+    values.forEach((value, index) => {
+      if (best < 0 || Math.abs(value - x) < Math.abs(values[best] - x)) best = index;
+    });
+    return best;
+  }
+
+  function chartReader(data) {
+    const [low, high] = data.x;
+    const scale = data.log ? Math.log10 : (value) => value;
+    const [bottom, top] = data.y.map(scale);
+    // A ten-thousandth of the axis is all that an eye could tell apart on it.
+    const decimals = Math.max(0, Math.min(15, 4 - Math.floor(Math.log10(top - bottom))));
+    return {
+      precision: data.log ? { maximumSignificantDigits: 5 } : { maximumFractionDigits: decimals },
+      share: (x) => (x - low) / (high - low),
+      height: (y) => 1 - (scale(y) - bottom) / (top - bottom),
+      stops: [...new Set(data.series.flatMap((series) => series.x))].sort((a, b) => a - b),
+      at: (share) => low + share * (high - low),
+    };
+  }
+
+  function offerCrosshair(chart) {
+    const data = JSON.parse(chart.querySelector("script").textContent);
+    const reader = chartReader(data);
+    if (data.series.every((series) => series.y.every((y) => y === null))) return;
+    const [plot, surface] = [chart.querySelector(".plot"), chart.querySelector(".surface")];
+    const readout = addReadout(plot);
+    const crosshair = SVG("g");
+    let stop = -1;
+
+    function show(index) {
+      stop = index;
+      const x = reader.stops[index];
+      const share = reader.share(x);
+      crosshair.replaceChildren(line(share));
+      readout.replaceChildren(make("div", "where", `${chart.dataset.x} ${write(x)}`));
+      data.series.forEach((series, position) => {
+        const found = nearest(series.x, x);
+        const near = found >= 0 && Math.abs(reader.share(series.x[found]) - share) < 0.06;
+        readout.append(entry(series, position, near ? found : -1, x));
+        if (near && series.y[found] !== null) crosshair.append(dot(series, position, found));
+      });
+      surface.append(crosshair);
+      placeReadout(readout, plot, surface.getBoundingClientRect().left - plot.getBoundingClientRect().left + share * surface.clientWidth, 8);
+    }
+
+    function line(share) {
+      const element = SVG("line");
+      const place = `${share * 100}%`;
+      Object.entries({ class: "crosshair", x1: place, x2: place, y1: 0, y2: "100%" }).forEach(([name, value]) => element.setAttribute(name, value));
+      return element;
+    }
+
+    function dot(series, position, index) {
+      const element = SVG("circle");
+      const [cx, cy] = [reader.share(series.x[index]), reader.height(series.y[index])].map((share) => `${share * 100}%`);
+      Object.entries({ class: `line-${position % 6}`, cx, cy, r: 4.5 }).forEach(([name, value]) => element.setAttribute(name, value));
+      return element;
+    }
+
+    function entry(series, position, index, x) {
+      const element = make("div", `entry line-${position % 6}`);
+      const elsewhere = index >= 0 && series.x[index] !== x ? ` at ${write(series.x[index])}` : "";
+      const name = make("span", "", series.name);
+      name.append(make("span", "aside", elsewhere));
+      const value = index >= 0 ? series.y[index] : undefined;
+      element.append(name, make("b", "", value === undefined ? "–" : value === null ? "none" : write(value, reader.precision)));
+      return element;
+    }
+
+    function hide() {
+      readout.hidden = true;
+      crosshair.remove();
+      stop = -1;
+    }
+
+    surface.addEventListener("pointermove", (event) => {
+      const box = surface.getBoundingClientRect();
+      show(nearest(reader.stops, reader.at((event.clientX - box.left) / box.width)));
+    });
+    surface.addEventListener("pointerleave", hide);
+    surface.addEventListener("blur", hide);
+    surface.addEventListener("keydown", (event) => {
+      const last = reader.stops.length - 1;
+      const goal = { ArrowLeft: Math.max(0, stop - 1), ArrowRight: Math.min(last, stop + 1), Home: 0, End: last }[event.key];
+      if (event.key === "Escape") hide();
+      if (goal === undefined) return;
+      event.preventDefault();
+      show(goal);
+    });
+  }
+
+  // Large heatmaps ----------------------------------------------------------------------------------------------
+
+  function offerCells(heatmap) {
+    const data = JSON.parse(heatmap.querySelector("script").textContent);
+    const [frame, image] = [heatmap.querySelector(".matrix"), heatmap.querySelector("img")];
+    const readout = addReadout(frame);
+    const side = data.labels.length;
+    const cell = (offset, size) => Math.max(0, Math.min(side - 1, Math.floor((offset / size) * side)));
+
+    function sentence(row, column) {
+      const count = data.cells[row * side + column] ?? 0;
+      const what = row === column ? `${data.labels[row]} recognised` : `${data.labels[row]} taken for ${data.labels[column]}`;
+      const share = data.sums[row] ? (100 * count) / data.sums[row] : 0;
+      return `${what}: ${write(count)} of ${write(data.sums[row])} (${share.toFixed(1)}\u00a0%)`;
+    }
+
+    image.addEventListener("pointermove", (event) => {
+      const box = image.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      readout.textContent = sentence(cell(y, box.height), cell(x, box.width));
+      placeReadout(readout, frame, x, y + 14);
+    });
+    image.addEventListener("pointerleave", () => (readout.hidden = true));
+  }
+
+  offerThemes();
+  document.querySelectorAll("table.sortable").forEach(offerSorting);
+  document.querySelectorAll(".chart").forEach(offerCrosshair);
+  document.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
+})();

@@ -1,0 +1,116 @@
+"""A page as a record, and its one way onto the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from viaduct import __version__
+from viaduct.reporting.png import data_uri
+
+CONTENTS_FROM = 4
+"""A page with this many sections opens with a list of them."""
+
+ICON = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+    b'<rect width="32" height="32" rx="7" fill="#1f6feb"/>'
+    b'<path fill="#fff" d="M4 9h24v4H4zM5 13h3v11H5zM14.5 13h3v11h-3zM24 13h3v11h-3z"/>'
+    b'<path fill="none" stroke="#fff" stroke-width="2" '
+    b'd="M8 19a3.2 4 0 0 1 6.5 0M17.5 19a3.2 4 0 0 1 6.5 0"/>'
+    b"</svg>"
+)
+
+
+class Part(Protocol):
+    """Anything a section can hold: a template of this room, and the drawing which that template reads."""
+
+    template: ClassVar[str]
+
+    def drawing(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A headline number; `good` says whether it is what was hoped for, None that nobody can say."""
+
+    label: str
+    value: str
+    note: str = ""
+    good: bool | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, perhaps a sentence under it, and the parts that follow."""
+
+    title: str
+    text: str = ""
+    parts: Sequence[Part] = ()
+
+    @property
+    def groups(self) -> list[list[Part]]:
+        """Neighbours of one kind, which the page may set side by side."""
+        return [list(group) for _, group in groupby(self.parts, key=lambda part: part.template)]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything on one page; the file it becomes needs nothing but a browser."""
+
+    title: str
+    subtitle: str = ""
+    tiles: Sequence[Tile] = ()
+    sections: Sequence[Section] = ()
+
+
+def render_page(page: Page) -> str:
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            page=page,
+            contents=len(page.sections) >= CONTENTS_FROM,
+            icon=data_uri(ICON, "image/svg+xml"),
+            style=own_file("page.css"),
+            script=own_file("page.js"),
+            version=__version__,
+        )
+    )
+
+
+def write_page(page: Page, path: str | os.PathLike[str]) -> None:
+    """Write the page whole or not at all: a reader never meets half of it, a failure leaves the old one."""
+    target = Path(path)
+    html = render_page(page)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+    try:
+        draft.write_text(html, encoding="utf-8", errors="backslashreplace")
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@cache
+def templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("viaduct.reporting", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def own_file(name: str) -> Markup:
+    """Text that ships with this room, and may therefore enter the page unescaped."""
+    return Markup(files("viaduct.reporting").joinpath(name).read_text(encoding="utf-8"))

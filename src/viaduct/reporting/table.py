@@ -1,0 +1,97 @@
+"""A table that sorts when its headings are clicked; the order given is the order shown first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from viaduct.reporting.figures import MISSING, is_missing, is_number, write_column
+
+QUANTITY = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s?([%×°\w/]*)", re.IGNORECASE)
+"""A number and perhaps its unit, already written by the caller: `95.3 %`, `1,204 img/s`."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers, text or None; NaN and None are missing, and sort last whichever way one sorts."""
+
+    template: ClassVar[str] = "table.html"
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        for position, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {position} has {len(row)} cells for {len(self.columns)} columns: {row!r}.")
+
+    def drawing(self) -> TableDrawing:
+        columns = [draw_column(name, [row[i] for row in self.rows]) for i, name in enumerate(self.columns)]
+        cells = [[column.cells[row] for column in columns] for row in range(len(self.rows))]
+        return TableDrawing(self.caption, columns, cells)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is read, and in a column of numbers the number to sort by; None where a value is missing."""
+
+    text: str
+    number: float | None = None
+    missing: bool = False
+
+    @property
+    def order(self) -> str:
+        """The number as the page's script reads it."""
+        if self.number is None:
+            return ""
+        return repr(self.number).replace("inf", "Infinity")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    numeric: bool
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class TableDrawing:
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+
+
+def draw_column(name: str, values: Sequence[object]) -> Column:
+    """Sort and align by number only if everything present is one; a word among numbers makes text of all."""
+    present = [value for value in values if not is_missing(value)]
+    numbers = read_numbers(present)
+    orders: list[float] | list[None] = numbers or [None] * len(present)
+    texts = write_column(numbers) if numbers and all(map(is_number, present)) else map(write_cell, present)
+    written = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
+    cells = [Cell(MISSING, missing=True) if is_missing(value) else next(written) for value in values]
+    return Column(name, bool(numbers), cells)
+
+
+def write_cell(value: object) -> str:
+    if is_missing(value):
+        return MISSING
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    return write_column([float(value)])[0] if is_number(value) else str(value)
+
+
+def read_numbers(values: Sequence[object]) -> list[float]:
+    """The values as numbers, or nothing at all if one is not a number or their units differ."""
+    numbers = [float(value) for value in values if is_number(value)]
+    if len(numbers) == len(values):
+        return numbers
+    matches = [QUANTITY.fullmatch(value) if isinstance(value, str) else None for value in values]
+    found = [match for match in matches if match]
+    if len(found) < len(values) or len({match[2] for match in found}) > 1:
+        return []
+    return [float(match[1].replace(",", "").replace("−", "-")) for match in found]

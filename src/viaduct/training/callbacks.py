@@ -1,0 +1,225 @@
+"""The callback interface, and what the loop itself does through it.
+
+A recipe of your own may carry callbacks: instances of a subclass of `Callback`. The loop calls
+
+    start(training)                    once, before the first step; training.step tells where a resumed run begins
+    log(training, record)              every `log.every_steps` steps, and before each evaluation and checkpoint
+    evaluating(training, done, total)  after each batch of an evaluation
+    evaluation(training, score)        after each evaluation
+    step(training)                     after each optimizer step, last: its log line and evaluation are done
+    checkpoint(training, saved)        after a checkpoint has its name on disk
+    end(training, outcome)             once, when the run is finished or interrupted; not after an error
+
+A callback may call `training.request_stop("reason")` (the run then counts as finished) and read, but should not
+replace, `training.model`, `.optimizer`, `.step`, `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
+NaN stop, checkpointing, metrics file, TensorBoard events, early stop and progress bar are callbacks too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from viaduct.errors import Diverged
+from viaduct.training.checkpoint import Saved, checkpoints, prune
+from viaduct.training.events import EventFile
+from viaduct.training.metrics import Score
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from viaduct.training.loop import Training
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """What happened since the last record; loss and accuracy are means over those steps."""
+
+    step: int
+    epoch: float
+    loss: float
+    total_loss: float  # with the weight decay's L2 term
+    top1: float
+    lr: float
+    images_per_s: float
+    loss_scale: float
+    skipped: int  # steps skipped so far because of overflow
+    losses: list[float] = field(repr=False)  # each step's
+
+    @property
+    def first_step(self) -> int:
+        return self.step - len(self.losses) + 1
+
+
+class Callback:
+    """Does nothing at every event; subclass it and define the ones you want."""
+
+    def start(self, training: Training) -> None: ...
+    def log(self, training: Training, record: LogRecord) -> None: ...
+    def evaluating(self, training: Training, done: int, total: int) -> None: ...
+    def evaluation(self, training: Training, score: Score) -> None: ...
+    def step(self, training: Training) -> None: ...
+    def checkpoint(self, training: Training, saved: Saved) -> None: ...
+    def end(self, training: Training, outcome: str) -> None: ...
+
+
+class NanStop(Callback):
+    """Ends the run at the first loss that is NaN or infinite, before anything of it is saved."""
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        if training.scale.watching and not training.scale.hopeless:
+            return  # an overflow is skipped and the scale lowered: that is not the end yet
+        for offset, loss in enumerate(record.losses):
+            if not math.isfinite(loss):
+                raise self.diverged(training, record.first_step + offset, loss)
+
+    def diverged(self, training: Training, step: int, loss: float) -> Diverged:
+        whole = checkpoints(training.run.checkpoints)
+        good = f"The last good checkpoint is {whole[-1].path}." if whole else "There is no checkpoint before it."
+        rate = training.rate_at(step - 1)
+        what = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
+        return Diverged(what, good, "Try a lower rate.")
+
+
+class StopAtThreshold(Callback):
+    """Ends the run once the validation accuracy is good enough (the seeds' stop_threshold)."""
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        threshold = training.recipe.evaluation.stop_threshold
+        if threshold and score.top1 >= threshold:
+            training.request_stop(f"top-1 {score.top1:.4f} reached the stop threshold {threshold}")
+
+
+class Checkpointing(Callback):
+    """Saves by steps, by time, at each new best, and at the end; keeps the last few and the best."""
+
+    def __init__(self) -> None:
+        self.saved_at = time.monotonic()
+        self.new_best = False
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        best = training.best
+        if training.recipe.checkpoint.keep_best and (best is None or score.top1 > best["top1"]):
+            training.best = {"step": training.step, "top1": score.top1}
+            self.new_best = True
+
+    def step(self, training: Training) -> None:
+        rules = training.recipe.checkpoint
+        by_steps = rules.every_steps and training.step % rules.every_steps == 0
+        by_time = rules.every_minutes and time.monotonic() - self.saved_at >= 60 * rules.every_minutes
+        if by_steps or by_time or self.new_best or training.step >= training.steps:
+            self.save(training)
+
+    def end(self, training: Training, outcome: str) -> None:
+        newest = checkpoints(training.run.checkpoints)
+        if training.step > 0 and (not newest or newest[-1].step != training.step):
+            self.save(training)
+
+    def save(self, training: Training) -> None:
+        training.save()
+        best = training.best["step"] if training.best else None
+        prune(training.run.checkpoints, training.recipe.checkpoint.keep, best)
+        self.saved_at, self.new_best = time.monotonic(), False
+
+
+class MetricsFile(Callback):
+    """RUN/metrics.jsonl."""
+
+    def start(self, training: Training) -> None:
+        self.path = training.run.metrics
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        self.write("log", asdict(record) | {"time": time.time()})
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        fields = score.headline() | {"epoch": training.epoch, "time": time.time()}
+        self.write("evaluation", {"step": training.step, **fields})
+
+    def checkpoint(self, training: Training, saved: Saved) -> None:
+        self.write("checkpoint", {"step": saved.step, "path": str(saved.path), "time": time.time()})
+
+    def write(self, kind: str, record: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(finite_or_null({"kind": kind, **record}), allow_nan=False) + "\n")
+
+
+def finite_or_null(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    if isinstance(value, dict):
+        return {name: finite_or_null(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class TensorBoard(Callback):
+    """RUN/events.*, for `tensorboard --logdir`."""
+
+    def start(self, training: Training) -> None:
+        self.file = EventFile(training.run.path, training.step)
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        names = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
+        self.file.scalars(record.step, {f"train/{name}": getattr(record, name) for name in names})
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        names = ("loss", "top1", "top5", "precision", "recall", "f1")
+        self.file.scalars(training.step, {f"validation/{name}": getattr(score, name) for name in names})
+
+    def end(self, training: Training, outcome: str) -> None:
+        self.file.close()
+
+
+class ProgressBar(Callback):
+    """A bar with rate and time left on a terminal; nothing when the output is piped."""
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.bar: Progress | None = None
+
+    def start(self, training: Training) -> None:
+        if not self.stream.isatty():
+            return
+        self.bar, self.task = build_bar(self.stream, training.steps, training.step)
+        self.bar.start()
+
+    def step(self, training: Training) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, completed=training.step, note=f"epoch {training.epoch:.1f}")
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, rate=f"{record.images_per_s:,.0f} images/s", loss=f"loss {record.loss:.3f}")
+
+    def evaluating(self, training: Training, done: int, total: int) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, note=f"evaluating {done}/{total}")
+
+    def end(self, training: Training, outcome: str) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def build_bar(stream: IO[str], steps: int, step: int) -> tuple[Progress, TaskID]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[loss]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(file=stream)
+    # Lines printed meanwhile go above the bar, unless standard output is a pipe: then they go into the pipe.
+    bar = Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
+    return bar, bar.add_task("", total=steps, completed=step, rate="", loss="", note="")

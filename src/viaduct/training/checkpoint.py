@@ -1,0 +1,230 @@
+"""Checkpoints: RUN/checkpoints/step-N/, whole or not there at all.
+
+Each is written beside its place, flushed to the disk, checksummed and renamed, so a run that is killed at
+any moment leaves only whole checkpoints behind. Loading reads tensors and plain values, never pickled code.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import pickle
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from viaduct.errors import BadRun, DiskFull
+
+MODEL, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint on disk."""
+
+    path: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.path.name.removeprefix("step-"))
+
+    def manifest(self) -> dict[str, Any]:
+        try:
+            read: dict[str, Any] = json.loads((self.path / MANIFEST).read_text())
+            return read
+        except (OSError, ValueError) as error:
+            raise BadRun(f"{self.path / MANIFEST} cannot be read: {error}") from None
+
+    def damage(self) -> str | None:
+        """What is wrong with it; None if every file is as it was written."""
+        try:
+            files = self.manifest()["files"]
+        except (BadRun, KeyError) as error:
+            return str(error)
+        for name, expected in files.items():
+            path = self.path / name
+            if not path.is_file():
+                return f"{path} is missing"
+            if path.stat().st_size != expected["size"]:
+                return f"{path} has {path.stat().st_size:,} bytes, expected {expected['size']:,}"
+            if digest(path) != expected["sha256"]:
+                return f"{path} has the right size but not the bytes that were written (checksum)"
+        return None
+
+    def model(self) -> dict[str, Tensor]:
+        return read_tensors(self.path / MODEL)
+
+    def state(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = torch.load(self.path / STATE, map_location="cpu", weights_only=True)
+            return state
+        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+            reason = str(error).split("\n")[0]
+            raise BadRun(f"{self.path / STATE} cannot be loaded: {reason}") from None
+
+
+def save(folder: Path, step: int, model: nn.Module, state: dict[str, Any], notes: dict[str, Any]) -> Saved:
+    """Write the checkpoint of this step under `folder`; `notes` go into its manifest."""
+    saved = Saved(folder / f"step-{step}")
+    contents = {MODEL: save_tensors(tensors_of(model)), STATE: pickled(state)}
+    manifest = {
+        "step": step,
+        **notes,
+        "files": {
+            name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()
+        },
+    }
+    contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
+    temporary = folder / f".step-{step}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+        for name, data in contents.items():
+            write_durably(temporary / name, data)
+        if saved.path.exists():  # a damaged or half-remembered one of the same step
+            discard(saved)
+        os.rename(temporary, saved.path)
+        flush_folder(folder)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise BadRun(f"cannot write the checkpoint {saved.path}: {error.strerror}.") from error
+        raise DiskFull(*full_disk_lines(folder, step, sum(map(len, contents.values())))) from None
+    return saved
+
+
+def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
+    free = shutil.disk_usage(folder).free
+    older = ", ".join(saved.path.name for saved in checkpoints(folder)) or "none yet"
+    what = (
+        f"the checkpoint of step {step} does not fit: it needs {needed / 2**20:.1f} MiB, "
+        f"{folder} has {free / 2**20:.1f} MiB free."
+    )
+    return what, f"The older checkpoints are whole ({older}). Free some space and run the same command again."
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def pickled(state: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file by a new one, or leave it as it was."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write_durably(temporary, data)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else slow_digest(path)
+
+
+def slow_digest(path: Path) -> str:  # Python 3.10 has no file_digest
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def checkpoints(folder: Path) -> list[Saved]:
+    """All checkpoints of a run, oldest first, whether whole or damaged."""
+    found = [Saved(path) for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda saved: saved.step)
+
+
+def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:
+    """The newest checkpoint that is whole, and what is wrong with the newer ones."""
+    damaged: list[str] = []
+    for saved in reversed(checkpoints(folder)):
+        damage = saved.damage()
+        if damage is None:
+            return saved, damaged
+        damaged.append(damage)
+    return None, damaged
+
+
+def prune(folder: Path, keep: int, best: int | None) -> None:
+    """Forget all but the last `keep` checkpoints and the best one."""
+    for saved in checkpoints(folder)[:-keep]:
+        if saved.step != best:
+            discard(saved)
+
+
+def discard(saved: Saved) -> None:
+    # Renamed first: a kill in the middle must not leave half a checkpoint under its own name.
+    trash = saved.path.with_name(f".{saved.path.name}.trash")
+    shutil.rmtree(trash, ignore_errors=True)
+    os.rename(saved.path, trash)
+    shutil.rmtree(trash)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left half-written or half-removed."""
+    for leftover in [*folder.glob(".step-*.tmp"), *folder.glob(".step-*.trash")]:
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_tensors(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise BadRun(f"{path} cannot be loaded: {error}") from None
+
+
+def load_model(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
+    """Put stored tensors into a model; another model's are refused with what does not fit."""
+    own = model.state_dict()
+    missing = [name for name in own if name not in tensors]
+    extra = [name for name in tensors if name not in own]
+    misshaped = [
+        f"{name} is {tuple(tensors[name].shape)}, here {tuple(own[name].shape)}"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    if missing or extra or misshaped:
+        raise BadRun(
+            f"{where} is a checkpoint of another model.",
+            *[
+                f"{title}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+                for title, names in (
+                    ("missing there", missing),
+                    ("not in this model", extra),
+                    ("of another shape", misshaped),
+                )
+                if names
+            ],
+        )
+    model.load_state_dict(tensors)

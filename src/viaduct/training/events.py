@@ -1,0 +1,60 @@
+"""TensorBoard event files, written without TensorBoard: scalars are four protobuf fields."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+from viaduct.data.tfrecord import frame
+
+SESSION_START = 1  # SessionLog.START: TensorBoard drops what it knew of later steps
+
+
+class EventFile:
+    """Appends events to RUN/events.out.tfevents.…; opened at a step, so that a resumed run shows no step twice."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._file = (folder / name).open("ab")
+        self._write(text(3, "brain.Event:2"))
+        self._write(varint(2, step) + message(7, varint(1, SESSION_START)))
+
+    def scalars(self, step: int, values: dict[str, float]) -> None:
+        summary = b"".join(message(1, text(1, tag) + fixed32(2, value)) for tag, value in values.items())
+        self._write(varint(2, step) + message(5, summary))
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, fields: bytes) -> None:
+        wall_time = b"\x09" + struct.pack("<d", time.time())
+        self._file.write(frame(wall_time + fields))
+
+
+def encode(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def varint(field: int, value: int) -> bytes:
+    return encode(field << 3) + encode(value)
+
+
+def fixed32(field: int, value: float) -> bytes:
+    return encode(field << 3 | 5) + struct.pack("<f", value)
+
+
+def message(field: int, body: bytes) -> bytes:
+    return encode(field << 3 | 2) + encode(len(body)) + body
+
+
+def text(field: int, value: str) -> bytes:
+    return message(field, value.encode())

@@ -1,0 +1,211 @@
+"""Log lines as the reference systems print them, so that the scripts which read those read ours.
+
+resnext (the default) · tf (Estimator) · dll (DLLogger, also as JSON lines in RUN/log.json) · events (the timing log
+of the Ascend port) · mindspore (the book's). Every line goes to standard output and to RUN/log.txt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from datetime import datetime, timezone
+from itertools import pairwise
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any, Literal
+
+from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.checkpoint import Saved
+from viaduct.training.metrics import Score
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+
+
+class Lines(Callback):
+    """Prints lines; each format below says which."""
+
+    def start(self, training: Training) -> None:
+        self.file = (training.run.path / "log.txt").open("a")
+        self.begin(training)
+
+    def begin(self, training: Training) -> None: ...
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+        self.file.write(line + "\n")
+        self.file.flush()
+
+    def end(self, training: Training, outcome: str) -> None:
+        self.finish(training)
+        self.file.close()
+
+    def finish(self, training: Training) -> None: ...
+
+
+class Resnext(Lines):
+    def begin(self, training: Training) -> None:
+        self.say("  Step   Epoch   Speed   Loss   FinLoss   LR")
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        self.say(
+            f"step:{record.step:6d}  epoch:{record.epoch:5.1f}  FPS:{record.images_per_s:7.1f}  "
+            f"loss:{record.loss:6.3f}  total_loss:{record.total_loss:6.3f}  lr:{record.lr:7.7f}"
+        )
+
+    def evaluating(self, training: Training, done: int, total: int) -> None:
+        if done == 1:
+            self.say("Evaluating")
+            self.say(f"Validation dataset size: {training.validation.count}")
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        self.say(" step  epoch  top1    top5     loss   checkpoint_time(UTC)")
+        self.say(
+            f"{training.step:5d}  {training.epoch:5.1f}  {100 * score.top1:5.3f}  {100 * score.top5:6.2f}  "
+            f"{score.loss:6.2f}  {datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}"
+        )
+        self.say("Finished evaluation")
+
+
+class Tf(Lines):
+    def begin(self, training: Training) -> None:
+        self.seen = training.step
+        self.loss = math.nan
+
+    def info(self, message: str) -> None:
+        self.say(f"INFO:tensorflow:{message}")
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        self.info(f"global_step/sec: {record.images_per_s / training.recipe.data.global_batch:g}")
+        self.info(f"global_step...{record.step}")
+        self.info(f"cross_entropy = {record.loss:g}, learning_rate = {record.lr:g}, train_accuracy = {record.top1:g}")
+        self.loss = record.total_loss
+
+    def checkpoint(self, training: Training, saved: Saved) -> None:
+        self.info(f"Saving checkpoints for {saved.step} into {saved.path}.")
+
+    def evaluating(self, training: Training, done: int, total: int) -> None:
+        if done == total or done % max(1, total // 10) == 0:
+            self.info(f"Evaluation [{done}/{total}]")
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        step = training.step
+        values = f"loss = {score.loss:g}, top_1_accuracy = {score.top1:g}, top_5_accuracy = {score.top5:g}"
+        prefix = training.run.checkpoints / f"step-{step}"
+        results = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5, "global_step": step}
+        self.info(f"Finished evaluation at {datetime.now(timezone.utc):%Y-%m-%d-%H:%M:%S}")
+        self.info(f"Saving dict for global step {step}: global_step = {step}, {values}")
+        self.info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
+        self.info(f"Evaluation results: {results}")
+
+    def finish(self, training: Training) -> None:
+        self.info(f"Loss for final step: {self.loss:g}.")
+
+
+class Dll(Lines):
+    def begin(self, training: Training) -> None:
+        self.began = time.monotonic()
+        self.rates: list[float] = []
+        self.marks: list[float] = []
+        self.last: dict[str, float] = {}
+        self.json = (training.run.path / "log.json").open("a")
+
+    def emit(self, step: tuple[int, ...], data: dict[str, float]) -> None:
+        now = datetime.now()
+        values = "  ".join(f"{name} : {value:g}" for name, value in data.items())
+        self.say(f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {values}")
+        record = {"timestamp": f"{now.timestamp():.6f}", "elapsedtime": f"{time.monotonic() - self.began:.6f}"}
+        self.json.write(json.dumps({**record, "type": "LOG", "step": list(step), "data": data}) + "\n")
+        self.json.flush()
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        self.rates.append(record.images_per_s)
+        data = {
+            "imgs_per_sec": record.images_per_s,
+            "cross_entropy": record.loss,
+            "l2_loss": record.total_loss - record.loss,
+            "total_loss": record.total_loss,
+            "learning_rate": record.lr,
+        }
+        self.emit((int(record.epoch), record.step), data)
+
+    def evaluating(self, training: Training, done: int, total: int) -> None:
+        training.device.synchronize()
+        self.marks = [*(self.marks if done > 1 else []), time.monotonic()]
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        self.last = {"top1_accuracy": score.top1, "top5_accuracy": score.top5}
+        self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **latencies(self.marks)}
+
+    def finish(self, training: Training) -> None:
+        steady = self.rates[1:] or self.rates  # the first window holds the warm-up
+        if steady:
+            self.emit((), {"train_throughput": sum(steady) / len(steady)})
+        if self.last:
+            self.emit((), self.last)
+        self.json.close()
+
+
+def latencies(marks: list[float]) -> dict[str, float]:
+    """Milliseconds per evaluation batch."""
+    gaps = [1000 * (after - before) for before, after in pairwise(marks)]
+    if len(gaps) < 2:
+        return {}
+    cuts = quantiles(gaps, n=100, method="inclusive")
+    return {
+        "eval_latency_avg": sum(gaps) / len(gaps),
+        "eval_latency_p90": cuts[89],
+        "eval_latency_p95": cuts[94],
+        "eval_latency_p99": cuts[98],
+    }
+
+
+class Events(Lines):
+    def begin(self, training: Training) -> None:
+        self.work = f"work {training.device.NAME}"
+        epochs = math.ceil(training.pace.epochs_at(training.steps))
+        self.event(training, "init_start")
+        self.event(training, "init_end")
+        batch = f"key:global_batch_size,value:{training.recipe.data.global_batch},num_train_epochs:{epochs}"
+        self.say(f"namespace:{self.work},time_ts:{self.now()}, {batch},root_dir:{training.run.path}")
+        self.event(training, "benchmark_start")
+        self.event(training, "epoch_start")
+
+    def event(self, training: Training, kind: str) -> None:
+        self.say(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
+
+    def now(self) -> int:
+        return int(time.time() * 1000)
+
+    def step(self, training: Training) -> None:
+        if training.step % training.pace.steps_per_epoch == 0:
+            self.event(training, "epoch_stop")
+            if training.step < training.steps:
+                self.event(training, "epoch_start")
+
+    def finish(self, training: Training) -> None:
+        if training.step % training.pace.steps_per_epoch:
+            self.event(training, "epoch_stop")
+        self.event(training, "benchmark_stop")
+
+
+class Mindspore(Lines):
+    def log(self, training: Training, record: LogRecord) -> None:
+        epoch, step = divmod(record.step - 1, training.pace.steps_per_epoch)
+        self.say(f"epoch: {epoch + 1} step: {step + 1}, loss is {record.losses[-1]:.7g}")
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        self.say(f"result: {{'acc': {score.top1}}} ckpt={training.run.checkpoints / f'step-{training.step}'}")
+
+
+FORMATS: dict[str, type[Lines]] = {
+    "resnext": Resnext,
+    "tf": Tf,
+    "dll": Dll,
+    "events": Events,
+    "mindspore": Mindspore,
+}
+
+
+def lines_for(name: Literal["resnext", "tf", "dll", "events", "mindspore"]) -> Any:
+    return FORMATS[name]()

@@ -1,0 +1,312 @@
+"""The training loop. Read `Training.fit` top to bottom: it is the algorithm."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from viaduct import models
+from viaduct.data.batches import Batch, Batches
+from viaduct.data.source import ImageSet
+from viaduct.devices.base import Device
+from viaduct.errors import BadRun, BadValue
+from viaduct.recipes import Recipe
+from viaduct.training import checkpoint
+from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.metrics import Score, evaluate
+from viaduct.training.optim import build_loss, build_optimizer, l2_loss
+from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
+from viaduct.training.rundir import RunDir
+from viaduct.training.schedule import pace_of, rate_factor
+
+FINISHED = "finished"
+
+
+class Training:
+    """One run: a recipe, on a device, in a directory."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: RunDir,
+        images: ImageSet,
+        device: Device,
+        torch_device: torch.device,
+        callbacks: list[Callback],
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
+        self.callbacks, self.interrupted = callbacks, interrupted
+        settle_random_numbers(recipe)
+        self.model = place(build_model(recipe), torch_device)
+        self.plan = plan_for(recipe.precision, device)
+        self.computation = Computation(
+            self.model, self.plan, torch_device, recipe.mode == "graph", device.graph_capture() is not None
+        )
+        self.scale = LossScale(recipe.precision, self.plan.compute)
+        self.optimizer = build_optimizer(recipe, self.model)
+        self.initial_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.loss, self.plain_loss = build_loss(recipe, training=True), build_loss(recipe, training=False)
+        self.train_batches = Batches(images.train, recipe.data, device=torch_device, train=True, seed=recipe.seed)
+        self.validation = Batches(images.validation, recipe.data, device=torch_device, train=False, seed=recipe.seed)
+        self.pace = pace_of(recipe, self.train_batches.count)
+        self.steps = self.pace.steps
+        self.step = 0
+        self.evaluated_at = -1
+        self.best: dict[str, Any] | None = None
+        self.score: Score | None = None
+        self.seconds = {"training": 0.0, "evaluation": 0.0, "checkpoints": 0.0}
+        self.stopping: str | None = None
+        self._pending: list[tuple[Tensor, Tensor]] = []
+        self._window_began = time.monotonic()
+
+    def fit(self) -> str:
+        """Train to the last step; returns `finished`, or `interrupted` with a checkpoint of where it stands."""
+        self.emit("start")
+        self._window_began = time.monotonic()
+        if self.recipe.evaluation.eval_only:
+            self.evaluate()
+            return self.conclude(FINISHED)
+        if self.evaluation_due():  # a run that was stopped before its evaluation
+            self.evaluate()
+        self.computation.train(True)
+        while self.step < self.steps and not self.stopping:
+            epoch, begun = divmod(self.step, self.pace.steps_per_epoch)
+            for batch in self.train_batches.epoch(epoch, start=begun):
+                self.set_rate()
+                self.optimize(batch)
+                self.step += 1
+                if self.step % self.recipe.log.every_steps == 0 or self.evaluation_due():
+                    self.log()
+                if self.evaluation_due() and not self.interrupted():
+                    self.evaluate()
+                self.emit("step")
+                if self.step >= self.steps or self.stopping or self.interrupted():
+                    break
+            if self.interrupted() and not self.complete:
+                return self.conclude("interrupted")
+        if not self.complete:
+            self.evaluate()
+        return self.conclude(FINISHED if self.complete else "interrupted")
+
+    def optimize(self, batch: Batch) -> None:
+        """Forward, backward, update: one optimizer step over the global batch."""
+        parts = self.recipe.accumulate
+        losses, hits = [], []
+        for images, labels in zip(batch.images.chunk(parts), batch.labels.chunk(parts), strict=True):
+            logits = self.computation(images)
+            loss = self.loss(logits, labels)
+            (loss * (self.scale.value / parts)).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+            hits.append((logits.detach().argmax(1) == labels).sum())
+        self.computation.gather_gradients()
+        if self.gradients_usable():
+            if self.recipe.clip_norm:
+                nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)
+            self.optimizer.step()
+            self.computation.publish_weights()
+        self.optimizer.zero_grad(set_to_none=True)
+        # Left on the device: reading them here would make the host wait for every step.
+        self._pending.append((torch.stack(losses).mean(), torch.stack(hits).sum()))
+
+    def gradients_usable(self) -> bool:
+        """Take the loss scale out of the gradients; False if they overflowed and the step must be skipped."""
+        unscale(self.parameters, self.scale.value)
+        if not self.scale.watching:
+            return True
+        finite = all_finite(self.parameters)
+        self.scale.update(finite)
+        return finite
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has taken its last step and has looked at what came of it."""
+        return (self.step >= self.steps or self.stopping is not None) and self.evaluated_at == self.step
+
+    @property
+    def epoch(self) -> float:
+        return self.pace.epochs_at(self.step)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the step that was last taken."""
+        return self.rate_at(max(self.step - 1, 0))
+
+    def rate_at(self, step: int) -> float:
+        return self.initial_rates[0] * rate_factor(self.recipe, step, self.pace)
+
+    def set_rate(self) -> None:
+        factor = rate_factor(self.recipe, self.step, self.pace)
+        for group, initial in zip(self.optimizer.param_groups, self.initial_rates, strict=True):
+            group["lr"] = initial * factor
+
+    def request_stop(self, reason: str) -> None:
+        """Finish after this step, as if it were the last."""
+        self.stopping = reason
+
+    def evaluation_due(self) -> bool:
+        if self.step == self.evaluated_at or self.step == 0:
+            return False
+        every = max(1, round(self.recipe.evaluation.every_epochs * self.pace.steps_per_epoch))
+        by_epochs = self.recipe.evaluation.every_epochs > 0 and self.step % every == 0
+        return by_epochs or self.step >= self.steps
+
+    def log(self) -> None:
+        """Read what the device has computed since the last log line, and tell the callbacks."""
+        if not self._pending:
+            return
+        losses = torch.stack([loss for loss, _ in self._pending]).tolist()
+        hits = int(torch.stack([hits for _, hits in self._pending]).sum())
+        images = len(losses) * self.recipe.data.global_batch
+        self._pending.clear()
+        seconds = self.close_window("training")
+        finite = [loss for loss in losses if math.isfinite(loss)]  # others are overflows, or stop the run
+        loss = sum(finite) / len(finite) if finite else math.nan
+        record = LogRecord(
+            step=self.step,
+            epoch=self.epoch,
+            loss=loss,
+            total_loss=loss + float(l2_loss(self.optimizer)),
+            top1=hits / images,
+            lr=self.rate,
+            images_per_s=images / max(seconds, 1e-9),
+            loss_scale=self.scale.value,
+            skipped=self.scale.skipped,
+            losses=losses,
+        )
+        self.emit("log", record)
+        self._window_began = time.monotonic()
+
+    def evaluate(self) -> None:
+        """Score the validation pictures; given up without a trace if the run is interrupted meanwhile."""
+        self.log()
+        self._window_began = time.monotonic()
+        self.computation.train(False)
+        score = evaluate(self.computation, self.validation, self.recipe.data.classes, self.plain_loss, self.after_batch)
+        self.computation.train(True)
+        self.close_window("evaluation")
+        if score is not None:
+            self.evaluated_at, self.score = self.step, score
+            self.emit("evaluation", score)
+
+    def after_batch(self, done: int, total: int) -> bool:
+        self.emit("evaluating", done, total)
+        return not self.interrupted()
+
+    def save(self) -> checkpoint.Saved:
+        """Write a checkpoint of this step."""
+        self.log()  # a loss that is not finite stops the run here, before it is saved
+        self._window_began = time.monotonic()
+        self.computation.gather_statistics()
+        notes = {"model": describe_model(self.recipe), "classes": self.recipe.data.classes, "epoch": self.epoch}
+        if self.score is not None and self.evaluated_at == self.step:
+            notes["evaluation"] = self.score.headline()
+        saved = checkpoint.save(self.run.checkpoints, self.step, self.model, self.state(), notes)
+        self.close_window("checkpoints")
+        self.emit("checkpoint", saved)
+        return saved
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "evaluated_at": self.evaluated_at,
+            "best": self.best,
+            "optimizer": self.optimizer.state_dict(),
+            "initial_rates": self.initial_rates,
+            "scale": self.scale.state(),
+            "random": random_states(self.device),
+            "seconds": dict(self.seconds),
+            "position": {"seed": self.recipe.seed, "samples": self.step * self.recipe.data.global_batch},
+        }
+
+    def restore(self, saved: checkpoint.Saved) -> None:
+        """Continue from a checkpoint as if nothing had happened."""
+        checkpoint.load_model(self.model, saved.model(), saved.path)
+        state = saved.state()
+        try:
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (ValueError, KeyError) as error:
+            raise BadRun(f"{saved.path} was written with another optimizer: {error}") from None
+        self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
+        if self.step >= self.steps:
+            self.evaluated_at = -1  # a run that was stopped just before its end still owes its final score
+        self.initial_rates, self.seconds = state["initial_rates"], state["seconds"]
+        self.scale.restore(state["scale"])
+        self.computation.publish_weights()
+        self.computation.publish_statistics()
+        set_random_states(state["random"], self.device)
+
+    def conclude(self, outcome: str) -> str:
+        self.emit("end", outcome)
+        self.train_batches.close()
+        self.validation.close()
+        return outcome
+
+    def close_window(self, kind: str) -> float:
+        """Book the time since the last window under its kind."""
+        now = time.monotonic()
+        seconds = now - self._window_began
+        self.seconds[kind] += seconds
+        self._window_began = now
+        return seconds
+
+    def emit(self, event: str, *details: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *details)
+
+
+def build_model(recipe: Recipe) -> nn.Module:
+    if isinstance(recipe.model, str):
+        return models.build(recipe.model, classes=recipe.data.classes)
+    built = recipe.model(recipe.data.classes)
+    if not isinstance(built, nn.Module):
+        raise BadValue(f"the recipe's model made a {type(built).__name__}, not a torch.nn.Module.")
+    return built
+
+
+def place(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model on its device, its kernels laid out as convolutions are quickest."""
+    placed: nn.Module = cast(Any, model).to(device, memory_format=torch.channels_last)
+    return placed
+
+
+def describe_model(recipe: Recipe) -> str:
+    return recipe.model if isinstance(recipe.model, str) else getattr(recipe.model, "__qualname__", "own model")
+
+
+def settle_random_numbers(recipe: Recipe) -> None:
+    random.seed(recipe.seed)
+    np.random.seed(recipe.seed % 2**32)
+    torch.manual_seed(recipe.seed)
+    torch.use_deterministic_algorithms(recipe.deterministic)
+    # cuDNN's search for the quickest algorithm may pick another one each time.
+    torch.backends.cudnn.benchmark = not recipe.deterministic
+    torch.backends.cudnn.deterministic = recipe.deterministic
+
+
+def random_states(device: Device) -> dict[str, Any]:
+    name, keys, *rest = np.random.get_state(legacy=True)
+    return {
+        "python": random.getstate(),
+        "numpy": (name, torch.from_numpy(np.asarray(keys, np.int64)), *rest),
+        "torch": torch.get_rng_state(),
+        "device": device.random_state(),
+    }
+
+
+def set_random_states(states: dict[str, Any], device: Device) -> None:
+    version, numbers, gauss = states["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    name, keys, *rest = states["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(states["torch"])
+    if states["device"] is not None and device.random_state() is not None:
+        device.set_random_state(states["device"])

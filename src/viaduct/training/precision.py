@@ -1,0 +1,168 @@
+"""Computing in less than fp32: casting at use, casting the network, and scaling the loss."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.devices.base import Device
+from viaduct.errors import BadValue
+from viaduct.recipes import Precision
+from viaduct.training.optim import NORMS
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a recipe's precision means on one device."""
+
+    compute: str  # fp32 | bf16 | fp16
+    cast_network: bool  # O2, O3: the network itself is cast, fp32 master weights stay with the optimizer
+    cast_norms: bool  # O3: batch norms too
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return DTYPES[self.compute]
+
+
+def plan_for(precision: Precision, device: Device) -> Plan:
+    """`auto` is bf16 where the hardware computes in it; a level takes fp16, or bf16 where there is no fp16."""
+    word, able = precision.compute, device.autocast_dtypes()
+    if word == "auto":
+        return Plan("bf16" if "bf16" in able else "fp32", False, False)
+    if word in ("fp32", "O0"):
+        return Plan("fp32", False, False)
+    if word in ("bf16", "fp16", "O1"):
+        return Plan(word if word != "O1" else reduced(able, device), False, False)
+    keep = precision.keep_batchnorm_fp32
+    return Plan(reduced(able, device), True, cast_norms=word == "O3" if keep is None else not keep)
+
+
+def reduced(able: tuple[str, ...], device: Device) -> str:
+    if not able:
+        raise BadValue(f"{device.NAME} computes in neither fp16 nor bf16.", "Use --precision fp32 (level O0).")
+    return "fp16" if "fp16" in able else "bf16"
+
+
+class LossScale:
+    """A factor that keeps small fp16 gradients from vanishing. Fixed, or found by trial.
+
+    A step whose gradients overflow is skipped and counted. The dynamic scale doubles after
+    `scale_grow_every` good steps and halves after `scale_shrink_after` overflows.
+    """
+
+    def __init__(self, precision: Precision, compute: str) -> None:
+        wanted = precision.loss_scale
+        self.dynamic = wanted == "dynamic" or (wanted == "auto" and compute == "fp16")
+        self.value = precision.scale_start if self.dynamic else 1.0 if wanted == "auto" else float(wanted)
+        # Whether overflow is looked for: it costs a look at the device in every step.
+        self.watching = self.dynamic or compute == "fp16"
+        self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
+        self.good = self.overflows = self.skipped = self.streak = 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether overflow no longer comes from the scale: the weights themselves have gone bad."""
+        return self.streak > 0 and self.value <= 1.0 if self.dynamic else self.streak >= 50
+
+    def update(self, finite: bool) -> None:
+        if finite:
+            self.good, self.streak = self.good + 1, 0
+            if self.dynamic and self.good >= self.grow_every:
+                self.value, self.good = self.value * 2, 0
+            return
+        self.skipped, self.streak, self.overflows, self.good = self.skipped + 1, self.streak + 1, self.overflows + 1, 0
+        if self.dynamic and self.overflows >= self.shrink_after:
+            self.value, self.overflows = max(self.value / 2, 1.0), 0
+
+    def state(self) -> dict[str, Any]:
+        return {"value": self.value, "good": self.good, "overflows": self.overflows, "skipped": self.skipped}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.value, self.good = state["value"], state["good"]
+        self.overflows, self.skipped = state["overflows"], state["skipped"]
+
+
+class Computation:
+    """The network as the device runs it, beside the fp32 weights that the optimizer and checkpoints hold."""
+
+    def __init__(self, model: nn.Module, plan: Plan, device: torch.device, graph: bool, device_graphs: bool) -> None:
+        self.plan = plan
+        self.master = model
+        self.network = cast_copy(model, plan) if plan.cast_network else model
+        self.device = device
+        self.graphs = graph and device_graphs
+        mode = "reduce-overhead" if self.graphs else None
+        self.run: Any = torch.compile(self.network, mode=mode, dynamic=False) if graph else self.network
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Logits in fp32."""
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        if self.plan.cast_network:
+            images = images.to(self.plan.dtype)
+        autocast = self.plan.compute != "fp32" and not self.plan.cast_network
+        with torch.autocast(self.device.type, dtype=self.plan.dtype if autocast else None, enabled=autocast):
+            logits: Tensor = self.run(images)
+        return logits.float()
+
+    def train(self, on: bool) -> None:
+        self.master.train(on)
+        self.network.train(on)
+
+    def gather_gradients(self) -> None:
+        """Bring the network's gradients to the master weights."""
+        if self.network is self.master:
+            return
+        for master, working in zip(self.master.parameters(), self.network.parameters(), strict=True):
+            master.grad = None if working.grad is None else working.grad.float()
+            working.grad = None
+
+    @torch.no_grad()
+    def publish_weights(self) -> None:
+        """After an optimizer step or a resume: the network computes with the new master weights."""
+        if self.network is not self.master:
+            for working, master in zip(self.network.parameters(), self.master.parameters(), strict=True):
+                working.copy_(master)
+
+    @torch.no_grad()
+    def publish_statistics(self) -> None:
+        """After a resume: the network continues from the master's batch norm statistics."""
+        if self.network is not self.master:
+            for working, master in zip(self.network.buffers(), self.master.buffers(), strict=True):
+                working.copy_(master)
+
+    @torch.no_grad()
+    def gather_statistics(self) -> None:
+        """Before a checkpoint: the master holds the network's batch norm statistics."""
+        if self.network is not self.master:
+            for master, working in zip(self.master.buffers(), self.network.buffers(), strict=True):
+                master.copy_(working)
+
+
+def cast_copy(model: nn.Module, plan: Plan) -> nn.Module:
+    network = copy.deepcopy(model).to(plan.dtype)
+    if not plan.cast_norms:
+        for module in network.modules():
+            if isinstance(module, NORMS):
+                module.float()
+    return network
+
+
+def unscale(parameters: list[nn.Parameter], scale: float) -> None:
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if scale != 1.0 and gradients:
+        torch._foreach_mul_(gradients, 1.0 / scale)
+
+
+def all_finite(parameters: list[nn.Parameter]) -> bool:
+    """Whether no gradient holds NaN or infinity. Waits for the device."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    # The largest magnitude is infinite or NaN exactly if some element is; a 2-norm could overflow by itself.
+    norms = torch._foreach_norm(gradients, float("inf"))
+    return bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all())

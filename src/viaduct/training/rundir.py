@@ -1,0 +1,163 @@
+"""A run is a directory: what was trained, how far it came, and everything that shows it.
+
+RUN/recipe.json        the resolved recipe, where it came from, the data and the device
+RUN/recipe.py          a copy of the user's own recipe file, if it was one
+RUN/metrics.jsonl      one record per log line, evaluation and checkpoint
+RUN/log.txt            what was printed
+RUN/events.*           the same for TensorBoard
+RUN/checkpoints/       step-N/
+RUN/model.safetensors, summary.json, report.html     when it has finished
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from viaduct.errors import BadRun
+from viaduct.recipes import Loaded, load
+from viaduct.recipes._fields import differences, from_record, to_record
+from viaduct.training.checkpoint import write_whole
+
+# Fields that a resumed run may change: how long, and what is watched on the way.
+FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects")
+
+
+@dataclass
+class RunDir:
+    path: Path
+    _lock: IO[str] | None = None
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "recipe.json").is_file()
+
+    def stored(self) -> dict[str, Any]:
+        """recipe.json, as written when the run began."""
+        file = self.path / "recipe.json"
+        try:
+            record: dict[str, Any] = json.loads(file.read_text())
+            return record
+        except FileNotFoundError:
+            raise BadRun(f"{str(self.path)!r} is not a run: it has no recipe.json.") from None
+        except ValueError as error:
+            raise BadRun(f"{file} is damaged: {error}") from None
+
+    def summary(self) -> dict[str, Any] | None:
+        """summary.json, if the run has finished."""
+        try:
+            record: dict[str, Any] = json.loads((self.path / "summary.json").read_text())
+            return record
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def recipe(self) -> Loaded:
+        """The recipe that this run was begun with."""
+        record = self.stored()
+        base = load(str(self.recipe_file(record)) if record["file"] else record["name"])
+        return Loaded(record["name"], from_record(record["recipe"], base.recipe), base.docstring, base.file)
+
+    def recipe_file(self, record: dict[str, Any]) -> Path:
+        # The original can import its neighbours; the copy is for when it has been moved or changed.
+        original, copied = Path(record["file"]), self.path / "recipe.py"
+        same = original.is_file() and original.read_bytes() == copied.read_bytes()
+        return original if same else copied
+
+    def begin(self, loaded: Loaded, record: dict[str, Any]) -> None:
+        """Write down what this run is."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if loaded.file is not None and loaded.file != self.path.resolve() / "recipe.py":
+            shutil.copyfile(loaded.file, self.path / "recipe.py")
+        write_json(self.path / "recipe.json", record)
+
+    def refuse_another(self, loaded: Loaded) -> None:
+        """Stop if the run that is here was begun with another recipe, or with other values that matter."""
+        record = self.stored()
+        if record["name"] != loaded.name:
+            raise BadRun(
+                f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}.",
+                "Choose another place with --run.",
+            )
+        changed = {
+            path: values
+            for path, values in differences(record["recipe"], to_record(loaded.recipe)).items()
+            if path.split(".")[0] not in FREE
+        }
+        if changed:
+            path, (before, now) = next(iter(changed.items()))
+            more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+            raise BadRun(
+                f"{str(self.path)!r} was begun with {path}={show(before)}, not {show(now)}{more}.",
+                f"`viaduct train --run {self.path}` continues it as it was begun; for a new run give another --run.",
+            )
+
+    def lock(self) -> None:
+        """Keep a second process out of this run; released when the process ends, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.path / ".lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.seek(0)
+            other = self._lock.read().strip() or "another process"
+            raise BadRun(f"{str(self.path)!r} is in use: process {other} is training there.") from None
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics of steps that will be trained again."""
+        if not self.metrics.is_file():
+            return
+        kept = [line for line in self.metrics.read_text().splitlines() if step_of(line) <= step]
+        write_whole(self.metrics, "".join(line + "\n" for line in kept).encode())
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        if not self.metrics.is_file():
+            return []
+        records = [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        # The last of a step counts: a run stopped just before its end evaluates that step again.
+        return list({record["step"]: record for record in records if record["kind"] == kind}.values())
+
+
+def step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # a line cut short by a kill
+
+
+def show(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("callable") or value.get("is"))
+    return str(value)
+
+
+def write_json(path: Path, record: Any) -> None:
+    write_whole(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())

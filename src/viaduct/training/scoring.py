@@ -1,0 +1,91 @@
+"""Scoring the checkpoints of a run after the fact."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from viaduct import devices
+from viaduct.data.batches import Batches
+from viaduct.errors import BadRun
+from viaduct.recipes import Recipe
+from viaduct.recipes._fields import override
+from viaduct.training import checkpoint
+from viaduct.training.loop import build_model, place
+from viaduct.training.metrics import evaluate
+from viaduct.training.optim import build_loss
+from viaduct.training.precision import Computation, plan_for
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import load_images
+
+
+def score_checkpoints(
+    path: Path, *, data: Path | None, device: str, precision: str | None, step: int | None, every: bool
+) -> list[dict[str, Any]]:
+    """One row per checkpoint: the latest, the one of a step, or all of them, oldest first."""
+    run = RunDir(path)
+    stored, recipe = run.stored(), run.recipe().recipe
+    if precision is not None:
+        recipe = override(recipe, "precision.compute", precision)
+    chosen = choose(run, step, every)
+    room, torch_device = devices.pick(device)
+    images = load_images(recipe.data, data or (Path(stored["data"]) if stored["data"] else None))
+    model = place(build_model(recipe), torch_device)
+    computation = Computation(model, plan_for(recipe.precision, room), torch_device, recipe.mode == "graph", False)
+    with Batches(images.validation, recipe.data, device=torch_device, train=False, seed=recipe.seed) as batches:
+        return [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names)]
+
+
+def choose(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
+    found = checkpoint.checkpoints(run.checkpoints)
+    if not found:
+        raise BadRun(f"{str(run.path)!r} has no checkpoint yet.")
+    if step is not None:
+        matching = [saved for saved in found if saved.step == step]
+        if not matching:
+            there = ", ".join(str(saved.step) for saved in found)
+            raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {there}.")
+        found = matching
+    whole = list(without_damage(found if every or step is not None else reversed_until_whole(found)))
+    if not whole:
+        raise BadRun(f"no whole checkpoint is left in {run.checkpoints}.")
+    return whole
+
+
+def reversed_until_whole(found: list[checkpoint.Saved]) -> list[checkpoint.Saved]:
+    """The newest whole checkpoint and the damaged ones after it."""
+    for position in range(len(found) - 1, -1, -1):
+        if found[position].damage() is None:
+            return found[position:]
+    return found
+
+
+def without_damage(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
+    for saved in found:
+        damage = saved.damage()
+        if damage is None:
+            yield saved
+        else:
+            print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
+
+
+def rows(
+    saved: checkpoint.Saved, recipe: Recipe, computation: Computation, batches: Batches, names: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    checkpoint.load_model(computation.master, saved.model(), saved.path)
+    computation.publish_weights()
+    computation.publish_statistics()
+    computation.train(False)
+    score = evaluate(computation, batches, recipe.data.classes, build_loss(recipe, training=False))
+    if score is not None:
+        epoch = saved.manifest().get("epoch", 0.0)
+        yield {
+            "step": saved.step,
+            "epoch": epoch,
+            **score.headline(),
+            "names": list(names),
+            "confusion": score.confusion,
+            "checkpoint": str(saved.path),
+        }

@@ -1,0 +1,175 @@
+"""From a recipe, a place and a device to a finished run: begin or resume, train, hand over."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from viaduct import devices
+from viaduct.data.source import Images, ImageSet
+from viaduct.errors import BadData, BadRun
+from viaduct.recipes import Loaded
+from viaduct.recipes._fields import to_record
+from viaduct.training import checkpoint
+from viaduct.training.callbacks import (
+    Callback,
+    Checkpointing,
+    MetricsFile,
+    NanStop,
+    ProgressBar,
+    StopAtThreshold,
+    TensorBoard,
+)
+from viaduct.training.interrupt import Interrupt
+from viaduct.training.logs import lines_for
+from viaduct.training.loop import FINISHED, Training
+from viaduct.training.report import write_report
+from viaduct.training.rundir import RunDir, write_json
+from viaduct.training.summary import summarise
+
+Resume = Literal["auto", "never", "must"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for: everything about a run that is not the recipe."""
+
+    loaded: Loaded
+    run: RunDir
+    data: Path | None
+    device: str
+    resume: Resume
+    command: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    finished: bool
+    signal: int | None = None
+
+
+def conduct(request: Request) -> Outcome:
+    """Train; everything that can be refused is refused before anything is written."""
+    run, recipe = request.run, request.loaded.recipe
+    if refuse_or_find_finished(request):
+        tell(f"{run.path} has finished already: {run.model} and {run.report} are there.")
+        return Outcome(finished=True)
+    device, torch_device = devices.pick(request.device)
+    images = load_images(recipe.data, request.data)
+    run.lock()
+    try:
+        saved = find_start(request)
+        with Interrupt() as interrupt:
+            own = [*recipe.callbacks]
+            progress = ProgressBar()
+            training = Training(
+                recipe,
+                run,
+                images,
+                device,
+                torch_device,
+                callbacks=[*guardians(recipe.log.format), *own, progress, Checkpointing()],
+                interrupted=lambda: interrupt.received is not None,
+            )
+            if saved is not None:
+                training.restore(saved)
+                tell(f"Continuing from {saved.path}.")
+            begin(request, training)
+            try:
+                outcome = training.fit()
+            finally:
+                progress.close()
+                training.train_batches.close()
+                training.validation.close()
+            if outcome == FINISHED:
+                hand_over(request, training)
+        if outcome != FINISHED:
+            tell(f"Stopped after step {training.step} of {training.steps}. Continue with:")
+            tell(f"  viaduct train --run {run.path}")
+        return Outcome(outcome == FINISHED, interrupt.received)
+    finally:
+        run.unlock()
+
+
+def guardians(log_format: Literal["resnext", "tf", "dll", "events", "mindspore"]) -> list[Callback]:
+    """The loop's own callbacks, first the one that must stop a bad loss from being written down as progress."""
+    return [NanStop(), MetricsFile(), TensorBoard(), lines_for(log_format), StopAtThreshold()]
+
+
+def refuse_or_find_finished(request: Request) -> bool:
+    """Whether there is nothing left to do; raises where the directory is not this run's."""
+    run = request.run
+    if not run.begun:
+        if run.path.exists() and any(path.name != ".lock" for path in run.path.iterdir()):
+            raise BadRun(f"{str(run.path)!r} is not empty and holds no run.", "Choose another place with --run.")
+        if request.resume == "must":
+            raise BadRun(f"there is no run in {str(run.path)!r} to resume.")
+        return False
+    if request.resume == "never":
+        raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
+    run.refuse_another(request.loaded)
+    summary = run.summary()
+    wanted = to_record(request.loaded.recipe)
+    return summary is not None and all(summary["length"][name] >= wanted[name] for name in ("epochs", "steps"))
+
+
+def load_images(data: Images, path: Path | None) -> ImageSet:
+    if data.needs_path and path is None:
+        raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.")
+    return data.load(path)
+
+
+def find_start(request: Request) -> checkpoint.Saved | None:
+    """The newest whole checkpoint; damaged ones that are newer are named."""
+    checkpoint.sweep(request.run.checkpoints)
+    saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
+    for damage in damaged:
+        tell(f"Skipping a damaged checkpoint: {damage}.")
+    if saved is None and request.resume == "must":
+        raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.")
+    return saved
+
+
+def begin(request: Request, training: Training) -> None:
+    run, loaded = request.run, request.loaded
+    run.forget_after(training.step)
+    record = {
+        "name": loaded.name,
+        "file": str(loaded.file) if loaded.file else None,
+        "recipe": to_record(loaded.recipe),
+        "data": str(request.data.resolve()) if request.data else None,
+        "device": request.device,
+        "command": request.command,
+    }
+    run.begin(loaded, record)
+    precision = training.plan.compute + (" network" if training.plan.cast_network else "")
+    tell(
+        f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
+        f"{training.device.description()} in {precision}, {loaded.recipe.mode} mode; run {run.path}"
+    )
+
+
+def hand_over(request: Request, training: Training) -> None:
+    """The finished run's own files; the summary last, for it says that the rest is there."""
+    run = request.run
+    newest = checkpoint.checkpoints(run.checkpoints)
+    if newest and newest[-1].step == training.step:
+        temporary = run.path / ".model.tmp"
+        shutil.copyfile(newest[-1].path / checkpoint.MODEL, temporary)
+        temporary.replace(run.model)
+    summary = summarise(request.loaded, training, request.command)
+    write_report(request.loaded, training, summary)
+    write_json(run.path / "summary.json", summary)
+    tell(f"Finished: {headline(training)}. Report: {run.report}")
+
+
+def headline(training: Training) -> str:
+    score = training.score
+    return f"validation top-1 {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,75 @@
+"""The figures of a finished run, with everything needed to repeat it: RUN/summary.json."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct import __version__
+from viaduct.devices.base import Device
+from viaduct.recipes import Loaded
+from viaduct.recipes._fields import to_record
+from viaduct.training.loop import Training
+
+
+def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any]:
+    logs, evaluations = training.run.records("log"), training.run.records("evaluation")
+    rates = [record["images_per_s"] for record in logs]
+    steady = rates[1:] or rates  # the first window holds the warm-up
+    minutes = {kind: round(seconds / 60, 3) for kind, seconds in training.seconds.items()}
+    return {
+        "kind": "training",
+        "recipe": loaded.name,
+        "summary": loaded.summary,
+        "command": command,
+        "commit": commit(),
+        "version": __version__,
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "machine": machine(training.device),
+        "precision": training.plan.compute,
+        "mode": loaded.recipe.mode,
+        "seed": loaded.recipe.seed,
+        "global_batch": loaded.recipe.data.global_batch,
+        "length": {name: to_record(loaded.recipe)[name] for name in ("epochs", "steps")},
+        "steps": training.step,
+        "epochs": training.epoch,
+        "stopped": training.stopping,
+        "minutes": minutes,
+        "images_per_s": median(steady) if steady else None,
+        "peak_memory_bytes": training.device.memory_used(),
+        "skipped_steps": training.scale.skipped,
+        "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
+        "final": training.score.headline() if training.score else None,
+        "best": training.best,
+        "samples": {"images_per_s": rates, "evaluations": evaluations},
+    }
+
+
+def machine(device: Device) -> dict[str, Any]:
+    return {
+        "device": device.NAME,
+        "description": device.description(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "versions": device.versions(),
+    }
+
+
+def commit() -> str:
+    """The commit of this source tree; VIADUCT_COMMIT names it where the tree travelled without its history."""
+    if named := os.environ.get("VIADUCT_COMMIT"):
+        return named
+    here = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return f"viaduct {__version__}"
+    return answer.stdout.strip()

@@ -1,0 +1,112 @@
+"""Show which accelerators this machine has, and try them."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from viaduct.devices.base import Facts
+    from viaduct.devices.trial import Trial
+
+
+def main(
+    test: Annotated[bool, typer.Option("--test", help="Run one training step on every card.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Show the devices of this machine; for those it lacks, what is missing and how to get it.
+
+    With --test, every card trains one step in each of its precisions and is checked against the CPU.
+    Exit code 1 means that a card failed.
+    """
+    facts = _facts()
+    trials = _trials() if test else []
+    if json:
+        typer.echo(json_format.dumps(_as_dict(facts, trials if test else None), indent=2))
+    else:
+        _show(facts, trials)
+    if not all(trial.ok for trial in trials):
+        raise typer.Exit(1)
+
+
+def _facts() -> list[Facts]:
+    from viaduct import devices
+    from viaduct.devices.base import facts
+
+    return [facts(devices.get(name)) for name in devices.names()]
+
+
+def _trials() -> list[Trial]:
+    from viaduct import devices
+
+    present = [device for device in map(devices.get, devices.names()) if device.available()]
+    from viaduct.devices import trial
+
+    return [result for device in present for result in trial.run(device)]
+
+
+def _as_dict(facts: list[Facts], trials: list[Trial] | None) -> dict[str, object]:
+    report: dict[str, object] = {"devices": [asdict(fact) for fact in facts]}
+    return report if trials is None else {**report, "tests": [asdict(trial) for trial in trials]}
+
+
+def _show(facts: list[Facts], trials: list[Trial]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    _show_facts(console, facts)
+    for fact in facts:
+        if fact.missing is not None:
+            console.print(f"{fact.name}: " + fact.missing.replace("\n", "\n  "), soft_wrap=True)
+    if trials:
+        _show_trials(console, trials)
+
+
+def _show_facts(console: Console, facts: list[Facts]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        "device", "present", "description", "free", "precisions", "collective", "graph", "versions", box=box.SIMPLE
+    )
+    for fact in facts:
+        table.add_row(fact.name, *_cells(fact))
+    console.print(table)
+
+
+def _cells(fact: Facts) -> list[str]:
+    versions = "\n".join(f"{name} {version}" for name, version in fact.versions.items())
+    if not fact.present:
+        return ["no", "", "", "", "", "", versions]
+    return [
+        f"{fact.count} cards" if fact.count > 1 else "yes",
+        fact.description or "",
+        f"{(fact.memory_free or 0) / 2**30:.0f} GiB",
+        " ".join(("fp32", *fact.precisions)),
+        fact.collective or "",
+        fact.graph_capture or "none",
+        versions,
+    ]
+
+
+def _show_trials(console: Console, trials: list[Trial]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("device", "precision", "step", "difference", "allowed", "result", box=box.SIMPLE)
+    for trial in trials:
+        table.add_row(
+            trial.device,
+            trial.precision,
+            "" if trial.milliseconds is None else f"{trial.milliseconds:.1f} ms",
+            "" if trial.difference is None else f"{trial.difference:.1e}",
+            f"{trial.tolerance:g}",
+            "ok" if trial.ok else f"failed: {trial.reason}",
+        )
+    console.print(table)
+    console.print("Difference: the worst tensor's, from the same step on the CPU in fp32, as a share of its movement.")

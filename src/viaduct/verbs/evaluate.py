@@ -1,0 +1,44 @@
+"""viaduct evaluate"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def main(
+    run: Annotated[Path, typer.Argument(help="The run's directory.")],
+    every: Annotated[bool, typer.Option("--all", help="Every checkpoint, as a table.")] = False,
+    step: Annotated[int | None, typer.Option(help="The checkpoint of this step.", show_default="the latest")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data, if they have moved since.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    precision: Annotated[str | None, typer.Option(help="Another precision than the recipe's.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
+) -> None:
+    """Measure a run's checkpoints on the validation pictures; each picture counts exactly once."""
+    from viaduct.training.scoring import score_checkpoints
+
+    rows = score_checkpoints(run, data=data, device=device, precision=precision, step=step, every=every)
+    if as_json:
+        print(json.dumps(rows if every else rows[-1], indent=1))
+    else:
+        show(rows)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = {"top1": 100.0, "top5": 100.0, "loss": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
+    table = Table("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", "images", "", box=None)
+    for column in table.columns:
+        column.justify = "right"
+    best = max(row["top1"] for row in rows)
+    for row in rows:
+        figures = [f"{scale * row[name]:.4g}" for name, scale in columns.items()]
+        mark = "best" if len(rows) > 1 and row["top1"] == best else ""
+        table.add_row(str(row["step"]), f"{row['epoch']:.1f}", *figures, str(row["count"]), mark)
+    Console().print(table)

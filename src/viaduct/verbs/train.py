@@ -1,0 +1,163 @@
+"""viaduct train"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from viaduct.errors import BadValue
+
+# Flag -> the field of the recipe that it is another name for; `--set` reaches all the others.
+ALIASES = {
+    "epochs": "epochs",
+    "steps": "steps",
+    "seed": "seed",
+    "batch": "data.global_batch",
+    "lr": "optimizer.lr",
+    "mode": "mode",
+    "precision": "precision.compute",
+    "loss_scale": "precision.loss_scale",
+    "accumulate": "accumulate",
+    "clip_norm": "clip_norm",
+    "deterministic": "deterministic",
+    "workers": "data.workers",
+    "eval_every": "evaluation.every_epochs",
+    "eval_only": "evaluation.eval_only",
+    "stop_threshold": "evaluation.stop_threshold",
+    "save_every": "checkpoint.every_steps",
+    "keep": "checkpoint.keep",
+    "log_every": "log.every_steps",
+    "log_format": "log.format",
+}
+
+
+def aliased(flag: str, meaning: str, **more: Any) -> Any:
+    name = "--" + flag.replace("_", "-")
+    return typer.Option(name, help=f"{meaning} [{ALIASES[flag]}]", show_default=False, rich_help_panel="Recipe", **more)
+
+
+def main(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe's name (see --list) or your own recipe file; left out: continue --run.")
+    ] = "",
+    listing: Annotated[bool, typer.Option("--list", help="Show the recipes and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: as JSON.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    run: Annotated[Path | None, typer.Option(help="The run's directory.", show_default="runs/RECIPE")] = None,
+    resume: Annotated[
+        Literal["auto", "never", "must"], typer.Option(help="auto: continue if there is something to continue.")
+    ] = "auto",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
+    ] = None,
+    epochs: Annotated[str | None, aliased("epochs", "Passes over the training pictures.")] = None,
+    steps: Annotated[str | None, aliased("steps", "Total optimizer steps, instead of epochs.")] = None,
+    seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.")] = None,
+    batch: Annotated[str | None, aliased("batch", "Global batch size.")] = None,
+    lr: Annotated[str | None, aliased("lr", "Peak learning rate.")] = None,
+    mode: Annotated[str | None, aliased("mode", "eager, or graph: compiled.")] = None,
+    precision: Annotated[str | None, aliased("precision", "auto, fp32, bf16, fp16, or a level O0 to O3.")] = None,
+    loss_scale: Annotated[str | None, aliased("loss_scale", "A number, dynamic, or auto.")] = None,
+    accumulate: Annotated[str | None, aliased("accumulate", "Work through the batch in so many parts.")] = None,
+    clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm.")] = None,
+    deterministic: Annotated[bool, aliased("deterministic", "Same bits every time, slower on accelerators.")] = False,
+    workers: Annotated[str | None, aliased("workers", "Threads that prepare batches.")] = None,
+    eval_every: Annotated[str | None, aliased("eval_every", "Epochs between evaluations.")] = None,
+    eval_only: Annotated[bool, aliased("eval_only", "Evaluate the newest checkpoint and stop.")] = False,
+    stop_threshold: Annotated[str | None, aliased("stop_threshold", "Stop once top-1 (0 to 1) reaches this.")] = None,
+    save_every: Annotated[str | None, aliased("save_every", "Steps between checkpoints.")] = None,
+    keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.")] = None,
+    log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.")] = None,
+    log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.")] = None,
+) -> None:
+    """Train a recipe, or continue a run that was interrupted.
+
+    Ctrl-C ends after the current step with a checkpoint; the same command, or `viaduct train --run DIR`,
+    continues. A run that has finished is left alone.
+    """
+    flags = {name: value for name, value in locals().items() if name in ALIASES and value not in (None, False)}
+    if listing:
+        return show_recipes(as_json)
+    changes = [(ALIASES[name], str(value)) for name, value in flags.items()] + [split(word) for word in settings or []]
+    return begin(recipe, changes, run, data, device, resume)
+
+
+def begin(
+    recipe: str,
+    changes: list[tuple[str, str]],
+    run: Path | None,
+    data: Path | None,
+    device: str,
+    resume: Literal["auto", "never", "must"],
+) -> None:
+    from dataclasses import replace
+
+    from viaduct.recipes import load
+    from viaduct.recipes._fields import override
+
+    if not recipe and run is None:
+        raise BadValue("which recipe?", "`viaduct train --list` shows them; `viaduct train --run DIR` continues a run.")
+    stored: dict[str, Any] = {}
+    if recipe:
+        loaded = load(recipe)
+    else:
+        loaded, stored = reopen(run or Path())
+    changed = loaded.recipe
+    for path, text in changes:
+        changed = override(changed, path, text)
+    loaded = replace(loaded, recipe=changed)
+
+    # torch is imported from here on: mistakes above are answered at once.
+    from viaduct.training.rundir import RunDir
+    from viaduct.training.session import Request, conduct
+
+    outcome = conduct(
+        Request(
+            loaded=loaded,
+            run=RunDir(run or Path("runs") / loaded.name),
+            data=data or (Path(stored["data"]) if stored.get("data") else None),
+            device=stored["device"] if stored and device == "auto" else device,
+            resume=resume,
+            command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
+        )
+    )
+    if not outcome.finished:
+        raise typer.Exit(128 + (outcome.signal or 0))
+
+
+def reopen(run: Path) -> tuple[Any, dict[str, Any]]:
+    from viaduct.training.rundir import RunDir
+
+    return RunDir(run).recipe(), RunDir(run).stored()
+
+
+def split(word: str) -> tuple[str, str]:
+    path, equals, text = word.partition("=")
+    if not equals:
+        raise BadValue(f"--set {word} has no value.", "Write it as --set optimizer.lr=0.05")
+    return path.strip(), text.strip()
+
+
+def show_recipes(as_json: bool) -> None:
+    from viaduct.recipes import load, names
+
+    recipes = [load(name) for name in names()]
+    expected = {r.name: f"{r.recipe.expects.percent:g} % top-1" if r.recipe.expects else "" for r in recipes}
+    if as_json:
+        rows = [{"name": r.name, "summary": r.summary, "expects": expected[r.name]} for r in recipes]
+        print(json.dumps(rows, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("recipe", "what it is", "expect", box=None, pad_edge=False)
+    for r in recipes:
+        table.add_row(r.name, r.summary, expected[r.name])
+    Console().print(table)

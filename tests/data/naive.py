@@ -1,0 +1,63 @@
+"""The whole pipeline for one picture, written as plainly as possible: what the fast one must equal."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from viaduct.data.order import permutation, uniforms
+from viaduct.data.source import Images, Split
+
+
+def training_picture(split: Split, images: Images, *, seed: int, epoch: int, position: int) -> np.ndarray:
+    picture = split.images[permutation(seed, epoch, len(split))[position]]
+    top, left, mirror, hole_top, hole_left = uniforms(seed, epoch, len(split), 5)[position]
+    height, width, _ = picture.shape
+    padded = np.pad(picture, ((images.pad, images.pad), (images.pad, images.pad), (0, 0)))
+    first_row, first_column = int(top * (2 * images.pad + 1)), int(left * (2 * images.pad + 1))
+    cropped = padded[first_row : first_row + height, first_column : first_column + width]
+    if images.flip and mirror < 0.5:
+        cropped = cropped[:, ::-1]
+    normal = normalised(cropped, images)
+    middle = int(hole_top * height), int(hole_left * width)
+    return resized(with_hole(normal, middle, images.cutout), images.size)
+
+
+def evaluation_picture(split: Split, images: Images, index: int) -> np.ndarray:
+    return resized(normalised(split.images[index], images), images.size)
+
+
+def normalised(picture: np.ndarray, images: Images) -> np.ndarray:
+    if images.normalise == "mean_std":
+        return (picture / 255 - np.array(images.mean)) / np.array(images.std)
+    deviation = max(picture.std(), 1 / math.sqrt(picture.size))
+    return (picture - picture.mean()) / deviation
+
+
+def with_hole(picture: np.ndarray, middle: tuple[int, int], side: int) -> np.ndarray:
+    holed = picture.copy()
+    for row in range(middle[0] - side // 2, middle[0] - side // 2 + side):
+        for column in range(middle[1] - side // 2, middle[1] - side // 2 + side):
+            if 0 <= row < picture.shape[0] and 0 <= column < picture.shape[1]:
+                holed[row, column] = 0
+    return holed
+
+
+def resized(picture: np.ndarray, size: int) -> np.ndarray:
+    """Bilinear between the middles of pixels, which lie at one half; the border is repeated outwards."""
+    height, width, _ = picture.shape
+    result = np.empty((size, size, 3))
+    for row in range(size):
+        for column in range(size):
+            y, x = (row + 0.5) * height / size - 0.5, (column + 0.5) * width / size - 0.5
+            result[row, column] = between_four(picture, max(y, 0), max(x, 0))
+    return result
+
+
+def between_four(picture: np.ndarray, y: float, x: float) -> np.ndarray:
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, picture.shape[0] - 1), min(left + 1, picture.shape[1] - 1)
+    upper = picture[top, left] * (1 - (x - left)) + picture[top, right] * (x - left)
+    lower = picture[bottom, left] * (1 - (x - left)) + picture[bottom, right] * (x - left)
+    return upper * (1 - (y - top)) + lower * (y - top)

@@ -1,0 +1,57 @@
+"""Drawn weights have the moments and the bounds that TensorFlow's have."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from viaduct.models.initialisers import CUT_NORMAL_DEVIATION, small_normal, tf_layers, variance_scaling
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def test_other_layers_are_left_alone() -> None:
+    norm = nn.BatchNorm2d(3)
+    nn.init.constant_(norm.weight, 7.0)
+    tf_layers(norm)
+    small_normal(norm)
+    assert norm.weight.tolist() == [7.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_variance_is_scale_over_inputs_and_tails_are_cut(scale: float) -> None:
+    weight = torch.empty(256, 64, 3, 3)
+    variance_scaling(weight, scale)
+    wanted = math.sqrt(scale / (64 * 3 * 3))
+    assert weight.std().item() == pytest.approx(wanted, rel=0.01)
+    assert abs(weight.mean().item()) < 0.01 * wanted
+    cut = 2 * wanted / CUT_NORMAL_DEVIATION
+    assert 0.99 * cut < weight.abs().max().item() <= cut * (1 + 1e-6)
+
+
+def test_cut_normal_deviation_is_what_calculus_says() -> None:
+    density = math.exp(-2.0) / math.sqrt(2 * math.pi)
+    inside = math.erf(math.sqrt(2.0))
+    assert pytest.approx(math.sqrt(1 - 4 * density / inside), abs=1e-9) == CUT_NORMAL_DEVIATION
+
+
+def test_tensorflows_classifier_is_glorot_uniform_with_a_bias_of_zero() -> None:
+    layer = nn.Linear(2048, 1001)
+    tf_layers(layer)
+    limit = math.sqrt(6 / (2048 + 1001))
+    assert 0.999 * limit < layer.weight.abs().max().item() <= limit
+    assert layer.weight.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.01)
+    assert not layer.bias.any()
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(64, 64, 3), nn.Linear(512, 100)])
+def test_the_books_weights_are_small_and_normal(layer: nn.Conv2d | nn.Linear) -> None:
+    small_normal(layer)
+    assert layer.weight.std().item() == pytest.approx(0.01, rel=0.02)
+    assert layer.weight.abs().max().item() > 0.03

@@ -1,0 +1,93 @@
+"""SAME padding against TensorFlow's own operators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from viaduct.models.padding import SameConv2d, SameMaxPool2d, max_pool_same, same_padding
+
+KERNELS = [1, 2, 3, 5, 7]
+STRIDES = [1, 2, 3]
+SIZES = [(8, 8), (7, 7), (8, 7), (5, 12), (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow", reason="checks padding against TensorFlow; install viaduct[tf]")
+
+
+def random_pictures(height: int, width: int) -> Tensor:
+    """All negative, so that a pool which pads with zeros is found out."""
+    generator = torch.Generator().manual_seed(height * 100 + width)
+    pictures = -torch.rand(2, 6, height, width, generator=generator) - 0.5
+    return pictures.to(memory_format=torch.channels_last)
+
+
+def from_nhwc(result) -> Tensor:
+    return torch.from_numpy(result.numpy()).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "expected"),
+    [
+        (224, 7, 2, (2, 3)),
+        (112, 3, 2, (0, 1)),
+        (111, 3, 2, (1, 1)),
+        (111, 2, 2, (0, 1)),
+        (56, 1, 2, (0, 0)),
+        (56, 2, 2, (0, 0)),
+        (56, 3, 1, (1, 1)),
+        (56, 2, 1, (0, 1)),
+    ],
+)
+def test_known_cases(size: int, kernel: int, stride: int, expected: tuple[int, int]) -> None:
+    assert same_padding(size, kernel, stride) == expected
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_max_pool_is_tensorflows(tf, kernel: int, stride: int) -> None:
+    for height, width in SIZES:
+        pictures = random_pictures(height, width)
+        expected = tf.nn.max_pool2d(pictures.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
+        torch.testing.assert_close(
+            max_pool_same(pictures, kernel, stride), from_nhwc(expected), rtol=0, atol=0
+        )
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_convolution_is_tensorflows(tf, kernel: int, stride: int) -> None:
+    convolution = SameConv2d(6, 4, kernel, stride)
+    weights_HWIO = convolution.weight.detach().permute(2, 3, 1, 0).numpy()
+    for height, width in SIZES:
+        pictures = random_pictures(height, width)
+        expected = tf.nn.conv2d(pictures.permute(0, 2, 3, 1).numpy(), weights_HWIO, stride, "SAME")
+        with torch.no_grad():
+            torch.testing.assert_close(convolution(pictures), from_nhwc(expected), rtol=1e-5, atol=1e-5)
+
+
+def test_groups_see_only_their_own_channels() -> None:
+    convolution = SameConv2d(6, 6, 3, stride=2, groups=3)
+    pictures = random_pictures(8, 8)
+    before = convolution(pictures)
+    pictures[:, :2] += 1
+    changed = (convolution(pictures) != before).any(dim=(0, 2, 3))
+    assert changed.tolist() == [True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("layer", [SameConv2d(6, 4, 3, 2), SameMaxPool2d(3, 2)])
+@pytest.mark.parametrize("size", [8, 9])
+def test_layers_keep_channels_last(layer: torch.nn.Module, size: int) -> None:
+    layer.to(memory_format=torch.channels_last)
+    assert layer(random_pictures(size, size)).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_compiler_sees_one_graph_at_every_size() -> None:
+    layers = torch.nn.Sequential(SameConv2d(6, 4, 7, 2), SameMaxPool2d(3, 2), SameConv2d(4, 4, 3, 2))
+    compiled = torch.compile(layers, backend="eager", fullgraph=True)
+    for size in ((32, 32), (45, 64), (47, 33), (30, 30)):
+        pictures = random_pictures(*size)
+        torch.testing.assert_close(compiled(pictures), layers(pictures))

@@ -1,0 +1,153 @@
+"""Lines stay honest: gaps are gaps, spikes survive, and odd data still makes a chart."""
+
+import json
+import math
+import re
+import time
+
+import numpy as np
+import pytest
+
+from viaduct.reporting import LineChart, Page, Section, Series, render_page
+from viaduct.reporting.axis import Axis
+
+INFINITE = math.inf
+NOTHING = math.nan
+
+
+def chart(*series: Series, **options: bool) -> LineChart:
+    return LineChart("Loss", "step", "loss", series, **options)
+
+
+def html_of(*series: Series, **options: bool) -> str:
+    return render_page(Page("x", sections=[Section("s", "", [chart(*series, **options)])]))
+
+
+def labels(ticks) -> list[str]:
+    return [tick.label for tick in ticks]
+
+
+@pytest.mark.parametrize("hole", [NOTHING, INFINITE, -INFINITE, None])
+def test_a_value_that_is_not_finite_breaks_the_line(hole):
+    drawing = chart(Series("a", [1, 2, 3, 4, 5], [1, 2, hole, 4, 5])).drawing()
+    assert drawing.lines[0].path.count("M") == 2
+    assert drawing.gaps == 1
+    assert "nan" not in drawing.lines[0].path
+
+
+def test_the_reader_is_told_how_many_values_are_missing():
+    assert "2 values are not finite" in html_of(Series("a", [1, 2, 3], [NOTHING, 1, INFINITE]))
+
+
+def test_a_point_alone_between_two_gaps_is_still_seen():
+    drawing = chart(Series("a", [1, 2, 3, 4, 5], [1, 2, 3, NOTHING, 4])).drawing()
+    assert len(drawing.lines[0].dots) == 1
+
+
+def test_one_point_is_a_dot_in_the_middle():
+    (dot,) = chart(Series("a", [7], [0.5])).drawing().lines[0].dots
+    assert dot == pytest.approx((0.5, 0.5))
+
+
+@pytest.mark.parametrize("series", [[], [Series("a", [], [])], [Series("a", [1, 2], [NOTHING, NOTHING])]])
+def test_a_chart_without_data_says_so(series):
+    assert "no data</text>" in html_of(*series)
+
+
+def test_an_empty_series_does_not_hide_its_neighbour():
+    html = html_of(Series("a", [], []), Series("b", [1, 2], [3, 4]))
+    assert "no data</span>" in html
+    assert 'class="line-1" d="M' in html
+
+
+@pytest.mark.parametrize("value", [0, 0.1, -5, 1e12, 1e-12])
+def test_a_constant_runs_through_the_middle(value):
+    drawing = chart(Series("a", [1, 2, 3], [value] * 3)).drawing()
+    assert drawing.lines[0].path == "M0.0 500.0L500.0 500.0L1000.0 500.0"
+
+
+def test_series_with_different_steps_share_one_axis():
+    drawing = chart(Series("a", [0, 10], [1, 1]), Series("b", [5, 20], [2, 2])).drawing()
+    assert drawing.lines[0].path.startswith("M0.0 ")
+    assert "L500.0 " in drawing.lines[0].path
+    assert drawing.lines[1].path.startswith("M250.0 ")
+
+
+def test_a_long_run_is_thinned_and_keeps_its_spike():
+    y = np.sin(np.arange(100_000) / 900)
+    y[33_333], y[77_777] = 40.0, -30.0
+    began = time.perf_counter()
+    drawing = chart(Series("a", np.arange(100_000), y)).drawing()
+    assert time.perf_counter() - began < 5
+    shown = drawing.data["series"][0]
+    assert len(shown["x"]) <= 1500
+    assert (max(shown["y"]), min(shown["y"])) == (40.0, -30.0)
+    assert (shown["x"][0], shown["x"][-1]) == (0, 99_999)
+    assert drawing.lines[0].path.count("L") == len(shown["x"]) - 1
+
+
+def test_a_single_nan_among_a_hundred_thousand_still_breaks_the_line():
+    y = np.ones(100_000)
+    y[40_000] = NOTHING
+    drawing = chart(Series("a", np.arange(100_000), y)).drawing()
+    assert drawing.lines[0].path.count("M") == 2
+    assert len(drawing.data["series"][0]["x"]) <= 1500
+
+
+def test_a_short_run_is_not_thinned():
+    assert len(chart(Series("a", range(1500), range(1500))).drawing().data["series"][0]["x"]) == 1500
+
+
+def test_embedded_data_is_json_that_cannot_close_its_script():
+    html = html_of(Series("</script><b>", [1, 2], [NOTHING, 2]), Series("b", [1], [1]))
+    (embedded,) = re.findall(r'<script type="application/json">(.*?)</script>', html, re.DOTALL)
+    data = json.loads(embedded, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert data["series"][0] == {"name": "</script><b>", "x": [1, 2], "y": [None, 2.0]}
+
+
+def test_a_logarithmic_axis_leaves_out_what_is_not_above_zero():
+    drawing = chart(Series("a", [1, 2, 3, 4, 5], [0, 1, 10, 100, -1]), log_y=True).drawing()
+    assert drawing.gaps == 2
+    assert labels(drawing.y_ticks) == ["1", "10", "100"]
+
+
+def test_epochs_have_no_halves():
+    assert labels(chart(Series("a", [1, 2, 3], [1, 2, 3])).drawing().x_ticks) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 1, ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        (0, 12_000, ["0", "2,000", "4,000", "6,000", "8,000", "10,000", "12,000"]),
+        (100.001, 100.0035, ["100.0010", "100.0015", "100.0020", "100.0025", "100.0030", "100.0035"]),
+        (0, 3e6, ["0", "0.5 M", "1.0 M", "1.5 M", "2.0 M", "2.5 M", "3.0 M"]),
+        (0, 3e-6, ["0", "5×10⁻⁷", "10⁻⁶", "1.5×10⁻⁶", "2×10⁻⁶", "2.5×10⁻⁶", "3×10⁻⁶"]),
+        (-50, 0, ["-50", "-40", "-30", "-20", "-10", "0"]),
+    ],
+)
+def test_ticks_are_round_and_told_apart(low, high, expected):
+    assert labels(Axis(low, high).ticks(7)) == expected
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1, 1e9, 1e299])
+@pytest.mark.parametrize("log", [False, True])
+def test_any_finite_scale_gives_a_few_distinct_ticks(scale, log):
+    drawing = chart(Series("a", [1, 2, 3], [scale, 2 * scale, 7 * scale]), log_y=log).drawing()
+    assert 3 <= len(drawing.y_ticks) <= 8
+    assert len(set(labels(drawing.y_ticks))) == len(drawing.y_ticks)
+    assert all(-0.001 <= tick.place <= 1.001 for tick in drawing.y_ticks)
+
+
+def test_more_series_than_colours_are_told_apart_by_dashes():
+    drawing = chart(*[Series(str(n), [1, 2], [n, n]) for n in range(12)]).drawing()
+    assert len({(line.colour, line.dashed) for line in drawing.lines}) == 12
+
+
+def test_somebody_who_cannot_see_the_chart_hears_its_numbers():
+    assert "training: 3 points from 0.5 to 2, last 0.5" in html_of(Series("training", [1, 2, 3], [2, 1, 0.5]))
+
+
+def test_x_and_y_of_different_length_are_refused():
+    with pytest.raises(ValueError, match="'loss' has 2 x for 3 y"):
+        Series("loss", [1, 2], [1, 2, 3])
