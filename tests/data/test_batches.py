@@ -249,16 +249,21 @@ def test_closing_twice_is_fine_and_ends_open_epochs(split: Split, device: torch.
         batches.epoch(0)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="only CUDA can tell when the host waits for the device")
+@pytest.fixture
+def waiting_is_an_error() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="only CUDA can tell when the host waits for it")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("limit", [4 << 30, 0], ids=["resident", "streamed"])
-def test_no_step_waits_for_the_device(split: Split, limit: int) -> None:
-    device = torch.device("cuda")
-    with Batches(split, IMAGES, device=device, train=True, seed=1, resident_limit=limit) as batches:
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            assert len(list(batches.epoch(0))) == 12
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+def test_no_step_waits_for_the_device(split: Split, limit: int, request: pytest.FixtureRequest) -> None:
+    cuda = torch.device("cuda")
+    with Batches(split, IMAGES, device=cuda, train=True, seed=1, resident_limit=limit) as batches:
+        request.getfixturevalue("waiting_is_an_error")
+        assert len(list(batches.epoch(0))) == 12
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="compares CUDA with the CPU")

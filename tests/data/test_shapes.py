@@ -67,6 +67,13 @@ def test_drawing_again_gives_the_same_pictures(drawn: ImageSet) -> None:
     assert np.array_equal(again.validation.images, drawn.validation.images)
 
 
+def test_golden_pictures(drawn: ImageSet) -> None:
+    """Measured results rest on these pictures; brightness instead of bytes, since processors round differently."""
+    train, validation = (part.images[:5].mean((1, 2, 3)) for part in (drawn.train, drawn.validation))
+    assert train == pytest.approx([65.6, 83.2, 155.3, 84.2, 168.9], abs=0.1)
+    assert validation == pytest.approx([194.7, 148.1, 180.8, 154.2, 172.7], abs=0.1)
+
+
 @pytest.mark.parametrize("size", [32, 19])
 def test_a_picture_does_not_depend_on_how_many_are_drawn(size: int) -> None:
     few = Shapes(global_batch=1, size=size, train_images=7, validation_images=325).load()

@@ -100,7 +100,7 @@ def test_a_network_without_classes_is_refused() -> None:
 
 def test_every_name_appears_once_and_builds() -> None:
     names = models.names()
-    assert len(names) == len(set(names)) == 13
+    assert len(names) == len(set(names)) == 14
     for name in names:
         assert on_paper(name, classes=7)(torch.empty(2, 3, 32, 32, device="meta")).shape == (2, 7)
 

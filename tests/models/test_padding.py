@@ -52,9 +52,7 @@ def test_max_pool_is_tensorflows(tf, kernel: int, stride: int) -> None:
     for height, width in SIZES:
         pictures = random_pictures(height, width)
         expected = tf.nn.max_pool2d(pictures.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
-        torch.testing.assert_close(
-            max_pool_same(pictures, kernel, stride), from_nhwc(expected), rtol=0, atol=0
-        )
+        torch.testing.assert_close(max_pool_same(pictures, kernel, stride), from_nhwc(expected), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("stride", STRIDES)

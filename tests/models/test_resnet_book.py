@@ -25,9 +25,7 @@ def test_only_the_classifier_has_a_bias(network: ResNet) -> None:
 
 
 def test_every_strided_convolution_pads_same(network: ResNet) -> None:
-    strided = [
-        layer for layer in network.modules() if isinstance(layer, nn.Conv2d) and layer.stride != (1, 1)
-    ]
+    strided = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d) and layer.stride != (1, 1)]
     assert len(strided) == 7
     assert all(isinstance(layer, SameConv2d) for layer in strided)
 

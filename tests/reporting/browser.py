@@ -194,9 +194,7 @@ def prepare(tools: DevTools, width: int, dark: bool, with_scripts: bool) -> None
         tools.call(f"{domain}.enable")
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     tools.call("Emulation.setEmulatedMedia", features=[scheme])
-    tools.call(
-        "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
-    )
+    tools.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
     tools.call("Emulation.setScriptExecutionDisabled", value=not with_scripts)
 
 

@@ -36,9 +36,7 @@ def sample_page() -> Page:
             Section("Epochs", "", [epochs()]),
             Section("Confusion", "Where the network goes wrong.", [confusion(), many_classes()]),
             Section("Samples", "", [samples()]),
-            Section(
-                "Environment", "", [environment(), Code("viaduct train resnet50_cifar10 --device cuda:0")]
-            ),
+            Section("Environment", "", [environment(), Code("viaduct train resnet50_cifar10 --device cuda:0")]),
         ],
     )
 

@@ -49,9 +49,7 @@ def column_after(tmp_path):
 
     def click(clicks: int, *values: object) -> list[str]:
         path = tmp_path / "table.html"
-        write_page(
-            Page("x", sections=[Section("s", "", [Table(["c"], [[value] for value in values])])]), path
-        )
+        write_page(Page("x", sections=[Section("s", "", [Table(["c"], [[value] for value in values])])]), path)
         return open_page(path, script=f"({COLUMN})({clicks})").answer
 
     return click
@@ -69,9 +67,7 @@ def test_a_page_is_silent_offline_and_fits_its_window(sample, tmp_path, width, d
 
 def test_an_outside_address_would_have_been_noticed(tmp_path):
     path = tmp_path / "careless.html"
-    path.write_text(
-        '<!doctype html><img src="https://example.invalid/x.png"><script>console.log("hello")</script>'
-    )
+    path.write_text('<!doctype html><img src="https://example.invalid/x.png"><script>console.log("hello")</script>')
     visit = open_page(path)
     assert visit.requests == ["https://example.invalid/x.png"]
     assert "hello" in visit.console

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -102,7 +103,7 @@ class Batches:
         """Whether everything happens on one device."""
         return isinstance(self._storage, Resident) or self._device.type == "cpu"
 
-    def _plan(self, epoch: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    def _plan(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self._train:
             return evaluation_plan(self.count, padded=self.steps_per_epoch * self.global_batch)
         return training_plan(self._images, self._height, self._width, seed=self._seed, epoch=epoch, count=self.count)

@@ -24,9 +24,9 @@ NAMES = tuple(SILHOUETTES)
 SMALLEST = 16  # pixels: below this a star and a disc are the same blob
 CHUNK = 320  # pictures drawn at a time: stays in cache; a multiple of 8 (bytes a word) and of the 10 classes
 
-AREA = (0.07, 0.18)  # of the picture
-WANDER = 0.12  # of the side, from the middle, each way
-TILT = np.pi / 3  # radians, each way
+AREA = (0.09, 0.20)  # of the picture
+WANDER = 0.11  # of the side, from the middle, each way
+TILT = np.pi / 4  # radians, each way
 DARK, LIGHT = (0.10, 0.42), (0.68, 1.0)  # HSV values
 SATURATION = (0.15, 0.70)
 SHADE = 0.30  # how much brighter or darker than the middle an edge of the picture may be

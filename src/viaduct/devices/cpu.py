@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import resource
@@ -23,6 +24,8 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 # oneDNN takes bf16 on any AVX-512 processor, but without one of these it converts to fp32 and back.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 _BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+# glibc's mallopt: give memory back only beyond 2 GiB, and never map a buffer by itself below 1 GiB.
+_MALLOC_OPTIONS = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 << 20), "M_MMAP_THRESHOLD": (-3, 1 << 30)}
 _WORTH_SAYING = (*_BF16_FLAGS, "avx512f", "avx2", "sve", "asimd")
 
 
@@ -40,6 +43,7 @@ def count() -> int:
 
 def select(index: int = 0) -> torch.device:
     check_index(NAME, index, count(), missing())
+    _keep_freed_memory()
     return torch.device(NAME)
 
 
@@ -119,3 +123,15 @@ def _container_free() -> int:
     used = find_in_file(_CGROUP / "memory.current", r"^(\d+)")
     droppable = find_in_file(_CGROUP / "memory.stat", r"^inactive_file (\d+)")
     return int(limit) - int(used) + int(droppable or 0) if limit and used else sys.maxsize
+
+
+def _keep_freed_memory() -> None:
+    """Let the next step reuse the last one's buffers.
+
+    By default glibc maps every large tensor anew and the kernel zeroes its pages again in every step: a
+    ResNet-50 step at batch 8 spends a tenth of its time on that. Elsewhere than on glibc nothing happens.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in _MALLOC_OPTIONS.values():
+            mallopt(option, value)

@@ -23,7 +23,7 @@ def available() -> bool:
 def missing() -> str | None:
     if available():
         return None
-    if not torch.backends.cuda.is_built():
+    if torch.version.cuda is None:
         return f"torch {torch.__version__} was built without CUDA\nInstall a CUDA build of torch."
     refusal = _refusal()
     if refusal == _NO_CARD and _VISIBLE in os.environ:
@@ -50,7 +50,7 @@ def memory_used() -> int:
 
 
 def reset_memory() -> None:
-    torch.cuda.init()
+    torch.cuda.current_device()  # starts CUDA, without which there is no peak to reset
     torch.cuda.reset_peak_memory_stats()
 
 
@@ -101,12 +101,12 @@ def set_random_state(state: torch.Tensor | None) -> None:
 def _refusal() -> str:
     """Why CUDA does not start, in torch's words: no driver, one that is too old, or no card."""
     try:
-        torch.cuda.init()
+        torch.cuda.current_device()
     except (RuntimeError, AssertionError) as error:
         return str(error).split(". ")[0].strip()
     return _NO_CARD
 
 
 def _cudnn() -> str | None:
-    number = torch.backends.cudnn.version()
+    number: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else None

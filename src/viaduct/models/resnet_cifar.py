@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from viaduct.models.resnet import BasicBlock, ResNet, small_stem
+from viaduct.models.resnet import QUICK, BasicBlock, ResNet, small_stem
 
 small_resnet = partial(ResNet, block=BasicBlock, filters=(16, 32, 64), stem=small_stem)
 
@@ -18,4 +18,5 @@ variants = {
     "resnet44_cifar": partial(small_resnet, blocks=(7, 7, 7)),
     "resnet56_cifar": partial(small_resnet, blocks=(9, 9, 9)),
     "resnet110_cifar": partial(small_resnet, blocks=(18, 18, 18)),
+    "resnet20_quick": partial(small_resnet, blocks=(3, 3, 3), style=QUICK),  # not TensorFlow's: for runs of minutes
 }

@@ -8,11 +8,11 @@ This is what `make demo` runs. It is a real training run in every respect but it
 from viaduct.recipes import Cosine, Evaluation, Log, Recipe, Sgd, Shapes, Top1
 
 recipe = Recipe(
-    model="resnet20_cifar",
+    model="resnet20_quick",
     data=Shapes(global_batch=64, size=32, train_images=6400, validation_images=1000),
     optimizer=Sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4),
     schedule=Cosine(warmup_epochs=1),
-    epochs=8,
+    epochs=6,
     evaluation=Evaluation(every_epochs=1),
     log=Log(every_steps=50),
     expects=Top1(97.0, within=2.0),

@@ -81,14 +81,7 @@ class Training:
         while self.step < self.steps and not self.stopping:
             epoch, begun = divmod(self.step, self.pace.steps_per_epoch)
             for batch in self.train_batches.epoch(epoch, start=begun):
-                self.set_rate()
-                self.optimize(batch)
-                self.step += 1
-                if self.step % self.recipe.log.every_steps == 0 or self.evaluation_due():
-                    self.log()
-                if self.evaluation_due() and not self.interrupted():
-                    self.evaluate()
-                self.emit("step")
+                self.advance(batch)
                 if self.step >= self.steps or self.stopping or self.interrupted():
                     break
             if self.interrupted() and not self.complete:
@@ -96,6 +89,17 @@ class Training:
         if not self.complete:
             self.evaluate()
         return self.conclude(FINISHED if self.complete else "interrupted")
+
+    def advance(self, batch: Batch) -> None:
+        """One step and all that belongs to it."""
+        self.set_rate()
+        self.optimize(batch)
+        self.step += 1
+        if self.step % self.recipe.log.every_steps == 0:
+            self.log()
+        if self.evaluation_due() and not self.interrupted():
+            self.evaluate()
+        self.emit("step")
 
     def optimize(self, batch: Batch) -> None:
         """Forward, backward, update: one optimizer step over the global batch."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from viaduct.devices.base import Facts
     from viaduct.devices.trial import Trial
 
+_LABELS = ("present", "description", "memory free", "precisions", "collective", "graph capture", "versions")
+
 
 def main(
     test: Annotated[bool, typer.Option("--test", help="Run one training step on every card.")] = False,
@@ -43,10 +45,9 @@ def _facts() -> list[Facts]:
 
 def _trials() -> list[Trial]:
     from viaduct import devices
-
-    present = [device for device in map(devices.get, devices.names()) if device.available()]
     from viaduct.devices import trial
 
+    present = [device for device in map(devices.get, devices.names()) if device.available()]
     return [result for device in present for result in trial.run(device)]
 
 
@@ -71,18 +72,16 @@ def _show_facts(console: Console, facts: list[Facts]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        "device", "present", "description", "free", "precisions", "collective", "graph", "versions", box=box.SIMPLE
-    )
-    for fact in facts:
-        table.add_row(fact.name, *_cells(fact))
+    table = Table("", *(fact.name for fact in facts), box=box.SIMPLE)
+    for label, *cells in zip(_LABELS, *map(_cells, facts), strict=True):
+        table.add_row(label, *cells)
     console.print(table)
 
 
 def _cells(fact: Facts) -> list[str]:
     versions = "\n".join(f"{name} {version}" for name, version in fact.versions.items())
     if not fact.present:
-        return ["no", "", "", "", "", "", versions]
+        return ["no", *[""] * (len(_LABELS) - 2), versions]
     return [
         f"{fact.count} cards" if fact.count > 1 else "yes",
         fact.description or "",

@@ -1,0 +1,211 @@
+"""Images/s of a ResNet-50 training step: viaduct against the plain PyTorch loop a user would write.
+
+    python benchmarks/train_step.py                                   CPU: batch 8, 224x224
+    python benchmarks/train_step.py --device cuda --batch 256 --same  the loop's own cost: the same network in both
+
+The plain loop is eager, fp32, NCHW: what a tutorial shows. With --same it gets viaduct's network, precision and
+compilation, so that what differs is the loop alone. Each variant has a process of its own, as its user would start
+it; they take turns in short windows. The table shows medians, and a variant's ratio to the first one is the median
+of the ratios within a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from viaduct import devices, models
+from viaduct.recipes import Arrays, Checkpoint, Evaluation, ImageSet, Log, Precision, Recipe, Sgd, Split
+from viaduct.training.callbacks import MetricsFile, NanStop, TensorBoard
+from viaduct.training.loop import Training
+from viaduct.training.rundir import RunDir
+from viaduct.training.summary import commit, machine
+
+CLASSES = 1001
+Run = Callable[[int], None]
+
+
+def noise(count: int, size: int) -> ImageSet:
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
+    split = Split(images, generator.integers(0, CLASSES, count))
+    return ImageSet(split, split, tuple(map(str, range(CLASSES))))
+
+
+def synthetic(batch: int, size: int) -> tuple[Recipe, ImageSet]:
+    images = noise(max(2 * batch, 64), size)
+    recipe = Recipe(
+        model="resnet50_v1",
+        data=Arrays(batch, size, classes=CLASSES, make=lambda path: images),
+        optimizer=Sgd(lr=1e-4, weight_decay=1e-4),
+        steps=10**9,
+        evaluation=Evaluation(every_epochs=0),
+        checkpoint=Checkpoint(every_minutes=0),
+        log=Log(every_steps=100),
+    )
+    return recipe, images
+
+
+def our_training(options: argparse.Namespace, precision: str, mode: str) -> Training:
+    recipe, images = synthetic(options.batch, options.size)
+    recipe = replace(recipe, precision=Precision(compute=precision), mode=mode)
+    room, device = devices.pick(options.device)
+    watchers = [NanStop(), MetricsFile(), TensorBoard()]
+    training = Training(recipe, RunDir(Path(tempfile.mkdtemp())), images, room, device, watchers)
+    training.emit("start")
+    training.computation.train(True)
+    return training
+
+
+def viaduct_steps(training: Training) -> Run:
+    batches = itertools.chain.from_iterable(training.train_batches.epoch(epoch) for epoch in itertools.count())
+
+    def run(steps: int) -> None:
+        for batch in itertools.islice(batches, steps):
+            training.advance(batch)
+        training.log()
+
+    return run
+
+
+def plain_steps(options: argparse.Namespace) -> Run:
+    """What a tutorial shows; nothing of viaduct but the network."""
+    device = torch.device(options.device)
+    model = models.build("resnet50_v1", classes=CLASSES).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4)
+    images = torch.randn(options.batch, 3, options.size, options.size, device=device)
+    labels = torch.randint(0, CLASSES, (options.batch,), device=device)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+
+    return run
+
+
+def bare_steps(training: Training, options: argparse.Namespace) -> Run:
+    """The same network, precision, compilation and optimizer kernel, in a loop with nothing else in it."""
+    device = training.torch_device
+    images = torch.randn(options.batch, 3, options.size, options.size, device=device)
+    images = images.to(memory_format=torch.channels_last)
+    labels = torch.randint(0, CLASSES, (options.batch,), device=device)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            F.cross_entropy(training.computation(images), labels).backward()
+            training.optimizer.step()
+            training.optimizer.zero_grad(set_to_none=True)
+
+    return run
+
+
+def build(name: str, options: argparse.Namespace) -> list[tuple[str, Run]]:
+    """The variants that one process measures: those of --same share a network, all others are alone."""
+    if name == "plain":
+        return [("plain PyTorch, fp32", plain_steps(options))]
+    if name == "same":
+        training = our_training(options, "auto", options.mode)
+        ours = f"viaduct, {training.plan.compute}, {options.mode}"
+        return [("bare loop, same network", bare_steps(training, options)), (ours, viaduct_steps(training))]
+    precision, mode = name.split("/")
+    training = our_training(options, precision, mode)
+    spelled = f"auto = {training.plan.compute}" if precision == "auto" else precision
+    return [(f"viaduct, {spelled}, {mode}", viaduct_steps(training))]
+
+
+def serve(name: str, options: argparse.Namespace, pipe: Connection) -> None:
+    """In a process of its own: each variant runs as its user would start it, with nobody else's settings."""
+    room = devices.get(torch.device(options.device).type)
+    variants = build(name, options)
+    pipe.send([spelled for spelled, _ in variants])
+    while pipe.recv():
+        seconds = []
+        for _, run in variants:
+            room.synchronize()
+            began = time.perf_counter()
+            run(options.steps)
+            room.synchronize()
+            seconds.append((time.perf_counter() - began) / options.steps)
+        pipe.send(seconds)
+
+
+def measure(names: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds per step of each variant, turn by turn, after one turn of warm-up."""
+    context = get_context("spawn")
+    seconds: dict[str, list[float]] = {}
+    workers = []
+    for name in names:
+        here, there = context.Pipe()
+        worker = context.Process(target=serve, args=(name, options, there), daemon=True)
+        worker.start()
+        workers.append((here, here.recv()))
+    for turn in range(options.turns + 1):
+        for pipe, spelled in workers:
+            pipe.send(True)
+            for variant, sample in zip(spelled, pipe.recv(), strict=True):
+                if turn:
+                    seconds.setdefault(variant, []).append(sample)
+    for pipe, _ in workers:
+        pipe.send(False)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--steps", type=int, default=5, help="steps in a window")
+    parser.add_argument("--turns", type=int, default=7, help="windows of each variant")
+    parser.add_argument("--same", action="store_true", help="measure the loop alone")
+    parser.add_argument("--mode", default="graph", choices=["eager", "graph"], help="with --same")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    room, _ = devices.pick(options.device)
+    names = ["same"] if options.same else ["plain", "fp32/eager", "auto/eager", "auto/graph"]
+    seconds = measure(names, options)
+    first = next(iter(seconds.values()))
+    rows: list[dict[str, Any]] = []
+    for name, samples in seconds.items():
+        ratio = median(base / own for base, own in zip(first, samples, strict=True))
+        rate = options.batch / median(samples)
+        rows.append({"variant": name, "images/s": f"{rate:,.1f}", "ms/step": f"{1000 * median(samples):.2f}"})
+        rows[-1]["ratio"] = f"{ratio:.3f}"
+        print(f"{name:32s} {rows[-1]['images/s']:>10s} images/s {rows[-1]['ms/step']:>9s} ms/step  ratio {ratio:.3f}")
+    if options.out:
+        what = "The loop's own cost" if options.same else "A ResNet-50 step against the plain PyTorch loop"
+        record = {
+            "kind": "benchmark",
+            "title": f"{what}: batch {options.batch}, {options.size}x{options.size}",
+            "command": shlex.join(["python", *sys.argv]),
+            "commit": commit(),
+            "machine": machine(room),
+            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            "columns": ["variant", "images/s", "ms/step", "ratio"],
+            "rows": rows,
+            "samples": {"seconds_per_step": seconds},
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

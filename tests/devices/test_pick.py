@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from viaduct import devices
+from viaduct.errors import BadValue, MissingDevice, UnknownName
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def python(script: str, **environment: str) -> str:
+    """What a fresh interpreter prints: for all that can happen only once in a process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
+        env={**os.environ, **environment},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, *present: str) -> None:
+    """Only these devices are here, and selecting one moves nothing."""
+    for name in devices.names():
+        device = devices.get(name)
+        monkeypatch.setattr(device, "available", lambda name=name: name in present)
+        monkeypatch.setattr(device, "select", lambda index=0, name=name: f"{name}:{index}")
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    assert "False" in python("import sys, viaduct.devices; print('torch' in sys.modules)")
+
+
+def test_an_unknown_name_is_refused_and_the_closest_offered() -> None:
+    with pytest.raises(UnknownName, match="no device called 'cudda'") as caught:
+        devices.get("cudda")
+    assert "Closest is 'cuda'" in str(caught.value)
+
+
+def test_gpu_is_not_a_name_and_the_message_says_what_nvidia_is_called() -> None:
+    with pytest.raises(UnknownName, match="NVIDIA is 'cuda'"):
+        devices.pick("gpu")
+
+
+def test_auto_is_not_a_device_of_its_own() -> None:
+    with pytest.raises(UnknownName):
+        devices.get("auto")
+
+
+@pytest.mark.parametrize("name", ["cpu:", "cuda:first", "npu:-1"])
+def test_a_card_must_be_a_number(name: str) -> None:
+    with pytest.raises(BadValue, match="Name a card by its number"):
+        devices.pick(name)
+
+
+def test_the_cpu_has_no_second_card() -> None:
+    with pytest.raises(MissingDevice, match="no cpu:1 here") as caught:
+        devices.pick("cpu:1")
+    assert "This process sees 1: cpu:0" in str(caught.value)
+
+
+def test_a_device_that_is_not_here_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.get("npu"), "missing", lambda: "torch_npu is not installed\nInstall CANN.")
+    with pytest.raises(MissingDevice) as caught:
+        devices.pick("npu")
+    assert str(caught.value) == "no npu to run on: torch_npu is not installed.\n  Install CANN."
+
+
+def test_the_cpu_can_be_picked_by_name() -> None:
+    device, place = devices.pick("cpu")
+    assert device.NAME == "cpu"
+    assert place == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("present", "best"),
+    [
+        (("cpu",), "cpu"),
+        (("cpu", "cuda"), "cuda"),
+        (("cpu", "cuda", "mlu"), "mlu"),
+        (("cpu", "cuda", "mlu", "npu"), "npu"),
+        (("cpu", "npu"), "npu"),
+    ],
+)
+def test_auto_takes_the_best_device_that_is_here(
+    monkeypatch: pytest.MonkeyPatch, present: tuple[str, ...], best: str
+) -> None:
+    pretend(monkeypatch, *present)
+    device, place = devices.pick("auto")
+    assert (device.NAME, str(place)) == (best, f"{best}:0")
+
+
+def test_the_number_after_the_colon_chooses_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "cuda")
+    assert str(devices.pick("cuda:3")[1]) == "cuda:3"
+
+
+def test_asking_for_a_device_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "1")
+    devices.get("cpu")
+    assert os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "1"
+    monkeypatch.delenv("TORCH_DEVICE_BACKEND_AUTOLOAD")
+    devices.get("cpu")
+    assert "TORCH_DEVICE_BACKEND_AUTOLOAD" not in os.environ
+
+
+def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_says_so(tmp_path: Path) -> None:
+    (tmp_path / "torch_npu").mkdir()
+    (tmp_path / "torch_npu/__init__.py").write_text("raise ImportError('libhccl.so: cannot open shared object file')")
+    installed = tmp_path / "torch_npu-2.11.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.11.0\n")
+    (installed / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
+    said = python(
+        """
+        from viaduct import devices
+        npu = devices.get("npu")
+        print(npu.missing(), npu.versions()["torch_npu"], npu.missing(), sep="\\n")
+        print("auto is", devices.pick("auto")[0].NAME)
+        """,
+        PYTHONPATH=os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))),
+        CUDA_VISIBLE_DEVICES="",
+    )
+    why = "torch_npu is installed but does not load: ImportError: libhccl.so: cannot open shared object file"
+    assert said.count(why) == 3
+    assert "Source CANN's set_env.sh" in said
+    assert "\n2.11.0\n" in said
+    assert f"passed over: {why}" in said
+    assert "auto is cpu" in said
+
+
+@pytest.mark.parametrize("name", ["npu", "mlu"])
+def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
+    said = python(
+        f"""
+        import sys, types, torch
+        sys.path.insert(0, "tests")
+        from devices.conftest import Card
+        torch.utils.rename_privateuse1_backend("{name}")
+        sys.modules["torch_{name}"] = types.ModuleType("torch_{name}")
+        torch.{name} = card = Card()
+
+        from viaduct import devices
+        from viaduct.devices import trial
+        from viaduct.errors import MissingDevice
+        print(devices.pick("{name}:1")[1] == torch.device("{name}", 1), card.calls)
+        print(devices.pick("auto")[1])
+        try:
+            devices.pick("{name}:2")
+        except MissingDevice as error:
+            print(error)
+        print(*(f"{{one.device}} {{one.precision}} {{one.ok}}" for one in trial.run(devices.get("{name}"))), sep="\\n")
+        """
+    )
+    assert "True ['set_device(1)']" in said
+    assert f"\n{name}:0\n" in said
+    assert f"no {name}:2 here.\n  This process sees 2: {name}:0 to {name}:1." in said
+    # The stand-in has no kernels, so every trial fails, and fails as an answer.
+    assert [line.split() for line in said.splitlines() if line.endswith("False")] == [
+        [f"{name}:{card}", precision, "False"] for card in (0, 1) for precision in ("fp32", "bf16", "fp16")
+    ]

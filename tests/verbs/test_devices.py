@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from viaduct import devices
+from viaduct.devices import trial
+from viaduct.verbs.devices import main
+
+
+def viaduct_devices(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(main)
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def fail(device: object, index: int, precision: str) -> tuple[float, float]:
+    raise RuntimeError("aicore exception")
+
+
+def test_asking_for_help_does_not_import_torch_or_rich() -> None:
+    script = "import sys, viaduct.verbs.devices; print({'torch', 'rich.table'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_table_shows_every_device_and_how_to_get_the_missing_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.get("npu"), "missing", lambda: "torch_npu is not installed\nInstall CANN.")
+    result = viaduct_devices()
+    assert result.exit_code == 0
+    assert all(name in result.stdout for name in ("cpu", "cuda", "mlu", "npu", "gloo"))
+    assert "npu: torch_npu is not installed\n  Install CANN.\n" in result.stdout
+
+
+def test_json_is_one_object_with_every_device() -> None:
+    result = viaduct_devices("--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert set(report) == {"devices"}
+    assert [device["name"] for device in report["devices"]] == list(devices.names())
+    cpu = report["devices"][0]
+    assert cpu["present"]
+    assert cpu["collective"] == "gloo"
+    assert cpu["memory_free"] > 0
+
+
+def test_testing_trains_on_what_is_here_and_exits_0() -> None:
+    result = viaduct_devices("--test")
+    assert result.exit_code == 0
+    assert "fp32" in result.stdout
+    assert " ms" in result.stdout
+    assert "failed" not in result.stdout
+
+
+def test_json_carries_the_tests_too() -> None:
+    result = viaduct_devices("--test", "--json")
+    tests = json.loads(result.stdout)["tests"]
+    assert result.exit_code == 0
+    assert (tests[0]["device"], tests[0]["precision"], tests[0]["ok"]) == ("cpu", "fp32", True)
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_a_card_that_fails_makes_it_exit_1_and_say_why(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
+    monkeypatch.setattr(trial, "_measure", fail)
+    result = viaduct_devices("--test", *how)
+    assert result.exit_code == 1
+    assert "aicore exception" in result.stdout
