@@ -70,7 +70,7 @@ class Images(ABC):
     mean: Colour = (0.5, 0.5, 0.5)  # on the 0..1 scale
     std: Colour = (0.25, 0.25, 0.25)
     eval_batch: int = 0  # 0: the same as global_batch
-    workers: int = 1  # threads that prepare batches where the pictures live in host memory; 0: none
+    workers: int = 1  # threads that cut batches where the pictures do not fit on the accelerator; 0: none
     prefetch: int = 2  # batches prepared ahead by these threads
 
     def __post_init__(self) -> None:
