@@ -36,6 +36,12 @@ def load_verb(name: str) -> Any:
     return typer.main.get_command(verb)
 
 
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"viaduct {__version__}")
+        raise typer.Exit
+
+
 def build_app() -> typer.Typer:
     app = typer.Typer(
         cls=LazyVerbs,
@@ -47,11 +53,8 @@ def build_app() -> typer.Typer:
 
     @app.callback()
     def options(
-        version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True),
-    ) -> None:
-        if version:
-            print(f"viaduct {__version__}")
-            raise typer.Exit
+        version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=show_version),
+    ) -> None: ...
 
     for name, summary in VERBS.items():
         app.command(name, help=summary)(lambda: None)

@@ -100,8 +100,8 @@ class Batches:
 
     @property
     def _stays(self) -> bool:
-        """Whether everything happens on one device."""
-        return isinstance(self._storage, Resident) or self._device.type == "cpu"
+        """Whether the pictures live where the step runs."""
+        return isinstance(self._storage, Resident)
 
     def _plan(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self._train:

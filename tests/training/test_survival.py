@@ -1,0 +1,214 @@
+"""Whatever happens to a run, nothing is lost: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RECIPE = """
+import time
+from torch import nn
+from viaduct.recipes import Checkpoint, Cosine, Evaluation, Log, Recipe, Sgd, Shapes
+from viaduct.training import Callback
+
+class Slowly(Callback):
+    def step(self, training):
+        time.sleep(0.008)
+
+def network(classes):
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, stride=2), nn.BatchNorm2d(16), nn.ReLU(), nn.Dropout(0.3),
+        nn.Flatten(), nn.Linear(16 * 49, 64), nn.ReLU(), nn.Linear(64, classes),
+    )
+
+recipe = Recipe(
+    model=network,
+    data=Shapes(global_batch=32, size=16, train_images=640, validation_images=64, pad=2, flip=True),
+    optimizer=Sgd(lr=0.05, weight_decay=1e-4),
+    schedule=Cosine(warmup_epochs=1),
+    epochs=15,
+    evaluation=Evaluation(every_epochs=2),
+    checkpoint=Checkpoint(every_steps=3, keep=2),
+    log=Log(every_steps=10),
+    callbacks=(Slowly(),),
+)
+"""
+STEPS = 300
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipe") / "mine.py"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    process = launch(recipe, run)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return run
+
+
+def launch(recipe: Path | None, run: Path, *more: str) -> subprocess.Popen[str]:
+    words = [str(recipe)] if recipe else []
+    return subprocess.Popen(
+        [sys.executable, "-m", "viaduct", "train", *words, "--run", str(run), "--device", "cpu", *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def wait_for_step(process: subprocess.Popen[str], step: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("step:") and int(line.split("step:")[1].split()[0]) >= step:
+            return
+    raise AssertionError(f"the run ended before step {step}: {process.stderr and process.stderr.read()}")
+
+
+def writing(run: Path) -> bool:
+    return any((run / "checkpoints").glob(".step-*.tmp"))
+
+
+def kill_while_writing(process: subprocess.Popen[str], run: Path) -> None:
+    """Wait until a checkpoint is half-written, then kill."""
+    began = time.monotonic()
+    while process.poll() is None and time.monotonic() - began < 30:
+        if writing(run):
+            break
+    process.kill()
+
+
+def same_evaluations(one: Path, other: Path) -> bool:
+    def evaluations(run: Path) -> list[tuple[int, float, float]]:
+        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        found = {r["step"]: (r["step"], r["top1"], r["loss"]) for r in records if r["kind"] == "evaluation"}
+        return list(found.values())
+
+    return evaluations(one) == evaluations(other) != []
+
+
+def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
+    run, moments = tmp_path / "run", random.Random(7)
+    kills = half_written = 0
+    while kills < 20:
+        process = launch(recipe, run)
+        if kills % 2:
+            kill_while_writing(process, run)
+        else:
+            time.sleep(moments.uniform(0.5, 4.0))
+            process.kill()
+        process.communicate()
+        if process.returncode == 0:  # it came to its end between two kills: begin another
+            assert_equal_runs(run, undisturbed)
+            shutil.rmtree(run)
+        else:
+            kills += 1
+            half_written += writing(run)
+    assert half_written >= 5, "too few kills fell into the writing of a checkpoint"
+    last = launch(recipe, run)
+    _, errors = last.communicate()
+    assert last.returncode == 0, errors
+    assert_equal_runs(run, undisturbed)
+
+
+def assert_equal_runs(run: Path, undisturbed: Path) -> None:
+    assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+    assert same_evaluations(run, undisturbed)
+    assert not writing(run)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_with_a_checkpoint_and_the_command_that_continues(
+    recipe: Path, undisturbed: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    run = tmp_path / "run"
+    process = launch(recipe, run)
+    wait_for_step(process, 50)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert f"viaduct train --run {run}" in errors
+    stopped = int(errors.split("Stopped after step ")[1].split()[0])
+    assert (run / "checkpoints" / f"step-{stopped}").is_dir()
+    assert not (run / "model.safetensors").exists()
+    again = launch(None, run)
+    _, errors = again.communicate()
+    assert again.returncode == 0, errors
+    assert f"step-{stopped}" in errors
+    assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+
+
+def test_a_second_ctrl_c_ends_at_once(recipe: Path, tmp_path: Path) -> None:
+    process = launch(recipe, tmp_path / "run", "--set", "data.validation_images=20000", "--eval-every", "0.5")
+    wait_for_step(process, 10)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGINT
+
+
+def test_a_finished_run_says_so_and_is_left_alone(recipe: Path, undisturbed: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.is_file()}
+    process = launch(recipe, undisturbed)
+    _, errors = process.communicate()
+    assert process.returncode == 0
+    assert "finished already" in errors
+    assert {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.is_file()} == before
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
+    recipe: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    for name in ("model.safetensors", "summary.json", "report.html"):
+        (run / name).unlink()
+    newest = run / "checkpoints" / f"step-{STEPS}" / "model.safetensors"
+    damaged = bytearray(newest.read_bytes())
+    damaged[-100] ^= 1
+    newest.write_bytes(damaged)
+    process = launch(recipe, run)
+    _, errors = process.communicate()
+    assert process.returncode == 0
+    assert f"Skipping a damaged checkpoint: {newest}" in errors
+    assert f"Continuing from {run / 'checkpoints' / f'step-{STEPS - 3}'}" in errors
+    assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+
+
+def test_a_finished_run_can_be_made_longer(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(undisturbed, run)
+    process = launch(recipe, run, "--epochs", "16")
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert json.loads((run / "summary.json").read_text())["steps"] == 320
+
+
+def test_a_second_process_is_kept_out_of_a_run(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    first = launch(recipe, run)
+    wait_for_step(first, 10)
+    second = launch(recipe, run)
+    _, errors = second.communicate()
+    first.kill()
+    first.communicate()
+    assert second.returncode == 2
+    assert f"process {first.pid} is training there" in errors

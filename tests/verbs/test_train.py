@@ -1,0 +1,189 @@
+"""What a person sees of `viaduct train` and `viaduct evaluate`: the flags, the answers, the refusals."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from viaduct.recipes import load, names
+from viaduct.recipes._fields import paths
+from viaduct.verbs import train
+
+ROOT = Path(__file__).parents[2]
+QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.train_images=64"]
+QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
+RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings"}
+
+
+def viaduct(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "viaduct", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+
+
+def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
+    assert answer.returncode == 2, answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stderr.startswith("viaduct ")
+    for fragment in fragments:
+        assert fragment in answer.stderr
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "quick"
+    answer = viaduct("train", *QUICK, "--run", run, "--save-every", "1")
+    assert answer.returncode == 0, answer.stderr
+    return run
+
+
+def cifar(folder: Path, records: int = 10_000, label: int = 3) -> Path:
+    folder.mkdir()
+    for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+        data = np.zeros((records, 3073), np.uint8)
+        data[:, 0] = label
+        data.tofile(folder / name)
+    return folder
+
+
+def test_every_flag_is_a_field_of_the_recipe_or_of_the_run() -> None:
+    assert set(inspect.signature(train.main).parameters) == set(train.ALIASES) | RUN_FIELDS
+    for name in names():
+        assert set(train.ALIASES.values()) <= set(paths(load(name).recipe))
+
+
+def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
+    refused(viaduct("train", "resnet5O_cifar10"), "no recipe called 'resnet5O_cifar10'", "'resnet50_cifar10'")
+
+
+@pytest.mark.parametrize(
+    ("words", "fragments"),
+    [
+        (["--set", "optimizer.lrr=1"], ["no field called 'optimizer.lrr'", "'optimizer.lr'"]),
+        (["--set", "optimizer.lr=fast"], ["optimizer.lr=fast is not a number"]),
+        (["--set", "optimizer.lr"], ["--set optimizer.lr has no value"]),
+        (["--lr", "-1"], ["optimizer.lr is -1.0"]),
+        (["--steps", "1.5"], ["steps=1.5 is not a whole number"]),
+        (["--mode", "graphh"], ["mode=graphh is not eager | graph"]),
+        (["--device", "gpu"], ["no device called 'gpu'"]),
+        (["--device", "npu"], ["torch_npu"]),
+        (["--batch", "100000"], ["100000"]),
+        (["--accumulate", "3"], ["accumulate is 3"]),
+        (["--set", "model=resnet51"], ["no model called 'resnet51'"]),
+    ],
+)
+def test_a_wrong_value_is_named_and_nothing_is_written(words: list[str], fragments: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    refused(viaduct("train", *QUICK, "--run", run, *words), *fragments)
+    assert not (run / "recipe.json").exists()
+
+
+def test_missing_data_is_asked_for(tmp_path: Path) -> None:
+    refused(viaduct("train", "resnet56_cifar10", cwd=tmp_path), "--data")
+    missing = tmp_path / "nowhere"
+    refused(viaduct("train", "resnet56_cifar10", "--data", missing, cwd=tmp_path), str(missing))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_truncated_data_file_is_named_with_both_sizes(tmp_path: Path) -> None:
+    data = cifar(tmp_path / "data")
+    whole = (data / "data_batch_3.bin").read_bytes()
+    (data / "data_batch_3.bin").write_bytes(whole[:-5000])
+    answer = viaduct("train", "resnet56_cifar10", "--data", data, cwd=tmp_path)
+    refused(answer, "data_batch_3.bin", "30,730,000", f"{len(whole) - 5000:,}")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_mislabelled_data_file_is_named(tmp_path: Path) -> None:
+    refused(viaduct("train", "resnet56_cifar10", "--data", cifar(tmp_path / "d", label=11)), "data_batch_1.bin", "11")
+
+
+def test_a_recipe_file_without_a_recipe_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("nothing = 1\n")
+    refused(viaduct("train", file), "does not define `recipe`")
+    file.write_text("import nothing_like_this\n")
+    refused(viaduct("train", file), "ModuleNotFoundError", "line 1")
+
+
+def test_a_run_of_another_recipe_is_refused(finished: Path, tmp_path: Path) -> None:
+    data = cifar(tmp_path / "data")
+    before = (finished / "recipe.json").read_bytes()
+    refused(viaduct("train", "resnet56_cifar10", "--data", data, "--run", finished), "'shapes_taster'", "--run")
+    refused(viaduct("train", *QUICK, "--lr", "0.3", "--run", finished), "optimizer.lr=0.1", "0.3")
+    assert (finished / "recipe.json").read_bytes() == before
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("all my work")
+    refused(viaduct("train", *QUICK, "--run", tmp_path), "is not empty and holds no run")
+    refused(viaduct("evaluate", tmp_path), "is not a run")
+    refused(viaduct("train", "--run", tmp_path), "is not a run")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_that_must_be_new_or_must_be_there(finished: Path, tmp_path: Path) -> None:
+    refused(viaduct("train", *QUICK, "--run", finished, "--resume", "never"), "holds a run already")
+    refused(viaduct("train", *QUICK, "--run", tmp_path / "new", "--resume", "must"), "no run in")
+
+
+def test_a_checkpoint_of_another_model_is_refused(finished: Path, tmp_path: Path) -> None:
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    record = json.loads((run / "recipe.json").read_text())
+    record["recipe"]["model"] = "resnet32_cifar"
+    (run / "recipe.json").write_text(json.dumps(record))
+    refused(viaduct("evaluate", run), "is a checkpoint of another model", "missing there")
+
+
+def test_a_run_leaves_everything_a_person_looks_for(finished: Path) -> None:
+    there = {path.name for path in finished.iterdir()}
+    assert {"recipe.json", "metrics.jsonl", "log.txt", "model.safetensors", "summary.json", "report.html"} <= there
+    assert any(name.startswith("events.out.tfevents") for name in there)
+    page = (finished / "report.html").read_text()
+    for fragment in ("shapes_taster", "Confusion", "Learning rate", "Predictions", "crescent", "Machine"):
+        assert fragment in page
+
+
+def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
+    latest = json.loads(viaduct("evaluate", finished, "--json").stdout)
+    assert latest["step"] == 2
+    assert latest["count"] == sum(map(sum, latest["confusion"])) == 16
+    assert [row["step"] for row in json.loads(viaduct("evaluate", finished, "--all", "--json").stdout)] == [1, 2]
+    table = viaduct("evaluate", finished, "--all").stdout
+    assert "top-1 %" in table
+    assert "best" in table
+    refused(viaduct("evaluate", finished, "--step", "7"), "no checkpoint of step 7", "1, 2")
+
+
+def test_evaluate_agrees_with_the_run_itself(finished: Path) -> None:
+    latest = json.loads(viaduct("evaluate", finished, "--json").stdout)
+    summary = json.loads((finished / "summary.json").read_text())
+    for figure in ("loss", "top1", "top5", "f1"):
+        assert latest[figure] == pytest.approx(summary["final"][figure], rel=1e-6)
+
+
+def test_the_example_recipe_trains_with_its_own_parts(tmp_path: Path) -> None:
+    answer = viaduct("train", ROOT / "examples" / "my_recipe.py", "--run", tmp_path / "mine", "--device", "cpu")
+    assert answer.returncode == 0, answer.stderr
+    summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
+    assert summary["final"]["top1"] > 0.9
+    assert "nothing left to learn" in summary["stopped"]  # its own callback ended the run
+    again = json.loads(viaduct("evaluate", tmp_path / "mine", "--json").stdout)
+    assert again["top1"] == pytest.approx(summary["final"]["top1"])
+
+
+def test_the_recipes_are_listed_with_what_to_expect() -> None:
+    rows = json.loads(viaduct("train", "--list", "--json").stdout)
+    assert [row["name"] for row in rows] == names()
+    assert all(row["summary"] and row["expects"] for row in rows)
+    assert "91.4 % top-1" in viaduct("train", "--list").stdout
