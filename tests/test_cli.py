@@ -51,7 +51,9 @@ def test_an_unknown_verb_is_answered_with_the_closest() -> None:
 def test_the_shell_completes_verbs_and_flags() -> None:
     verbs = python("-m", "viaduct", _VIADUCT_COMPLETE="complete_bash", COMP_WORDS="viaduct tr", COMP_CWORD="1")
     assert verbs.stdout.split() == ["train"]
-    flags = python("-m", "viaduct", _VIADUCT_COMPLETE="complete_bash", COMP_WORDS="viaduct train --prec", COMP_CWORD="2")
+    flags = python(
+        "-m", "viaduct", _VIADUCT_COMPLETE="complete_bash", COMP_WORDS="viaduct train --prec", COMP_CWORD="2"
+    )
     assert flags.stdout.split() == ["--precision"]
 
 

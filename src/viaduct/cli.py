@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -31,7 +32,7 @@ class LazyVerbs(typer.core.TyperGroup):
 
 def load_verb(name: str) -> Any:
     module = importlib.import_module(f"viaduct.verbs.{name}")
-    verb = typer.Typer(add_completion=False)
+    verb = typer.Typer(add_completion=False, rich_markup_mode=None)
     verb.command(name)(module.main)
     return typer.main.get_command(verb)
 
@@ -53,7 +54,9 @@ def build_app() -> typer.Typer:
 
     @app.callback()
     def options(
-        version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=show_version),
+        version: bool = typer.Option(
+            False, "--version", help="Print the version.", is_eager=True, callback=show_version
+        ),
     ) -> None: ...
 
     for name, summary in VERBS.items():
@@ -62,6 +65,8 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
+    # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and says what is wrong.
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     try:
         build_app()(prog_name="viaduct")
     except ViaductError as error:

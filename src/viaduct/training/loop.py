@@ -250,8 +250,6 @@ class Training:
 
     def conclude(self, outcome: str) -> str:
         self.emit("end", outcome)
-        self.train_batches.close()
-        self.validation.close()
         return outcome
 
     def close_window(self, kind: str) -> float:

@@ -11,13 +11,15 @@ RUN/model.safetensors, summary.json, report.html     when it has finished
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from viaduct.errors import BadRun
 from viaduct.recipes import Loaded, load
@@ -28,10 +30,9 @@ from viaduct.training.checkpoint import write_whole
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects")
 
 
-@dataclass
+@dataclass(frozen=True)
 class RunDir:
     path: Path
-    _lock: IO[str] | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -112,24 +113,21 @@ class RunDir:
                 f"`viaduct train --run {self.path}` continues it as it was begun; for a new run give another --run.",
             )
 
-    def lock(self) -> None:
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
         """Keep a second process out of this run; released when the process ends, however it ends."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / ".lock").open("a+")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.seek(0)
-            other = self._lock.read().strip() or "another process"
-            raise BadRun(f"{str(self.path)!r} is in use: process {other} is training there.") from None
-        self._lock.truncate(0)
-        self._lock.write(str(os.getpid()))
-        self._lock.flush()
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        with (self.path / ".lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.seek(0)
+                other = lock.read().strip() or "another"
+                raise BadRun(f"{str(self.path)!r} is in use: process {other} is training there.") from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""

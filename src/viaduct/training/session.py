@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Literal
 from viaduct import devices
 from viaduct.data.source import Images, ImageSet
 from viaduct.errors import BadData, BadRun
-from viaduct.recipes import Loaded
+from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.training import checkpoint
 from viaduct.training.callbacks import (
@@ -59,44 +60,43 @@ def conduct(request: Request) -> Outcome:
         return Outcome(finished=True)
     device, torch_device = devices.pick(request.device)
     images = load_images(recipe.data, request.data)
-    run.lock()
-    try:
+    with run.locked(), Interrupt() as interrupt:
         saved = find_start(request)
-        with Interrupt() as interrupt:
-            own = [*recipe.callbacks]
-            progress = ProgressBar()
-            training = Training(
-                recipe,
-                run,
-                images,
-                device,
-                torch_device,
-                callbacks=[*guardians(recipe.log.format), *own, progress, Checkpointing()],
-                interrupted=lambda: interrupt.received is not None,
-            )
-            if saved is not None:
-                training.restore(saved)
-                tell(f"Continuing from {saved.path}.")
+        progress = ProgressBar()
+        watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe)
+        training = Training(
+            recipe,
+            run,
+            images,
+            device,
+            torch_device,
+            callbacks=[*watchers, progress],
+            interrupted=lambda: interrupt.received is not None,
+        )
+        if saved is not None:
+            training.restore(saved)
+            tell(f"Continuing from {saved.path}.")
+        if not recipe.evaluation.eval_only:
             begin(request, training)
-            try:
-                outcome = training.fit()
-            finally:
-                progress.close()
-                training.train_batches.close()
-                training.validation.close()
-            if outcome == FINISHED:
-                hand_over(request, training)
+        with contextlib.closing(progress), training.train_batches, training.validation:
+            outcome = training.fit()
         if outcome != FINISHED:
             tell(f"Stopped after step {training.step} of {training.steps}. Continue with:")
             tell(f"  viaduct train --run {run.path}")
-        return Outcome(outcome == FINISHED, interrupt.received)
-    finally:
-        run.unlock()
+        elif not recipe.evaluation.eval_only:
+            hand_over(request, training)
+    return Outcome(outcome == FINISHED, interrupt.received)
 
 
-def guardians(log_format: Literal["resnext", "tf", "dll", "events", "mindspore"]) -> list[Callback]:
-    """The loop's own callbacks, first the one that must stop a bad loss from being written down as progress."""
-    return [NanStop(), MetricsFile(), TensorBoard(), lines_for(log_format), StopAtThreshold()]
+def guardians(recipe: Recipe) -> list[Callback]:
+    """The loop's own callbacks around the recipe's. A bad loss is stopped before it is written down as progress;
+    a checkpoint is written after everybody else has seen the step."""
+    watchers = [MetricsFile(), TensorBoard(), *onlookers(recipe), StopAtThreshold()]
+    return [NanStop(), *watchers, *recipe.callbacks, Checkpointing()]
+
+
+def onlookers(recipe: Recipe) -> list[Callback]:
+    return [lines_for(recipe.log.format)]
 
 
 def refuse_or_find_finished(request: Request) -> bool:
@@ -107,10 +107,14 @@ def refuse_or_find_finished(request: Request) -> bool:
             raise BadRun(f"{str(run.path)!r} is not empty and holds no run.", "Choose another place with --run.")
         if request.resume == "must":
             raise BadRun(f"there is no run in {str(run.path)!r} to resume.")
+        if request.loaded.recipe.evaluation.eval_only:
+            raise BadRun(f"there is no run in {str(run.path)!r} to evaluate.")
         return False
     if request.resume == "never":
         raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
     run.refuse_another(request.loaded)
+    if request.loaded.recipe.evaluation.eval_only:
+        return False
     summary = run.summary()
     wanted = to_record(request.loaded.recipe)
     return summary is not None and all(summary["length"][name] >= wanted[name] for name in ("epochs", "steps"))
@@ -128,7 +132,7 @@ def find_start(request: Request) -> checkpoint.Saved | None:
     saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
     for damage in damaged:
         tell(f"Skipping a damaged checkpoint: {damage}.")
-    if saved is None and request.resume == "must":
+    if saved is None and (request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
         raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.")
     return saved
 

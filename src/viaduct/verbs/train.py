@@ -36,9 +36,9 @@ ALIASES = {
 }
 
 
-def aliased(flag: str, meaning: str, **more: Any) -> Any:
+def aliased(flag: str, meaning: str, metavar: str | None = None) -> Any:
     name = "--" + flag.replace("_", "-")
-    return typer.Option(name, help=f"{meaning} [{ALIASES[flag]}]", show_default=False, rich_help_panel="Recipe", **more)
+    return typer.Option(name, help=f"{meaning} [{ALIASES[flag]}]", show_default=False, metavar=metavar)
 
 
 def main(
@@ -57,25 +57,29 @@ def main(
         list[str] | None,
         typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
     ] = None,
-    epochs: Annotated[str | None, aliased("epochs", "Passes over the training pictures.")] = None,
-    steps: Annotated[str | None, aliased("steps", "Total optimizer steps, instead of epochs.")] = None,
-    seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.")] = None,
-    batch: Annotated[str | None, aliased("batch", "Global batch size.")] = None,
-    lr: Annotated[str | None, aliased("lr", "Peak learning rate.")] = None,
-    mode: Annotated[str | None, aliased("mode", "eager, or graph: compiled.")] = None,
-    precision: Annotated[str | None, aliased("precision", "auto, fp32, bf16, fp16, or a level O0 to O3.")] = None,
-    loss_scale: Annotated[str | None, aliased("loss_scale", "A number, dynamic, or auto.")] = None,
-    accumulate: Annotated[str | None, aliased("accumulate", "Work through the batch in so many parts.")] = None,
-    clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm.")] = None,
+    epochs: Annotated[str | None, aliased("epochs", "Passes over the training pictures.", "N")] = None,
+    steps: Annotated[str | None, aliased("steps", "Total optimizer steps, instead of epochs.", "N")] = None,
+    seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.", "N")] = None,
+    batch: Annotated[str | None, aliased("batch", "Global batch size.", "N")] = None,
+    lr: Annotated[str | None, aliased("lr", "Peak learning rate.", "RATE")] = None,
+    mode: Annotated[str | None, aliased("mode", "eager, or graph: compiled.", "WORD")] = None,
+    precision: Annotated[
+        str | None, aliased("precision", "auto, fp32, bf16, fp16, or a level O0 to O3.", "WORD")
+    ] = None,
+    loss_scale: Annotated[str | None, aliased("loss_scale", "A number, dynamic, or auto.", "SCALE")] = None,
+    accumulate: Annotated[str | None, aliased("accumulate", "Work through the batch in so many parts.", "N")] = None,
+    clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm.", "NORM")] = None,
     deterministic: Annotated[bool, aliased("deterministic", "Same bits every time, slower on accelerators.")] = False,
-    workers: Annotated[str | None, aliased("workers", "Threads that prepare batches.")] = None,
-    eval_every: Annotated[str | None, aliased("eval_every", "Epochs between evaluations.")] = None,
+    workers: Annotated[str | None, aliased("workers", "Threads that prepare batches.", "N")] = None,
+    eval_every: Annotated[str | None, aliased("eval_every", "Epochs between evaluations.", "N")] = None,
     eval_only: Annotated[bool, aliased("eval_only", "Evaluate the newest checkpoint and stop.")] = False,
-    stop_threshold: Annotated[str | None, aliased("stop_threshold", "Stop once top-1 (0 to 1) reaches this.")] = None,
-    save_every: Annotated[str | None, aliased("save_every", "Steps between checkpoints.")] = None,
-    keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.")] = None,
-    log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.")] = None,
-    log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.")] = None,
+    stop_threshold: Annotated[
+        str | None, aliased("stop_threshold", "Stop once top-1 (0 to 1) reaches this.", "SHARE")
+    ] = None,
+    save_every: Annotated[str | None, aliased("save_every", "Steps between checkpoints.", "N")] = None,
+    keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.", "N")] = None,
+    log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.", "N")] = None,
+    log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
 ) -> None:
     """Train a recipe, or continue a run that was interrupted.
 

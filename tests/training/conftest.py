@@ -1,0 +1,27 @@
+"""One thread: small networks on a busy machine, where threads wait for one another, take ten times longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from viaduct.training.rundir import RunDir
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    """An empty run directory."""
+    path = tmp_path / "run"
+    path.mkdir()
+    return RunDir(path)

@@ -1,0 +1,166 @@
+"""Scores against figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from viaduct.data.batches import Batches
+from viaduct.recipes import Arrays, ImageSet, Split
+from viaduct.training.metrics import evaluate, score
+
+
+def unused(path: object) -> ImageSet:
+    raise AssertionError("the tests bring their own arrays")
+
+
+def batches(labels: list[int], classes: int, batch: int) -> Batches:
+    """Pictures that are black but for one pixel, which holds the picture's number."""
+    images = np.zeros((len(labels), 2, 2, 3), np.uint8)
+    images[:, 0, 0, 0] = np.arange(len(labels))
+    split = Split(images, np.array(labels, np.int64))
+    data = Arrays(batch, 2, classes, mean=(0.0,) * 3, std=(1 / 255,) * 3, make=unused)
+    return Batches(split, data, device=torch.device("cpu"), train=False, seed=1)
+
+
+class Oracle:
+    """Answers each picture with the logits that stand in its row, and remembers which it was asked."""
+
+    def __init__(self, logits: object) -> None:
+        self.logits = torch.as_tensor(logits, dtype=torch.float32)
+        self.asked: list[int] = []
+
+    def __call__(self, images: Tensor) -> Tensor:
+        numbers = images[:, 0, 0, 0].round().long()
+        self.asked += numbers.tolist()
+        return self.logits[numbers]
+
+
+def answers(predictions: list[int], classes: int) -> Tensor:
+    return 5.0 * F.one_hot(torch.tensor(predictions), classes)
+
+
+TRUE = [0, 0, 0, 1, 1, 2, 2, 2, 2, 1]
+PREDICTED = [0, 0, 1, 1, 2, 2, 2, 2, 0, 1]
+
+
+def test_no_picture_counts_twice_when_the_last_batch_is_partial() -> None:
+    oracle = Oracle(answers(PREDICTED, 3))
+    found = evaluate(oracle, batches(TRUE, 3, batch=4), 3, F.cross_entropy)
+    assert found is not None
+    assert len(oracle.asked) == 12  # two of them only fill the last batch
+    assert found.count == len(found.predictions) == sum(map(sum, found.confusion)) == 10
+    assert found.predictions == PREDICTED
+    assert found.loss == pytest.approx(float(F.cross_entropy(oracle.logits, torch.tensor(TRUE))))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 10, 16])
+def test_the_size_of_the_batches_changes_nothing(batch: int) -> None:
+    chance = np.random.default_rng(5).normal(size=(10, 7))
+    found = evaluate(Oracle(chance), batches(TRUE, 7, batch), 7, F.cross_entropy)
+    whole = evaluate(Oracle(chance), batches(TRUE, 7, 5), 7, F.cross_entropy)
+    assert found is not None
+    assert whole is not None
+    assert found.loss == pytest.approx(whole.loss)
+    assert (found.top1, found.top5, found.confusion) == (whole.top1, whole.top5, whole.confusion)
+
+
+def test_giving_up_leaves_no_score() -> None:
+    told: list[tuple[int, int]] = []
+
+    def after_batch(done: int, total: int) -> bool:
+        told.append((done, total))
+        return done < 2
+
+    oracle = Oracle(answers(PREDICTED, 3))
+    assert evaluate(oracle, batches(TRUE, 3, batch=4), 3, F.cross_entropy, after_batch) is None
+    assert told == [(1, 3), (2, 3)]
+    assert len(oracle.asked) == 8
+
+
+def test_evaluation_leaves_no_gradients_behind() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    oracle = Oracle(answers(PREDICTED, 3))
+    seen: list[bool] = []
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        seen.append(logits.requires_grad)
+        return F.cross_entropy(logits, labels)
+
+    evaluate(lambda images: oracle(images) * weight, batches(TRUE, 3, 4), 3, loss)
+    assert seen == [False, False, False]
+
+
+def test_precision_recall_and_f1_are_means_over_the_classes() -> None:
+    found = evaluate(Oracle(answers(PREDICTED, 3)), batches(TRUE, 3, 5), 3, F.cross_entropy)
+    assert found is not None
+    assert found.confusion == [[2, 1, 0], [0, 2, 1], [1, 0, 3]]  # rows are the true classes
+    assert found.top1 == 0.7
+    assert found.precision == pytest.approx((2 / 3 + 2 / 3 + 3 / 4) / 3)
+    assert found.recall == pytest.approx((2 / 3 + 2 / 3 + 3 / 4) / 3)
+    assert found.f1 == pytest.approx((4 / 6 + 4 / 6 + 6 / 8) / 3)
+
+
+def test_rows_are_true_classes_and_columns_are_predictions() -> None:
+    found = score(np.array([[1, 3], [0, 4]]), 0.0, 1.0, [])
+    assert found.recall == pytest.approx((1 / 4 + 1) / 2)
+    assert found.precision == pytest.approx((1 + 4 / 7) / 2)
+    assert found.f1 == pytest.approx((2 / 5 + 8 / 11) / 2)
+
+
+def test_a_class_never_predicted_counts_zero() -> None:
+    found = score(np.array([[3, 0], [2, 0]]), 0.0, 1.0, [])
+    assert found.precision == pytest.approx((3 / 5 + 0) / 2)
+    assert found.recall == pytest.approx((1 + 0) / 2)
+    assert found.f1 == pytest.approx((6 / 8 + 0) / 2)
+
+
+def test_a_class_neither_seen_nor_predicted_is_left_out_of_the_means() -> None:
+    found = score(np.array([[4, 0, 0], [0, 4, 0], [0, 0, 0]]), 0.0, 1.0, [])
+    assert (found.precision, found.recall, found.f1) == (1, 1, 1)
+
+
+def test_a_class_predicted_but_never_seen_counts_zero() -> None:
+    found = score(np.array([[3, 1], [0, 0]]), 0.0, 1.0, [])
+    assert found.recall == pytest.approx((3 / 4 + 0) / 2)
+    assert found.precision == pytest.approx((1 + 0) / 2)
+
+
+def test_top_5_takes_the_five_highest() -> None:
+    descending = [-float(position) for position in range(7)]  # class 0 first, class 6 last
+    labels = [0, 1, 4, 5, 6]
+    found = evaluate(Oracle([descending] * 5), batches(labels, 7, 2), 7, F.cross_entropy)
+    assert found is not None
+    assert (found.top1, found.top5) == (1 / 5, 3 / 5)
+
+
+def test_top_5_of_fewer_than_five_classes_is_always_right() -> None:
+    found = evaluate(Oracle(answers(PREDICTED, 3)), batches(TRUE, 3, 4), 3, F.cross_entropy)
+    assert found is not None
+    assert found.top5 == 1.0
+
+
+def test_a_loss_that_is_not_a_number_is_reported_as_such() -> None:
+    found = evaluate(Oracle(torch.full((10, 3), math.nan)), batches(TRUE, 3, 4), 3, F.cross_entropy)
+    assert found is not None
+    assert math.isnan(found.loss)
+    assert found.count == 10
+
+
+def test_the_headline_is_small_enough_for_a_line() -> None:
+    found = score(np.array([[3, 1], [0, 4]]), 0.5, 1.0, [0] * 8)
+    names = ["count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds"]
+    assert list(found.headline()) == names
+    assert found.headline()["top1"] == 7 / 8
+
+
+@pytest.fixture(autouse=True)
+def grad_mode_is_as_before() -> Iterator[None]:
+    yield
+    assert torch.is_grad_enabled()

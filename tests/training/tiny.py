@@ -1,0 +1,131 @@
+"""The smallest real run: 40 pictures of four colours, three networks of a few hundred weights.
+
+Five steps make an epoch (batches of eight); 18 validation pictures make three batches, the last one partial.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from viaduct import devices
+from viaduct.recipes import Arrays, Checkpoint, ImageSet, Log, Precision, Recipe, Sgd, Split
+from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.checkpoint import Saved
+from viaduct.training.loop import Training
+from viaduct.training.metrics import Score
+from viaduct.training.rundir import RunDir
+
+CLASSES, PER_EPOCH, VALIDATION = 4, 5, 18
+COLOURS = np.array([[220, 40, 40], [40, 220, 40], [40, 40, 220], [200, 200, 200]])
+
+
+def pictures(count: int, seed: int) -> Split:
+    chance = np.random.default_rng(seed)
+    labels = np.arange(count, dtype=np.int64) % CLASSES
+    noise = chance.integers(-40, 36, (count, 16, 16, 3))
+    return Split((COLOURS[labels][:, None, None] + noise).astype(np.uint8), labels)
+
+
+def make(path: Path | None) -> ImageSet:
+    return ImageSet(pictures(40, seed=1), pictures(VALIDATION, seed=2), ("red", "green", "blue", "grey"))
+
+
+def plain(classes: int) -> nn.Module:
+    """No batch norm, no chance."""
+    layers = nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes)
+    return nn.Sequential(*layers)
+
+
+def normed(classes: int) -> nn.Module:
+    layers = nn.Conv2d(3, 6, 3, stride=2, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(6, classes))
+
+
+def forgetful(classes: int) -> nn.Module:
+    """With dropout: every step draws random numbers."""
+    return nn.Sequential(*normed(classes).children(), nn.Dropout(0.3))
+
+
+RECIPE = Recipe(
+    model=plain,
+    data=Arrays(global_batch=8, size=16, classes=CLASSES, flip=True, pad=2, make=make),
+    optimizer=Sgd(lr=0.1, momentum=0.9, weight_decay=1e-3),
+    epochs=2,
+    precision=Precision("fp32"),
+    checkpoint=Checkpoint(every_minutes=0),
+    log=Log(every_steps=1),
+)
+
+
+def training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
+    """A run that is ready to `fit`."""
+    device, place = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
+    return Training(recipe, run, make(None), device, place, list(callbacks), **more)
+
+
+def trained(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
+    done = training(recipe, run, *callbacks, **more)
+    done.fit()
+    return done
+
+
+def weights(run: Training) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in run.model.state_dict().items()}
+
+
+class Recorder(Callback):
+    """Writes down every event, and keeps what came with it."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int]] = []
+        self.logs: list[LogRecord] = []
+        self.scores: list[Score] = []
+
+    def start(self, training: Training) -> None:
+        self.events.append(("start", training.step))
+
+    def log(self, training: Training, record: LogRecord) -> None:
+        self.events.append(("log", training.step))
+        self.logs.append(record)
+
+    def evaluating(self, training: Training, done: int, total: int) -> None:
+        self.events.append((f"evaluating {done}/{total}", training.step))
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        self.events.append(("evaluation", training.step))
+        self.scores.append(score)
+
+    def step(self, training: Training) -> None:
+        self.events.append(("step", training.step))
+
+    def checkpoint(self, training: Training, saved: Saved) -> None:
+        self.events.append(("checkpoint", training.step))
+
+    def end(self, training: Training, outcome: str) -> None:
+        self.events.append((f"end: {outcome}", training.step))
+
+    def at(self, kind: str) -> list[int]:
+        return [step for event, step in self.events if event == kind]
+
+
+class After(Callback):
+    """Does something once, after the optimizer step of that number."""
+
+    def __init__(self, number: int, action: Callable[[Training], None]) -> None:
+        self.number, self.action = number, action
+
+    def step(self, training: Training) -> None:
+        if training.step == self.number:
+            self.action(training)
+
+
+def within(recipe: Recipe, part: str, **changes: Any) -> Recipe:
+    """The recipe with some fields of one part changed."""
+    return replace(recipe, **{part: replace(getattr(recipe, part), **changes)})
