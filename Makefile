@@ -27,6 +27,7 @@ check: $(VENV)/.dev
 
 results: $(VENV)/.core
 	$(BIN)/python -m viaduct.reporting.results docs
+	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.as_page())'
 
 python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 10) <= v[:2] <= (3, 13) else f"viaduct needs Python 3.10 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.11")'

@@ -169,6 +169,12 @@ def measure(names: list[str], options: argparse.Namespace) -> dict[str, list[flo
     return seconds
 
 
+def without_out(words: list[str]) -> list[str]:
+    """The command as anyone would repeat it."""
+    place = words.index("--out") if "--out" in words else len(words)
+    return words[:place] + words[place + 2 :]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
@@ -196,7 +202,7 @@ def main() -> None:
         record = {
             "kind": "benchmark",
             "title": f"{what}: batch {options.batch}, {options.size}x{options.size}",
-            "command": shlex.join(["python", *sys.argv]),
+            "command": shlex.join(["python", "benchmarks/train_step.py", *without_out(sys.argv[1:])]),
             "commit": commit(),
             "machine": machine(room),
             "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",

@@ -62,7 +62,8 @@ HILL = [
     ["verbs"],
     ["training"],
     ["recipes"],
-    ["models", "data", "devices", "reporting"],
+    ["reporting"],
+    ["models", "data", "devices"],
     ["errors"],
 ]
 

@@ -72,7 +72,8 @@ def training(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> 
 
 def trained(recipe: Recipe, run: RunDir, *callbacks: Callback, **more: Any) -> Training:
     done = training(recipe, run, *callbacks, **more)
-    done.fit()
+    with done.train_batches, done.validation:
+        done.fit()
     return done
 
 

@@ -1,32 +1,263 @@
-"""TFRecord framing: length, masked CRC-32C, bytes, masked CRC-32C."""
+"""TFRecord files, in and out, without TensorFlow.
+
+    a record: length (8 bytes), masked CRC-32C of it (4), data, masked CRC-32C of the data (4); all little-endian
+
+Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream. Whatever is wrong with a file
+becomes a `BadRecord` with file, record, byte and reason.
+"""
 
 from __future__ import annotations
 
+import os
 import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Literal, NamedTuple, Protocol
+
+from viaduct.data.atomic import replacing
+from viaduct.data.crc32c import Buffer, crc32c
+from viaduct.errors import BadData
+
+HEADER = struct.Struct("<QI")
+LENGTH = struct.Struct("<Q")
+CHECKSUM = struct.Struct("<I")
+OVERHEAD = HEADER.size + CHECKSUM.size
+LONGEST = (1 << 31) - 1  # bytes; a protocol buffer cannot be longer
+MASK = 0xA282EAD8
+INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
+
+Compression = Literal["", "gzip", "zlib"]
 
 
-def _table() -> list[int]:
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-        table.append(crc)
-    return table
+class BadRecord(BadData):
+    """A damaged record, or one that cannot be used: where it is, and why."""
+
+    def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str) -> None:
+        self.path, self.record, self.offset, self.reason = path, record, offset, reason
+        super().__init__(f"{path}: record {record:,} at byte {offset:,}: {reason}.", *hints)
+
+    def __reduce__(self) -> tuple[type[BadRecord], tuple[object, ...]]:
+        return type(self), (self.path, self.record, self.offset, self.reason, *self.hints)
 
 
-_CRC = _table()
+class Record(NamedTuple):
+    """One record of a file: its number, the byte its header begins at, and what it holds."""
+
+    number: int
+    offset: int
+    data: memoryview
 
 
-def masked_crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+def masked_crc32c(data: Buffer) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + MASK) & 0xFFFFFFFF
 
 
-def frame(data: bytes) -> bytes:
+def frame(data: Buffer) -> bytes:
     """One record as it stands in a file."""
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+    return b"".join((header(len(data)), data, CHECKSUM.pack(masked_crc32c(data))))
+
+
+def header(length: int) -> bytes:
+    packed = LENGTH.pack(length)
+    return packed + CHECKSUM.pack(masked_crc32c(packed))
+
+
+def read_records(path: Path | str, *, check: bool = True) -> Iterator[memoryview]:
+    """What the records of a file hold, in order; a `BadRecord` at the first damage.
+
+    Lengths are always verified; `check=False` leaves out the checksums of the data.
+    """
+    for found in survey_records(path, check=check):
+        if isinstance(found, BadRecord):
+            raise found
+        yield found.data
+
+
+def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record | BadRecord]:
+    """Every record or, in its place, what is wrong with it. Ends where the next record cannot be found any more."""
+    path = Path(path)
+    number = offset = 0
+    with ExitStack() as stack:
+        stream = open_stream(path, stack)
+        while True:
+            try:
+                found = next_record(stream, path, number, offset, check)
+            except BadRecord as damage:
+                yield damage
+                return
+            if found is None:
+                return
+            yield found.damage or Record(number, offset, found.data)
+            number, offset = number + 1, offset + len(found.data) + OVERHEAD
+
+
+class Stream(Protocol):
+    def read(self, count: int) -> bytes:
+        """`count` bytes, or fewer where the stream ends."""
+
+
+class Found(NamedTuple):
+    data: memoryview
+    damage: BadRecord | None
+
+
+def next_record(stream: Stream, path: Path, number: int, offset: int, check: bool) -> Found | None:
+    """The next record of a stream, None at its end; raises where nothing after it can be found."""
+
+    def damage(reason: str) -> BadRecord:
+        return BadRecord(path, number, offset, reason)
+
+    try:
+        head = stream.read(HEADER.size)
+        if not head:
+            return None
+        length = checked_length(head, damage)
+        body = stream.read(length + CHECKSUM.size)
+    except (OSError, zlib.error) as error:
+        raise damage(f"could not be read: {error}") from error
+    if len(body) < length + CHECKSUM.size:
+        raise damage(truncated(length, len(body)))
+    data = memoryview(body)[:length]
+    return Found(data, damage_of(data, body[length:], damage) if check else None)
+
+
+class Blame(Protocol):
+    def __call__(self, reason: str) -> BadRecord: ...
+
+
+def checked_length(head: Buffer, damage: Blame) -> int:
+    if len(head) < HEADER.size:
+        raise damage(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
+    length, stored = HEADER.unpack(head)
+    computed = masked_crc32c(head[: LENGTH.size])
+    if stored != computed:
+        raise damage(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
+    if length > LONGEST:
+        raise damage(f"its length is absurd: {length:,} bytes, where {LONGEST:,} are the most")
+    return int(length)
+
+
+def truncated(length: int, found: int) -> str:
+    return f"truncated: expected {length:,} bytes of data and {CHECKSUM.size} of checksum, found {found:,}"
+
+
+def damage_of(data: memoryview, checksum: Buffer, damage: Blame) -> BadRecord | None:
+    (stored,) = CHECKSUM.unpack(checksum)
+    computed = masked_crc32c(data)
+    if stored == computed:
+        return None
+    return damage(f"the checksum of its data is wrong: stored {stored:#010x}, computed {computed:#010x}")
+
+
+def open_stream(path: Path, stack: ExitStack) -> Stream:
+    kind = compression(path)
+    file = stack.enter_context(open_file(path))
+    return Inflated(file) if kind else Plain(file)
+
+
+def open_file(path: Path) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise BadData(f"{path}: could not be opened: {error.strerror or error}.") from error
+
+
+def compression(path: Path) -> Compression:
+    """How a file is compressed, by its first bytes; a valid first header wins, since a length may look like magic."""
+    with open_file(path) as file:
+        try:
+            head = file.read(HEADER.size)
+        except OSError as error:
+            raise BadData(f"{path}: could not be read: {error.strerror or error}.") from error
+    if len(head) == HEADER.size and CHECKSUM.pack(masked_crc32c(head[: LENGTH.size])) == head[LENGTH.size :]:
+        return ""
+    if head.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    if head.startswith(b"\x78") and len(head) > 1 and int.from_bytes(head[:2], "big") % 31 == 0:
+        return "zlib"
+    return ""
+
+
+class Plain:
+    """A file as it is. It never asks for more memory than the file has bytes, whatever a header claims."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.left = os.fstat(file.fileno()).st_size
+
+    def read(self, count: int) -> bytes:
+        piece = self.file.read(min(count, self.left))
+        self.left -= len(piece)
+        return piece
+
+
+class Inflated:
+    """A gzip file (of any number of members) or a zlib stream, unpacked as it is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.ready = bytearray()
+        self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: either kind, by its header
+
+    def read(self, count: int) -> bytes:
+        while len(self.ready) < count and self._refill():
+            pass
+        piece = bytes(self.ready[:count])
+        del self.ready[:count]
+        return piece
+
+    def _refill(self) -> bool:
+        packed = self.inflate.unused_data or self.file.read(INFLATE_BYTES)
+        if self.inflate.eof:
+            packed = packed.lstrip(b"\0")  # gzip allows padding after a member
+            self.inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if packed else self.inflate
+        elif not packed:
+            raise zlib.error("the compressed stream ends too early")
+        self.ready += self.inflate.decompress(packed) if packed else b""
+        return bool(packed)
+
+
+class RecordWriter:
+    """A TFRecord file that appears, whole, when the block ends well.
+
+    with RecordWriter("train-00000-of-00001") as writer:
+        writer.write(encode_example({"image/encoded": jpeg, "image/class/label": 1}))
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.count = 0
+        self._stack = ExitStack()
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> RecordWriter:
+        self._file = self._stack.enter_context(replacing(self.path))
+        return self
+
+    def write(self, data: Buffer) -> None:
+        if self._file is None:
+            raise RuntimeError("a RecordWriter writes inside of its `with` block")
+        if len(data) > LONGEST:
+            raise BadData(f"{self.path}: a record of {len(data):,} bytes is too long; {LONGEST:,} are the most.")
+        self._file.write(header(len(data)))
+        self._file.write(data)
+        self._file.write(CHECKSUM.pack(masked_crc32c(data)))
+        self.count += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file = None
+        self._stack.__exit__(kind, error, trace)
+
+
+def unpack_records(path: Path | str, to: Path | str) -> int:
+    """Write the records of a compressed file to a plain one, which can be read at random; return their number."""
+    with RecordWriter(to) as writer:
+        for data in read_records(path):
+            writer.write(data)
+    return writer.count

@@ -176,8 +176,9 @@ def part_class(name: str, base: Any, kind: Any) -> Any:
 
 
 def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """The paths at which two records differ, with both values."""
-    if not (isinstance(before, dict) and isinstance(after, dict)):
+    """The paths at which two records differ, with both values; another kind of part is one difference."""
+    parts = isinstance(before, dict) and isinstance(after, dict) and "is" in before
+    if not parts or before["is"] != after.get("is"):
         return {} if before == after else {prefix.rstrip("."): (before, after)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in {**before, **after}:

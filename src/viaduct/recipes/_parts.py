@@ -118,6 +118,9 @@ class Precision:
     def __post_init__(self) -> None:
         fixed = isinstance(self.loss_scale, float | int)
         require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
+        require(self.scale_start > 0, "precision.scale_start", self.scale_start, "above 0")
+        for name in ("scale_grow_every", "scale_shrink_after"):
+            require(getattr(self, name) >= 1, f"precision.{name}", getattr(self, name), "1 or more")
 
 
 @dataclass(frozen=True)

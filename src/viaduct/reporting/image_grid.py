@@ -21,7 +21,7 @@ class Picture:
     marked: bool = False
 
     def __post_init__(self) -> None:
-        check_pixels(self.pixels)
+        check_pixels(self.pixels, channels=(3, 4))
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,12 @@
-"""Pixels to PNG, to data URI: the dozen lines of the format that a page needs."""
+"""Pixels to PNG, to data URI: what a page needs to hold a picture. The encoder itself is data/png_encoder.py."""
 
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
-from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from viaduct.data.png_encoder import Pixels, check_pixels, encode_png
 
-Pixels: TypeAlias = npt.NDArray[np.uint8]
-
-COLOUR_TYPES = {3: 2, 4: 6}
-"""Channels to the format's own code: truecolour, truecolour with alpha."""
-
-
-def encode_png(pixels: Pixels) -> bytes:
-    """Encode an image of shape (height, width, 3 or 4); raise ValueError for any other array."""
-    check_pixels(pixels)
-    height, width, channels = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, COLOUR_TYPES[channels], 0, 0, 0)
-    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row opens with its filter: 0, none
-    rows[:, 1:] = pixels.reshape(height, -1)
-    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, body) for kind, body in chunks)
-
-
-def chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-def check_pixels(pixels: Pixels) -> None:
-    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in COLOUR_TYPES or not pixels.size:
-        raise ValueError(f"a picture is uint8 of shape (height, width, 3), not {pixels.dtype} of shape {pixels.shape}.")
+__all__ = ["Pixels", "check_pixels", "data_uri", "encode_png"]
 
 
 def data_uri(content: bytes, media_type: str = "image/png") -> str:

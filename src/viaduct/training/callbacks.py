@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from viaduct.errors import Diverged
-from viaduct.training.checkpoint import Saved, checkpoints, prune
+from viaduct.training.checkpoint import Saved, newest_whole, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
 
@@ -78,8 +78,8 @@ class NanStop(Callback):
                 raise self.diverged(training, record.first_step + offset, loss)
 
     def diverged(self, training: Training, step: int, loss: float) -> Diverged:
-        whole = checkpoints(training.run.checkpoints)
-        good = f"The last good checkpoint is {whole[-1].path}." if whole else "There is no checkpoint before it."
+        whole, _ = newest_whole(training.run.checkpoints)
+        good = f"The last good checkpoint is {whole.path}." if whole else "There is no checkpoint before it."
         rate = training.rate_at(step - 1)
         what = f"the loss became {loss} at step {step}, with learning rate {rate:g}."
         return Diverged(what, good, "Try a lower rate.")
@@ -101,6 +101,9 @@ class Checkpointing(Callback):
         self.saved_at = time.monotonic()
         self.new_best = False
 
+    def start(self, training: Training) -> None:
+        self.saved_step = training.step
+
     def evaluation(self, training: Training, score: Score) -> None:
         best = training.best
         if training.recipe.checkpoint.keep_best and (best is None or score.top1 > best["top1"]):
@@ -115,15 +118,14 @@ class Checkpointing(Callback):
             self.save(training)
 
     def end(self, training: Training, outcome: str) -> None:
-        newest = checkpoints(training.run.checkpoints)
-        if training.step > 0 and (not newest or newest[-1].step != training.step):
+        if training.step != self.saved_step:
             self.save(training)
 
     def save(self, training: Training) -> None:
         training.save()
         best = training.best["step"] if training.best else None
-        prune(training.run.checkpoints, training.recipe.checkpoint.keep, best)
-        self.saved_at, self.new_best = time.monotonic(), False
+        prune(training.run.checkpoints, training.recipe.checkpoint.keep, best, newest=training.step)
+        self.saved_at, self.saved_step, self.new_best = time.monotonic(), training.step, False
 
 
 class MetricsFile(Callback):

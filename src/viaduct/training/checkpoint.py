@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from viaduct.errors import BadRun, DiskFull
 
 MODEL, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,18 @@ class Saved:
         """What is wrong with it; None if every file is as it was written."""
         try:
             files = self.manifest()["files"]
-        except (BadRun, KeyError) as error:
+            expected = {name: (int(files[name]["size"]), files[name]["sha256"]) for name in (MODEL, STATE)}
+        except BadRun as error:
             return str(error)
-        for name, expected in files.items():
+        except (KeyError, TypeError, ValueError):
+            return f"{self.path / MANIFEST} does not say what belongs to the checkpoint"
+        for name, (size, checksum) in expected.items():
             path = self.path / name
             if not path.is_file():
                 return f"{path} is missing"
-            if path.stat().st_size != expected["size"]:
-                return f"{path} has {path.stat().st_size:,} bytes, expected {expected['size']:,}"
-            if digest(path) != expected["sha256"]:
+            if path.stat().st_size != size:
+                return f"{path} has {path.stat().st_size:,} bytes, expected {size:,}"
+            if digest(path) != checksum:
                 return f"{path} has the right size but not the bytes that were written (checksum)"
         return None
 
@@ -97,14 +101,14 @@ def save(folder: Path, step: int, model: nn.Module, state: dict[str, Any], notes
         flush_folder(folder)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno not in NO_ROOM:
             raise BadRun(f"cannot write the checkpoint {saved.path}: {error.strerror}.") from error
         raise DiskFull(*full_disk_lines(folder, step, sum(map(len, contents.values())))) from None
     return saved
 
 
 def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(folder if folder.exists() else folder.parent).free
     older = ", ".join(saved.path.name for saved in checkpoints(folder)) or "none yet"
     what = (
         f"the checkpoint of step {step} does not fit: it needs {needed / 2**20:.1f} MiB, "
@@ -176,9 +180,10 @@ def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:
     return None, damaged
 
 
-def prune(folder: Path, keep: int, best: int | None) -> None:
+def prune(folder: Path, keep: int, best: int | None, newest: int) -> None:
     """Forget all but the last `keep` checkpoints and the best one."""
-    for saved in checkpoints(folder)[:-keep]:
+    # One that stands ahead of the newest was damaged when the run resumed: it must not take a whole one's place.
+    for saved in [saved for saved in checkpoints(folder) if saved.step <= newest][:-keep]:
         if saved.step != best:
             discard(saved)
 
@@ -208,7 +213,7 @@ def load_model(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> Non
     """Put stored tensors into a model; another model's are refused with what does not fit."""
     own = model.state_dict()
     missing = [name for name in own if name not in tensors]
-    extra = [name for name in tensors if name not in own]
+    extra = sorted(name for name in tensors if name not in own)
     misshaped = [
         f"{name} is {tuple(tensors[name].shape)}, here {tuple(own[name].shape)}"
         for name in own

@@ -20,7 +20,8 @@ class EventFile:
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("ab")
         self._write(text(3, "brain.Event:2"))
-        self._write(varint(2, step) + message(7, varint(1, SESSION_START)))
+        # TensorBoard drops the step of this event too, and `step` itself will not be trained again.
+        self._write(varint(2, step + 1) + message(7, varint(1, SESSION_START)))
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
         summary = b"".join(message(1, text(1, tag) + fixed32(2, value)) for tag, value in values.items())

@@ -240,8 +240,8 @@ class Training:
         except (ValueError, KeyError) as error:
             raise BadRun(f"{saved.path} was written with another optimizer: {error}") from None
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
-        if self.step >= self.steps:
-            self.evaluated_at = -1  # a run that was stopped just before its end still owes its final score
+        if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
+            self.evaluated_at = -1  # a run that was killed just before its end still owes its final score
         self.initial_rates, self.seconds = state["initial_rates"], state["seconds"]
         self.scale.restore(state["scale"])
         self.computation.publish_weights()

@@ -74,7 +74,7 @@ class LossScale:
         if finite:
             self.good, self.streak = self.good + 1, 0
             if self.dynamic and self.good >= self.grow_every:
-                self.value, self.good = self.value * 2, 0
+                self.value, self.good, self.overflows = self.value * 2, 0, 0
             return
         self.skipped, self.streak, self.overflows, self.good = self.skipped + 1, self.streak + 1, self.overflows + 1, 0
         if self.dynamic and self.overflows >= self.shrink_after:

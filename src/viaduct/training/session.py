@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from viaduct import devices
 from viaduct.data.source import Images, ImageSet
-from viaduct.errors import BadData, BadRun
+from viaduct.errors import BadData, BadRun, DiskFull
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.training import checkpoint
@@ -60,7 +61,7 @@ def conduct(request: Request) -> Outcome:
         return Outcome(finished=True)
     device, torch_device = devices.pick(request.device)
     images = load_images(recipe.data, request.data)
-    with run.locked(), Interrupt() as interrupt:
+    with full_disk_named(run), run.locked(), Interrupt() as interrupt:
         saved = find_start(request)
         progress = ProgressBar()
         watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe)
@@ -99,6 +100,18 @@ def onlookers(recipe: Recipe) -> list[Callback]:
     return [lines_for(recipe.log.format)]
 
 
+@contextlib.contextmanager
+def full_disk_named(run: RunDir) -> Iterator[None]:
+    """Log lines and metrics need room too."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in checkpoint.NO_ROOM:
+            raise
+        retry = "The checkpoints are whole. Free some space and run the same command again."
+        raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
+
+
 def refuse_or_find_finished(request: Request) -> bool:
     """Whether there is nothing left to do; raises where the directory is not this run's."""
     run = request.run
@@ -116,8 +129,15 @@ def refuse_or_find_finished(request: Request) -> bool:
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.summary()
-    wanted = to_record(request.loaded.recipe)
-    return summary is not None and all(summary["length"][name] >= wanted[name] for name in ("epochs", "steps"))
+    return summary is not None and long_enough(summary, request.loaded.recipe)
+
+
+def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
+    """Whether a finished run has gone as far as it is now asked to."""
+    length = summary["length"]
+    if recipe.steps:
+        return bool(max(summary["steps"], length["steps"]) >= recipe.steps)
+    return not length["steps"] and bool(length["epochs"] >= recipe.epochs)
 
 
 def load_images(data: Images, path: Path | None) -> ImageSet:
@@ -159,10 +179,10 @@ def begin(request: Request, training: Training) -> None:
 def hand_over(request: Request, training: Training) -> None:
     """The finished run's own files; the summary last, for it says that the rest is there."""
     run = request.run
-    newest = checkpoint.checkpoints(run.checkpoints)
-    if newest and newest[-1].step == training.step:
+    final = run.checkpoints / f"step-{training.step}" / checkpoint.MODEL
+    if final.is_file():
         temporary = run.path / ".model.tmp"
-        shutil.copyfile(newest[-1].path / checkpoint.MODEL, temporary)
+        shutil.copyfile(final, temporary)
         temporary.replace(run.model)
     summary = summarise(request.loaded, training, request.command)
     write_report(request.loaded, training, summary)

@@ -1,0 +1,168 @@
+"""Encoded pictures to pixels, the way TensorFlow's `decode_jpeg` has them, through libjpeg-turbo (simplejpeg).
+
+    decode(data)                                    uint8 HxWx3; TensorFlow's defaults: fast integer DCT, fancy upsampling
+    decode(data, dct="accurate")                    the DCT that Pillow uses: up to 5 grey levels from the fast one, mean 1
+    decode(data, fancy_upsampling=False)            chroma repeated rather than interpolated
+    decode(data, shrink=2)                          half the size (also 4, 8) out of the DCT itself
+    decode(data, buffer=scratch)                    into memory of yours, if it is large enough
+    dimensions(data)                                (height, width) from the header, 1 microsecond
+
+What is odd behaves as TensorFlow has it: grey becomes RGB, CMYK and YCCK are multiplied out, a PNG that calls itself
+JPEG is decoded (see png.py), EXIF rotation is ignored, damage that libjpeg only warns of is let pass, and a file that
+is cut short is an error. GIF, BMP and WebP are named and refused, of these TensorFlow's `decode_jpeg` takes GIF; so is
+a chroma subsampling that TurboJPEG has no name for. All failures are BadData, and say why.
+
+simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; none for Python 3.10) and turbojpeg
+(no scaling, no wheels for ARM hosts): 0.4 MB with libjpeg-turbo 3.1 inside, wheels for Linux, macOS and Windows on
+x86-64 and ARM. It does not decode regions, nor does any other binding; see `region` in docs of preprocess.py.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data import png
+from viaduct.errors import BadData, BadValue, ViaductError
+
+Pixels = npt.NDArray[np.uint8]
+Encoded = bytes | bytearray | memoryview
+Dct = Literal["fast", "accurate"]
+Shrink = Literal[1, 2, 4, 8]
+
+MOST_BYTES = png.MOST_BYTES
+REFUSED = {b"GIF8": "a GIF", b"BM": "a BMP", b"RIFF": "a WebP", b"II*\0": "a TIFF", b"MM\0*": "a TIFF"}
+# What libjpeg says about damage that it, and hence TensorFlow, decodes around (jerror.h, JWRN_*).
+TOLERATED = (
+    "Corrupt JPEG data",
+    "Inconsistent progression sequence",
+    "Invalid SOS parameters",
+    "Unknown Adobe color transform",
+    "Warning: unknown JFIF revision",
+)
+
+
+def decode(
+    data: Encoded,
+    dct: Dct = "fast",
+    fancy_upsampling: bool = True,
+    shrink: Shrink = 1,
+    buffer: Pixels | None = None,
+) -> Pixels:
+    """Height x width x 3. A PNG cannot be shrunk: it comes whole, so look at the shape of what you get."""
+    if dct not in ("fast", "accurate"):
+        raise BadValue(f"dct must be 'fast' or 'accurate', got {dct!r}.")
+    if shrink not in (1, 2, 4, 8):
+        raise BadValue(f"shrink must be 1, 2, 4 or 8, got {shrink!r}.")
+    if png.is_png(data):
+        return png.decode(bytes(data))
+    height, width, colours = jpeg_header(data)
+    if colours in ("CMYK", "YCCK"):
+        inks = turbo_decode(data, height, width, dct, fancy_upsampling, shrink, None, "CMYK")
+        return multiply_inks(inks, inverted=has_adobe_marker(bytes(data)))
+    return turbo_decode(data, height, width, dct, fancy_upsampling, shrink, buffer, "RGB")
+
+
+def dimensions(data: Encoded) -> tuple[int, int]:
+    if png.is_png(data):
+        return png.dimensions(bytes(data[:33]))
+    return jpeg_header(data)[:2]
+
+
+def is_jpeg(data: Encoded) -> bool:
+    return data[:3] == b"\xff\xd8\xff"
+
+
+def jpeg_header(data: Encoded) -> tuple[int, int, str]:
+    """Height, width and colour space, once it is sure that this is a JPEG of a credible size."""
+    if not is_jpeg(data):
+        raise BadData(f"not a JPEG or PNG: {what_instead(data)}.")
+    height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
+    if height * width * 3 > MOST_BYTES:
+        raise BadData(f"the JPEG claims {width} x {height} pixels, which cannot be.")
+    return height, width, colours
+
+
+def what_instead(data: Encoded) -> str:
+    if len(data) == 0:
+        return "it is empty"
+    for magic, name in REFUSED.items():
+        if data[: len(magic)] == magic:
+            return f"it is {name}"
+    return f"it begins with {bytes(data[:8])!r}"
+
+
+def turbo_decode(
+    data: Encoded,
+    height: int,
+    width: int,
+    dct: Dct,
+    fancy_upsampling: bool,
+    shrink: Shrink,
+    buffer: Pixels | None,
+    colours: Literal["RGB", "CMYK"],
+) -> Pixels:
+    # The binding looks for the smallest size that is not below these: exactly a half, quarter or eighth, rounded up.
+    least = {"min_height": -(-height // shrink), "min_width": -(-width // shrink)} if shrink > 1 else {}
+    if buffer is not None and buffer.size < height * width * 3:
+        buffer = None
+    pixels: Pixels = tolerate_warnings(
+        binding().decode_jpeg,
+        data,
+        colorspace=colours,
+        fastdct=dct == "fast",
+        fastupsample=not fancy_upsampling,
+        buffer=buffer,
+        **least,
+    )
+    return pixels
+
+
+def tolerate_warnings(call: Any, data: Encoded, **options: Any) -> Any:
+    """Call the binding; if it complains of something TensorFlow accepts, call it again and let that pass."""
+    try:
+        return call(data, **options)
+    except ValueError as error:
+        reason = str(error)
+    if not reason.startswith(TOLERATED):
+        raise BadData(f"the JPEG cannot be decoded: {reason} ({len(data)} bytes).")
+    if not has_an_end(bytes(data)):
+        raise BadData(f"the JPEG is cut short: {reason} ({len(data)} bytes).")
+    try:
+        return call(data, strict=False, **options)
+    except (ValueError, KeyError) as error:
+        raise BadData(f"the JPEG cannot be decoded: {error} ({len(data)} bytes).") from None
+
+
+def has_an_end(data: bytes) -> bool:
+    """Whether an end marker follows the last scan. libjpeg names only its first complaint, so this may be a second."""
+    return data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda")
+
+
+def multiply_inks(inks: Pixels, *, inverted: bool) -> Pixels:
+    """CMYK to RGB as TensorFlow has it: light = paper left by the ink, times that left by black. Adobe stores light."""
+    light = inks.astype(np.uint16) if inverted else 255 - inks.astype(np.uint16)
+    return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)
+
+
+def has_adobe_marker(data: bytes) -> bool:
+    """Walk the segments before the pixels in search of APP14."""
+    place = 2
+    while place + 4 <= len(data) and data[place] == 0xFF and data[place + 1] != 0xDA:
+        if data[place + 1] == 0xEE and data[place + 4 : place + 9] == b"Adobe":
+            return True
+        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return False
+
+
+def binding() -> ModuleType:
+    try:
+        import simplejpeg
+    except ImportError as error:
+        raise ViaductError(
+            f"pictures are decoded with simplejpeg, which cannot be imported: {error}.", "Try: pip install simplejpeg"
+        ) from None
+    return simplejpeg

@@ -1,0 +1,222 @@
+"""A run directory belongs to one recipe and one process, and its metrics tell one story."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from training.tiny import RECIPE, within
+
+from viaduct.errors import BadRun
+from viaduct.recipes import AdamW, Cosine, Loaded, Recipe, Top1, load
+from viaduct.recipes._fields import override, to_record
+from viaduct.training.rundir import RunDir
+
+
+def loaded(recipe: Recipe = RECIPE, name: str = "mine") -> Loaded:
+    return Loaded(name, recipe, "A recipe.", None)
+
+
+def begin(run: RunDir, recipe: Recipe = RECIPE) -> None:
+    run.begin(loaded(recipe), {"name": "mine", "file": None, "recipe": to_record(recipe)})
+
+
+def test_nothing_is_refused_to_the_recipe_that_began_the_run(run: RunDir) -> None:
+    begin(run)
+    run.refuse_another(loaded())
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("epochs", "9"),
+        ("steps", "70"),
+        ("evaluation.every_epochs", "3"),
+        ("evaluation.stop_threshold", "0.5"),
+        ("checkpoint.keep", "2"),
+        ("log.format", "tf"),
+        ("log.every_steps", "7"),
+    ],
+)
+def test_how_long_and_what_is_watched_may_change(run: RunDir, path: str, text: str) -> None:
+    begin(run)
+    run.refuse_another(loaded(override(RECIPE, path, text)))
+
+
+def test_what_is_expected_and_who_calls_back_may_change(run: RunDir) -> None:
+    begin(run)
+    run.refuse_another(loaded(replace(RECIPE, expects=Top1(99.0), callbacks=(print,))))
+
+
+def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
+    begin(run)
+    with pytest.raises(BadRun, match=r"run' holds a run of 'mine', not of 'yours'.\n  Choose another place with --run"):
+        run.refuse_another(loaded(name="yours"))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("optimizer.lr", "0.5", "begun with optimizer.lr=0.1, not 0.5."),
+        ("seed", "2", "begun with seed=1, not 2."),
+        ("data.global_batch", "10", "begun with data.global_batch=8, not 10."),
+        ("precision.compute", "bf16", "begun with precision.compute=fp32, not bf16."),
+        ("mode", "graph", "begun with mode=eager, not graph."),
+        ("model", "resnet20_cifar", "begun with model=plain, not resnet20_cifar."),
+    ],
+)
+def test_another_value_is_refused_with_both(run: RunDir, path: str, text: str, message: str) -> None:
+    begin(run)
+    with pytest.raises(BadRun) as caught:
+        run.refuse_another(loaded(override(RECIPE, path, text)))
+    assert message in str(caught.value)
+    assert f"`viaduct train --run {run.path}` continues it" in str(caught.value)
+
+
+def test_several_other_values_are_counted(run: RunDir) -> None:
+    begin(run)
+    with pytest.raises(BadRun, match=r"optimizer.lr=0.1, not 0.5 \(and 2 more\)"):
+        run.refuse_another(loaded(replace(within(RECIPE, "optimizer", lr=0.5), seed=4, clip_norm=1.0)))
+
+
+def test_another_part_is_one_difference_called_by_its_name(run: RunDir) -> None:
+    begin(run)
+    with pytest.raises(BadRun, match=r"begun with optimizer=Sgd, not AdamW\."):
+        run.refuse_another(loaded(replace(RECIPE, optimizer=AdamW())))
+    with pytest.raises(BadRun, match=r"begun with schedule=Constant, not Cosine\."):
+        run.refuse_another(loaded(replace(RECIPE, schedule=Cosine())))
+
+
+def test_a_folder_that_is_no_run_is_called_that(run: RunDir) -> None:
+    assert not run.begun
+    with pytest.raises(BadRun, match=r"run' is not a run: it has no recipe.json"):
+        run.stored()
+    (run.path / "recipe.json").write_text('{"name": "mi')
+    with pytest.raises(BadRun, match=r"recipe.json is damaged"):
+        run.stored()
+
+
+def test_a_run_remembers_the_recipe_it_was_begun_with(run: RunDir) -> None:
+    taster = load("shapes_taster")
+    changed = replace(taster, recipe=override(taster.recipe, "optimizer.lr", "0.25"))
+    run.begin(changed, {"name": "shapes_taster", "file": None, "recipe": to_record(changed.recipe)})
+    assert run.begun
+    assert run.recipe().recipe == changed.recipe
+
+
+OWN = """
+\"\"\"My own.\"\"\"
+from viaduct.recipes import Recipe, Shapes
+def network(classes): return "{word}"
+recipe = Recipe(model=network, data=Shapes(8, 16))
+"""
+
+
+def test_a_recipe_file_that_has_changed_since_is_not_the_one_that_continues(run: RunDir, tmp_path: Path) -> None:
+    file = tmp_path / "own_recipe.py"
+    file.write_text(OWN.format(word="first"))
+    own = load(str(file))
+    run.begin(own, {"name": own.name, "file": str(file), "recipe": to_record(own.recipe)})
+    file.write_text(OWN.format(word="second"))
+    again = run.recipe()
+    assert (again.name, again.recipe.model(4)) == ("own_recipe", "first")
+    file.unlink()
+    assert run.recipe().recipe.model(4) == "first"
+
+
+@pytest.fixture(autouse=True)
+def path_stays_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a recipe file puts its folder on the path, for its neighbours."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from viaduct.training.rundir import RunDir
+with RunDir(Path(sys.argv[1])).locked():
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(run: RunDir) -> Iterator[subprocess.Popen[str]]:
+    """Another process that trains in the run."""
+    command = [sys.executable, "-c", HOLD, str(run.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_process_is_kept_out_until_the_first_one_dies(run: RunDir, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(BadRun, match=rf"is in use: process {holder.pid} is training there"), run.locked():
+        raise AssertionError("it was let in")
+    assert (run.path / ".lock").read_text() == str(holder.pid)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with run.locked():
+        assert (run.path / ".lock").read_text() == str(os.getpid())
+
+
+def test_a_lock_can_be_taken_again_after_it_was_given_back(run: RunDir) -> None:
+    with run.locked(), pytest.raises(BadRun, match="is in use"), RunDir(run.path).locked():
+        raise AssertionError("it was let in")
+    with pytest.raises(KeyError), run.locked():
+        raise KeyError("a bug in the loop")
+    with run.locked():
+        pass
+
+
+def line(step: int, kind: str = "log", **more: object) -> str:
+    return json.dumps({"kind": kind, "step": step, **more})
+
+
+def test_nothing_before_the_resumed_step_is_forgotten(run: RunDir) -> None:
+    lines = [line(1), line(2), line(2, "evaluation"), line(2, "checkpoint")]
+    run.metrics.write_text("\n".join([*lines, line(3), line(4, "checkpoint")]) + "\n")
+    run.forget_after(2)
+    assert run.metrics.read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("half", [line(2)[:-5], "{", "null", "\x00\x00\x00", '{"kind": "log"}'])
+def test_a_line_cut_short_is_forgotten(run: RunDir, half: str) -> None:
+    run.metrics.write_text(line(1) + "\n" + half)
+    run.forget_after(9)
+    assert run.metrics.read_text() == line(1) + "\n"
+
+
+def test_a_last_line_without_its_end_is_kept_and_ended(run: RunDir) -> None:
+    run.metrics.write_text(line(1))
+    run.forget_after(1)
+    assert run.metrics.read_text() == line(1) + "\n"
+
+
+def test_a_run_without_metrics_has_nothing_to_forget(run: RunDir) -> None:
+    run.forget_after(3)
+    assert not run.metrics.exists()
+    assert run.records("log") == []
+
+
+def test_a_step_is_told_once_and_as_it_was_told_last(run: RunDir) -> None:
+    lines = [line(1, loss=3.0), line(1, "evaluation", top1=0.1), line(2, loss=2.0), line(2, "evaluation", top1=0.2)]
+    run.metrics.write_text("\n".join([*lines, line(2, "evaluation", top1=0.3)]) + "\n")
+    assert [record["loss"] for record in run.records("log")] == [3.0, 2.0]
+    assert [(record["step"], record["top1"]) for record in run.records("evaluation")] == [(1, 0.1), (2, 0.3)]
+
+
+def test_a_run_has_a_summary_only_once_it_is_whole(run: RunDir) -> None:
+    assert run.summary() is None
+    (run.path / "summary.json").write_text('{"steps": ')
+    assert run.summary() is None
+    (run.path / "summary.json").write_text('{"steps": 10}')
+    assert run.summary() == {"steps": 10}
