@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -36,6 +35,18 @@ class Batch(NamedTuple):
     labels: Tensor  # N int64, on the device
     mask: Tensor | None  # None: all pictures count; else bool, False for those repeated to fill the batch
     index: Tensor  # type: ignore[assignment]  # N int64: position in the split (hides tuple.index, not missed)
+
+
+class Stream(Protocol):
+    """Where the training loop gets its batches, whatever they are made from."""
+
+    count: int
+    steps_per_epoch: int
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *reason: object) -> None: ...
 
 
 class Batches:
@@ -93,9 +104,7 @@ class Batches:
     def __enter__(self) -> Batches:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.close()
 
     @property

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -43,10 +43,34 @@ class Split:
     def __len__(self) -> int:
         return len(self.images)
 
+    def picture(self, index: int) -> Pictures:
+        """One picture as a person would look at it, uint8 HWC."""
+        return self.images[index]
+
+
+class PictureSplit(Protocol):
+    """What reports need of a split, whether it lies in memory or in files."""
+
+    @property
+    def labels(self) -> Labels: ...
+    def picture(self, index: int) -> Pictures: ...
+    def __len__(self) -> int: ...
+
+
+class PictureSet(Protocol):
+    """Everything a run reads: two splits, and the names of the classes in label order."""
+
+    @property
+    def train(self) -> PictureSplit: ...
+    @property
+    def validation(self) -> PictureSplit: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Everything a run reads: two splits, and the names of the classes in label order."""
+    """A `PictureSet` in memory."""
 
     train: Split
     validation: Split
@@ -54,29 +78,48 @@ class ImageSet:
 
 
 @dataclass(frozen=True)
-class Images(ABC):
+class Source(ABC):
     """What every source of pictures has. Batch sizes are global: all ranks together."""
 
     name: ClassVar[str]
     needs_path: ClassVar[bool] = False
 
     global_batch: int
-    size: int  # side of the square picture the network sees; stored pictures of another size are resized
+    size: int  # side of the square picture the network sees
     classes: int = 10
+    eval_batch: int = 0  # 0: the same as global_batch
+    workers: int = 1  # threads that prepare batches in host memory; 0: none
+    prefetch: int = 2  # batches prepared ahead by these threads
+
+    def __post_init__(self) -> None:
+        for field in ("global_batch", "size", "classes", "prefetch"):
+            require_at_least(1, field, getattr(self, field))
+        for field in ("eval_batch", "workers"):
+            require_at_least(0, field, getattr(self, field))
+
+    @abstractmethod
+    def load(self, path: Path | None) -> PictureSet:
+        """The pictures, from the folder that was given with --data where `needs_path` says so."""
+
+    @abstractmethod
+    def batches(self, split: Any, *, device: Any, train: bool, seed: int) -> Any:
+        """Batches of a split of what `load` returned: a `viaduct.data.batches.Stream`."""
+
+
+@dataclass(frozen=True)
+class Images(Source):
+    """Pictures that fit in memory: augmented and resized by the device, a batch at a time."""
+
     pad: int = 0  # training: zero-pad by so many stored pixels, then crop back at random
     flip: bool = False  # training: mirror left and right with probability 1/2
     cutout: int = 0  # training: side, in stored pixels, of a square hole of the mean colour
     normalise: Literal["mean_std", "per_image"] = "mean_std"
     mean: Colour = (0.5, 0.5, 0.5)  # on the 0..1 scale
     std: Colour = (0.25, 0.25, 0.25)
-    eval_batch: int = 0  # 0: the same as global_batch
-    workers: int = 1  # threads that cut batches where the pictures do not fit on the accelerator; 0: none
-    prefetch: int = 2  # batches prepared ahead by these threads
 
     def __post_init__(self) -> None:
-        for field in ("global_batch", "size", "classes", "prefetch"):
-            require_at_least(1, field, getattr(self, field))
-        for field in ("pad", "cutout", "eval_batch", "workers"):
+        super().__post_init__()
+        for field in ("pad", "cutout"):
             require_at_least(0, field, getattr(self, field))
         if not isinstance(self.flip, bool):
             raise BadValue(f"flip must be True or False, got {self.flip!r}.")
@@ -88,8 +131,12 @@ class Images(ABC):
             raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
 
     @abstractmethod
-    def load(self, path: Path | None) -> ImageSet:
-        """The pictures, from the folder that was given with --data where `needs_path` says so."""
+    def load(self, path: Path | None) -> ImageSet: ...
+
+    def batches(self, split: Split, *, device: Any, train: bool, seed: int) -> Any:
+        from viaduct.data.batches import Batches  # torch is imported here, not when recipes are listed
+
+        return Batches(split, self, device=device, train=train, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from viaduct.data.source import Images
+from viaduct.data.source import Source
 from viaduct.errors import BadValue
 
 
@@ -180,7 +180,7 @@ class Recipe:
     """
 
     model: str | Callable[..., Any]
-    data: Images
+    data: Source
     optimizer: Sgd | AdamW | Callable[..., Any] = field(default_factory=Sgd)
     schedule: Constant | Steps | Cosine | BookCosine | Callable[..., Any] = field(default_factory=Constant)
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)

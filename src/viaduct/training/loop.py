@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from viaduct import models
-from viaduct.data.batches import Batch, Batches
-from viaduct.data.source import ImageSet
+from viaduct.data.batches import Batch, Stream
+from viaduct.data.source import PictureSet
 from viaduct.devices.base import Device
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Recipe
@@ -36,7 +36,7 @@ class Training:
         self,
         recipe: Recipe,
         run: RunDir,
-        images: ImageSet,
+        images: PictureSet,
         device: Device,
         torch_device: torch.device,
         callbacks: list[Callback],
@@ -55,8 +55,9 @@ class Training:
         self.initial_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.loss, self.plain_loss = build_loss(recipe, training=True), build_loss(recipe, training=False)
-        self.train_batches = Batches(images.train, recipe.data, device=torch_device, train=True, seed=recipe.seed)
-        self.validation = Batches(images.validation, recipe.data, device=torch_device, train=False, seed=recipe.seed)
+        where = {"device": torch_device, "seed": recipe.seed}
+        self.train_batches: Stream = recipe.data.batches(images.train, train=True, **where)
+        self.validation: Stream = recipe.data.batches(images.validation, train=False, **where)
         self.pace = pace_of(recipe, self.train_batches.count)
         self.steps = self.pace.steps
         self.step = 0

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from viaduct.data.batches import Batches
+from viaduct.data.batches import Stream
 from viaduct.training.optim import Loss
 
 
@@ -40,7 +40,7 @@ class Score:
 @torch.no_grad()
 def evaluate(
     forward: Callable[[Tensor], Tensor],
-    batches: Batches,
+    batches: Stream,
     classes: int,
     loss: Loss,
     after_batch: Callable[[int, int], bool] = lambda done, total: True,

@@ -114,7 +114,7 @@ def picture(training: Training, index: int, predicted: int) -> Picture:
     label = int(training.images.validation.labels[index])
     known = names(training)
     caption = known[label] if label == predicted else f"{known[label]}, taken for {known[predicted]}"
-    return Picture(training.images.validation.images[index], caption, marked=label != predicted)
+    return Picture(training.images.validation.picture(index), caption, marked=label != predicted)
 
 
 def machine_facts(summary: dict[str, Any]) -> Facts:

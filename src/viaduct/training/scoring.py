@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import devices
-from viaduct.data.batches import Batches
+from viaduct.data.batches import Stream
 from viaduct.errors import BadRun
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import override
@@ -34,7 +34,8 @@ def score_checkpoints(
     images = load_images(recipe.data, data or (Path(stored["data"]) if stored["data"] else None))
     model = place(build_model(recipe), torch_device)
     computation = Computation(model, plan_for(recipe.precision, room), torch_device, recipe.mode == "graph", False)
-    with Batches(images.validation, recipe.data, device=torch_device, train=False, seed=recipe.seed) as batches:
+    stream = recipe.data.batches(images.validation, device=torch_device, train=False, seed=recipe.seed)
+    with stream as batches:
         return [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names)]
 
 
@@ -72,7 +73,7 @@ def without_damage(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
 
 
 def rows(
-    saved: checkpoint.Saved, recipe: Recipe, computation: Computation, batches: Batches, names: tuple[str, ...]
+    saved: checkpoint.Saved, recipe: Recipe, computation: Computation, batches: Stream, names: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
     checkpoint.load_model(computation.master, saved.model(), saved.path)
     computation.publish_weights()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct import devices
-from viaduct.data.source import Images, ImageSet
+from viaduct.data.source import PictureSet, Source
 from viaduct.errors import BadData, BadRun, DiskFull
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
@@ -140,7 +140,7 @@ def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
     return not length["steps"] and bool(length["epochs"] >= recipe.epochs)
 
 
-def load_images(data: Images, path: Path | None) -> ImageSet:
+def load_images(data: Source, path: Path | None) -> PictureSet:
     if data.needs_path and path is None:
         raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.")
     return data.load(path)

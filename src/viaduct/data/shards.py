@@ -1,0 +1,93 @@
+"""The files of a split and the names of its classes: train-00000-of-01024 …, validation-00000-of-00128 …, labels.txt."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from viaduct.errors import BadData
+
+Split = Literal["train", "validation"]
+
+SPLITS: tuple[Split, Split] = ("train", "validation")
+LABELS_FILE = "labels.txt"
+NAMED_AT_MOST = 5
+
+
+def record_files(folder: Path, split: str) -> list[Path]:
+    """`train-00000-of-01024` and its siblings, in FOLDER or FOLDER/train; empty if there are none.
+
+    Raises if one of the set is missing, or if there are two sets.
+    """
+    if not folder.is_dir():
+        raise BadData(f"{folder}: there is no such folder.", "Give the folder that holds train-00000-of-…")
+    for place in (folder, folder / split):
+        sets = shard_sets(place, split) if place.is_dir() else {}
+        if sets:
+            return only_set(place, split, sets)
+    return []
+
+
+def shard_sets(folder: Path, split: str) -> dict[int, dict[int, Path]]:
+    """Number of files in a set, to the files found of it by number."""
+    pattern = re.compile(rf"{re.escape(split)}-(\d{{5}})-of-(\d{{5}})")
+    sets: dict[int, dict[int, Path]] = {}
+    for entry in os.scandir(folder):
+        match = pattern.fullmatch(entry.name)
+        if match and entry.is_file():
+            sets.setdefault(int(match[2]), {})[int(match[1])] = folder / entry.name
+    return sets
+
+
+def only_set(folder: Path, split: str, sets: dict[int, dict[int, Path]]) -> list[Path]:
+    if len(sets) > 1:
+        sizes = " and ".join(f"of {total}" for total in sorted(sets))
+        raise BadData(f"{folder}: there are {len(sets)} sets of {split} files, {sizes}.", "Keep one of them here.")
+    ((total, files),) = sets.items()
+    missing = [shard_name(split, number, total) for number in range(total) if number not in files]
+    if missing:
+        more = f" and {len(missing) - NAMED_AT_MOST:,} more" if len(missing) > NAMED_AT_MOST else ""
+        raise BadData(
+            f"{folder}: {len(missing):,} of the {total:,} {split} files are missing: "
+            f"{', '.join(missing[:NAMED_AT_MOST])}{more}.",
+            "Copy them again; if they were being built, run the same build again and it goes on.",
+        )
+    return [files[number] for number in sorted(files)]
+
+
+def shard_name(split: str, number: int, total: int) -> str:
+    return f"{split}-{number:05d}-of-{total:05d}"
+
+
+def read_label_names(folder: Path) -> dict[int, str]:
+    """Label to class name, from labels.txt in the folder; empty if there is none.
+
+    "7:tabby cat" gives label 7 its name (what `data build` and TF-Slim write). In a file without numbers the first
+    line is label 1, as in ImageNet's records, or label 0 if it says "background".
+    """
+    file = folder / LABELS_FILE
+    if not file.is_file():
+        return {}
+    try:
+        lines = [line.strip() for line in file.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(f"{file}: could not be read: {error}.") from error
+    while lines and not lines[-1]:
+        lines.pop()
+    numbered = [re.fullmatch(r"(\d{1,18}):\s*(.*)", line) for line in lines]
+    if all(numbered):
+        return {int(match[1]): match[2] for match in numbered if match}
+    first = 0 if lines[0].lower() == "background" else 1
+    return dict(enumerate(lines, start=first))
+
+
+def nothing_found(folder: Path, split: str) -> tuple[str, ...]:
+    seen = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    shown = ", ".join(seen[:12]) + (f" and {len(seen) - 12:,} more" if len(seen) > 12 else "")
+    return (
+        f"{folder}: there are no {split} records.",
+        f"Expected {split}-00000-of-… ; it has: {shown or 'nothing'}.",
+        "`viaduct data build` makes records of class folders.",
+    )
