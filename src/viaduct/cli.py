@@ -18,6 +18,7 @@ from viaduct.errors import ViaductError
 VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
+    "data": "Build, fetch, index, check, look at and measure training data.",
     "devices": "Show which devices this machine has, and what is missing for the others.",
 }
 
@@ -32,6 +33,8 @@ class LazyVerbs(typer.core.TyperGroup):
 
 def load_verb(name: str) -> Any:
     module = importlib.import_module(f"viaduct.verbs.{name}")
+    if hasattr(module, "app"):  # a verb with verbs of its own
+        return typer.main.get_command(module.app)
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
     verb.command(name)(module.main)
     return typer.main.get_command(verb)

@@ -42,6 +42,7 @@ class Stream(Protocol):
 
     count: int
     steps_per_epoch: int
+    skipped: list[str]  # pictures that could not be used, named
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
     def close(self) -> None: ...
@@ -82,6 +83,7 @@ class Batches:
         self._cut_out = CutOut(self._height, self._width, images.cutout, device) if holes else None
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
         self._closed = False
+        self.skipped: list[str] = []
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""

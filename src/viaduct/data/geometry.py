@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.data.scratch import scratch
 from viaduct.errors import BadData, UnknownName
 
 Floats = npt.NDArray[np.float32]
@@ -177,9 +178,9 @@ def stretched(start: int, length: int, size: int, skip: int = 0, count: int | No
 
 def central_box(length: int, fraction: float, size: int) -> Axis:
     """The middle `fraction` as `tf.image.crop_and_resize` has it: ends on the middles of pixels, both included."""
-    margin = np.float32((1 - fraction) / 2)
-    step = np.float32(length - 1) * np.float32(fraction) / np.float32(max(size - 1, 1))
-    position = margin * np.float32(length - 1) + np.arange(size, dtype=np.float32) * step
+    begin, end, last = np.float32((1 - fraction) / 2), np.float32((1 + fraction) / 2), np.float32(length - 1)
+    step = (end - begin) * last / np.float32(max(size - 1, 1))
+    position = begin * last + np.arange(size, dtype=np.float32) * step
     first = position.astype(np.intp)
     return Axis(first, np.minimum(first + 1, length - 1), position - first.astype(np.float32))
 
@@ -216,11 +217,11 @@ def resample(picture: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Flo
     out = np.empty((height, width, 3), dtype=np.float32) if out is None else out
     left, right = columns.reach
     across = Axis(in_channels(columns.first - left), in_channels(columns.second - left), np.repeat(columns.way, 3))
-    flat = out.reshape(height, -1)
+    lines, results = picture.reshape(len(picture), -1), out.reshape(height, -1)
     for start in range(0, height, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         down = Axis(rows.first[part], rows.second[part], rows.way[part])
-        blend_columns(blend_rows(picture[:, left:right], down), across, flat[part])
+        blend_columns(blend_rows(lines, down, slice(3 * left, 3 * right)), across, results[part])
     return out
 
 
@@ -229,19 +230,23 @@ def in_channels(places: Places) -> Places:
     return (places[:, None] * 3 + np.arange(3)).ravel()
 
 
-def blend_rows(picture: npt.NDArray[np.uint8], down: Axis) -> Floats:
-    """The lines at these places, flat."""
-    lines = picture[down.first].reshape(len(down.way), -1).astype(np.float32)
-    change = np.subtract(picture[down.second].reshape(lines.shape), lines, dtype=np.float32)
+# `take` clips indices only because this spares numpy a copy: none is out of range.
+def blend_rows(lines: npt.NDArray[np.uint8], down: Axis, needed: slice) -> Floats:
+    """The lines at these places, as far as they are needed; in scratch memory."""
+    count, width = len(down.way), needed.stop - needed.start
+    taken = scratch.bytes("lines taken", count, lines.shape[1])
+    blended, change = scratch.floats("lines blended", count, width), scratch.floats("lines change", count, width)
+    np.copyto(blended, np.take(lines, down.first, axis=0, out=taken, mode="clip")[:, needed])
+    np.subtract(np.take(lines, down.second, axis=0, out=taken, mode="clip")[:, needed], blended, out=change)
     change *= down.way[:, None]
-    lines += change
-    return lines
+    blended += change
+    return blended
 
 
 def blend_columns(lines: Floats, across: Axis, out: Floats) -> None:
-    # `clip` only spares numpy a check and a copy: no index is out of range.
+    change = scratch.floats("columns change", *out.shape)
     np.take(lines, across.first, axis=1, out=out, mode="clip")
-    change = np.take(lines, across.second, axis=1, mode="clip")
+    np.take(lines, across.second, axis=1, out=change, mode="clip")
     change -= out
     change *= across.way
     out += change

@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     TRAIN_NOISE = 4
     VALIDATION_SCENES = 5
     VALIDATION_NOISE = 6
+    SAMPLE = 7
 
 
 def stream(seed: int, epoch: int, purpose: Purpose) -> np.random.Philox:
@@ -52,3 +53,9 @@ def uniforms(
     """
     bits = words(seed, epoch, purpose, count * draws) >> np.uint64(40)
     return (bits.astype(np.float32) * np.float32(2.0**-24)).reshape(count, draws)
+
+
+def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generator:
+    """A generator of its own for the picture at one position of an epoch, for draws whose number is not known ahead."""
+    counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=np.array([seed & WORD, epoch & WORD], np.uint64), counter=counter))

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from viaduct.errors import BadData
 
 Bytes = npt.NDArray[np.uint8]
+Shorts = npt.NDArray[np.int16]
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette, grey and alpha, RGB and alpha
@@ -151,35 +152,35 @@ def restore(lines: Bytes, unit: int) -> Bytes:
     if not filters.any():
         return stored
     rows, columns = stored.shape[0], stored.shape[1] // unit
-    differences = stored.reshape(-1, unit).astype(np.int16)
-    # One more row above and one more column to the left, of zeros; flat, so that a diagonal is a slice.
-    pixels = np.zeros(((rows + 1) * (columns + 1), unit), dtype=np.int16)
+    # One more row above and one more column to the left, of zeros.
+    pixels = np.zeros((rows + 1, columns + 1, unit), dtype=np.int16)
+    pixels[1:, 1:] = stored.reshape(rows, columns, unit)
+    restore_diagonals(filters[:, None], pixels.reshape(-1, unit), rows, columns)
+    return pixels[1:, 1:].reshape(rows, -1).astype(np.uint8)
+
+
+def restore_diagonals(filters: Bytes, pixels: Shorts, rows: int, columns: int) -> None:
+    """In place, from the upper left corner to the lower right. Flat, a diagonal is every `columns`-th pixel."""
     for diagonal in range(rows + columns - 1):
         top, bottom = max(0, diagonal - columns + 1), min(rows - 1, diagonal)
-        here = (top + 1) * (columns + 1) + diagonal - top + 1
-        count = bottom - top + 1
-
-        def along(start: int, count: int = count) -> npt.NDArray[np.int16]:
-            return pixels[start : start + (count - 1) * columns + 1 : columns]
-
-        first, step = top * columns + diagonal - top, max(columns - 1, 1)
-        change = differences[first : first + (count - 1) * step + 1 : step]
-        predicted = predict(
-            filters[top : bottom + 1, None], along(here - 1), along(here - columns - 1), along(here - columns - 2)
+        first = (top + 1) * (columns + 1) + diagonal - top + 1
+        last = first + (bottom - top) * columns
+        left, above, corner = (
+            pixels[first - back : last - back + 1 : columns] for back in (1, columns + 1, columns + 2)
         )
-        np.bitwise_and(change + predicted, 255, out=along(here))
-    return pixels.reshape(rows + 1, columns + 1, unit)[1:, 1:].reshape(rows, -1).astype(np.uint8)
+        here = pixels[first : last + 1 : columns]
+        here += predict(filters[top : bottom + 1], left, above, corner)
+        here &= 255
 
 
-def predict(
-    filters: Bytes, left: npt.NDArray[np.int16], above: npt.NDArray[np.int16], corner: npt.NDArray[np.int16]
-) -> npt.NDArray[np.int16]:
+def predict(filters: Bytes, left: Shorts, above: Shorts, corner: Shorts) -> Shorts:
     """What each pixel was subtracted from: nothing, left, above, their mean, or the nearest to left + above - corner."""
     to_left, to_above, to_corner = abs(above - corner), abs(left - corner), abs(left + above - 2 * corner)
     nearest = np.where(
         (to_left <= to_above) & (to_left <= to_corner), left, np.where(to_above <= to_corner, above, corner)
     )
-    return np.choose(filters, (np.int16(0), left, above, (left + above) >> 1, nearest))
+    predicted: Shorts = np.choose(filters, (np.int16(0), left, above, (left + above) >> 1, nearest))
+    return predicted
 
 
 def unpack(header: Header, rows: Bytes, columns: int) -> Bytes:

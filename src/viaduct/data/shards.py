@@ -1,4 +1,4 @@
-"""The files of a split and the names of its classes: train-00000-of-01024 …, validation-00000-of-00128 …, labels.txt."""
+"""The files of a split and the names of its classes: train-00000-of-01024, validation-00000-of-00128, labels.txt."""
 
 from __future__ import annotations
 

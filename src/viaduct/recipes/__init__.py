@@ -15,8 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 from viaduct.data.cifar10 import Cifar10
+from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
-from viaduct.data.source import Arrays, Images, ImageSet, Split
+from viaduct.data.source import Arrays, Images, ImageSet, Source, Split
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes._parts import (
     AdamW,
@@ -50,8 +51,10 @@ __all__ = [
     "Log",
     "Precision",
     "Recipe",
+    "Records",
     "Sgd",
     "Shapes",
+    "Source",
     "Split",
     "Steps",
     "Top1",

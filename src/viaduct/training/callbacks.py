@@ -8,7 +8,8 @@ A recipe of your own may carry callbacks: instances of a subclass of `Callback`.
     evaluation(training, score)        after each evaluation
     step(training)                     after each optimizer step, last: its log line and evaluation are done
     checkpoint(training, saved)        after a checkpoint has its name on disk
-    end(training, outcome)             once, when the run is finished or interrupted; not after an error
+    end(training, outcome)             once, after everything else, when the run is finished or interrupted;
+                                       not after an error
 
 A callback may call `training.request_stop("reason")` (the run then counts as finished) and read, but should not
 replace, `training.model`, `.optimizer`, `.step`, `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
@@ -171,9 +172,6 @@ class TensorBoard(Callback):
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")
         self.file.scalars(training.step, {f"validation/{name}": getattr(score, name) for name in names})
-
-    def end(self, training: Training, outcome: str) -> None:
-        self.file.close()
 
 
 class ProgressBar(Callback):

@@ -18,7 +18,7 @@ class EventFile:
 
     def __init__(self, folder: Path, step: int) -> None:
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
-        self._file = (folder / name).open("ab")
+        self._path = folder / name
         self._write(text(3, "brain.Event:2"))
         # TensorBoard drops the step of this event too, and `step` itself will not be trained again.
         self._write(varint(2, step + 1) + message(7, varint(1, SESSION_START)))
@@ -26,14 +26,11 @@ class EventFile:
     def scalars(self, step: int, values: dict[str, float]) -> None:
         summary = b"".join(message(1, text(1, tag) + fixed32(2, value)) for tag, value in values.items())
         self._write(varint(2, step) + message(5, summary))
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
 
     def _write(self, fields: bytes) -> None:
         wall_time = b"\x09" + struct.pack("<d", time.time())
-        self._file.write(frame(wall_time + fields))
+        with self._path.open("ab") as file:
+            file.write(frame(wall_time + fields))
 
 
 def encode(number: int) -> bytes:

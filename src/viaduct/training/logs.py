@@ -11,10 +11,11 @@ import math
 import time
 from datetime import datetime, timezone
 from itertools import pairwise
+from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, Literal
 
-from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.callbacks import Callback, LogRecord, finite_or_null
 from viaduct.training.checkpoint import Saved
 from viaduct.training.metrics import Score
 
@@ -26,26 +27,25 @@ class Lines(Callback):
     """Prints lines; each format below says which."""
 
     def start(self, training: Training) -> None:
-        self.file = (training.run.path / "log.txt").open("a")
+        self.path = training.run.path / "log.txt"
         self.begin(training)
 
     def begin(self, training: Training) -> None: ...
 
     def say(self, line: str) -> None:
         print(line, flush=True)
-        self.file.write(line + "\n")
-        self.file.flush()
+        append(self.path, line)
 
-    def end(self, training: Training, outcome: str) -> None:
-        self.finish(training)
-        self.file.close()
 
-    def finish(self, training: Training) -> None: ...
+def append(path: Path, line: str) -> None:
+    """Opened and closed for each line: nothing is held back when a run ends with an error."""
+    with path.open("a") as file:
+        file.write(line + "\n")
 
 
 class Resnext(Lines):
     def begin(self, training: Training) -> None:
-        self.say("  Step   Epoch   Speed   Loss   FinLoss   LR")
+        self.say("Step   Epoch   Speed   Loss   FinLoss   LR")
 
     def log(self, training: Training, record: LogRecord) -> None:
         self.say(
@@ -98,7 +98,7 @@ class Tf(Lines):
         self.info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
         self.info(f"Evaluation results: {results}")
 
-    def finish(self, training: Training) -> None:
+    def end(self, training: Training, outcome: str) -> None:
         self.info(f"Loss for final step: {self.loss:g}.")
 
 
@@ -108,15 +108,15 @@ class Dll(Lines):
         self.rates: list[float] = []
         self.marks: list[float] = []
         self.last: dict[str, float] = {}
-        self.json = (training.run.path / "log.json").open("a")
+        self.json = training.run.path / "log.json"
 
     def emit(self, step: tuple[int, ...], data: dict[str, float]) -> None:
         now = datetime.now()
         values = "  ".join(f"{name} : {value:g}" for name, value in data.items())
         self.say(f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {values}")
         record = {"timestamp": f"{now.timestamp():.6f}", "elapsedtime": f"{time.monotonic() - self.began:.6f}"}
-        self.json.write(json.dumps({**record, "type": "LOG", "step": list(step), "data": data}) + "\n")
-        self.json.flush()
+        whole = {**record, "type": "LOG", "step": list(step), "data": finite_or_null(data)}
+        append(self.json, json.dumps(whole, allow_nan=False))
 
     def log(self, training: Training, record: LogRecord) -> None:
         self.rates.append(record.images_per_s)
@@ -137,13 +137,12 @@ class Dll(Lines):
         self.last = {"top1_accuracy": score.top1, "top5_accuracy": score.top5}
         self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **latencies(self.marks)}
 
-    def finish(self, training: Training) -> None:
+    def end(self, training: Training, outcome: str) -> None:
         steady = self.rates[1:] or self.rates  # the first window holds the warm-up
         if steady:
             self.emit((), {"train_throughput": sum(steady) / len(steady)})
         if self.last:
             self.emit((), self.last)
-        self.json.close()
 
 
 def latencies(marks: list[float]) -> dict[str, float]:
@@ -169,10 +168,15 @@ class Events(Lines):
         batch = f"key:global_batch_size,value:{training.recipe.data.global_batch},num_train_epochs:{epochs}"
         self.say(f"namespace:{self.work},time_ts:{self.now()}, {batch},root_dir:{training.run.path}")
         self.event(training, "benchmark_start")
-        self.event(training, "epoch_start")
+        self.enter(training, training.step < training.steps)
 
     def event(self, training: Training, kind: str) -> None:
         self.say(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
+
+    def enter(self, training: Training, another: bool) -> None:
+        self.inside = another
+        if another:
+            self.event(training, "epoch_start")
 
     def now(self) -> int:
         return int(time.time() * 1000)
@@ -180,11 +184,10 @@ class Events(Lines):
     def step(self, training: Training) -> None:
         if training.step % training.pace.steps_per_epoch == 0:
             self.event(training, "epoch_stop")
-            if training.step < training.steps:
-                self.event(training, "epoch_start")
+            self.enter(training, training.step < training.steps and not training.stopping)
 
-    def finish(self, training: Training) -> None:
-        if training.step % training.pace.steps_per_epoch:
+    def end(self, training: Training, outcome: str) -> None:
+        if self.inside:
             self.event(training, "epoch_stop")
         self.event(training, "benchmark_stop")
 

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -55,9 +56,9 @@ class Training:
         self.initial_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.loss, self.plain_loss = build_loss(recipe, training=True), build_loss(recipe, training=False)
-        where = {"device": torch_device, "seed": recipe.seed}
-        self.train_batches: Stream = recipe.data.batches(images.train, train=True, **where)
-        self.validation: Stream = recipe.data.batches(images.validation, train=False, **where)
+        batches = partial(recipe.data.batches, device=torch_device, seed=recipe.seed)
+        self.train_batches: Stream = batches(images.train, train=True)
+        self.validation: Stream = batches(images.validation, train=False)
         self.pace = pace_of(recipe, self.train_batches.count)
         self.steps = self.pace.steps
         self.step = 0
@@ -250,7 +251,9 @@ class Training:
         set_random_states(state["random"], self.device)
 
     def conclude(self, outcome: str) -> str:
-        self.emit("end", outcome)
+        # The last one first, as blocks close: checkpointing, at the end of the list, still speaks to all the others.
+        for callback in reversed(self.callbacks):
+            callback.end(self, outcome)
         return outcome
 
     def close_window(self, kind: str) -> float:

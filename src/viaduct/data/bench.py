@@ -1,0 +1,300 @@
+"""Images/s of the training input, against what people would use instead, on the same files in one run.
+
+Each pipeline has a process of its own and is given its fastest ordinary setting; they take turns of a few seconds,
+after a warm-up, so that a slow moment of the machine falls on all of them alike.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from viaduct.data.index import RecordFolder
+from viaduct.errors import UnknownName
+
+PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
+SAMPLED = 200  # pictures that the stages are timed on
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every pipeline is asked for: shuffled training batches."""
+
+    records: Path
+    network: str
+    batch: int
+    workers: int
+    size: int = 224
+
+
+def measure(
+    records: Path, network: str, peers: list[str], batch: int, workers: int, seconds: float, turns: int
+) -> dict[str, Any]:
+    for name in peers:
+        if name not in PEERS:
+            raise UnknownName("peer", name, PEERS)
+    folder = RecordFolder(records, "train")
+    work = Work(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
+    missing = {name: f"{PEERS[name]} is not installed" for name in peers if not installed(PEERS[name])}
+    names = ["exact", "fast", *(name for name in peers if name not in missing)]
+    rows = run_turns(names, work, seconds, turns)
+    base = next((row["samples"] for row in rows if row["pipeline"] == "tf.data"), None)
+    for row in rows:
+        row["ratio"] = f"{median(a / b for a, b in zip(row['samples'], base, strict=True)):.2f}" if base else ""
+    return {
+        "network": network,
+        "batch": work.batch,
+        "workers": work.workers,
+        "pictures": len(folder),
+        "mean_bytes": round(float(folder.lengths.mean())),
+        "rows": rows,
+        "stages_ms": stages(folder, network),
+        "left_out": missing,
+    }
+
+
+def installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> list[dict[str, Any]]:
+    context = get_context("spawn")
+    pipes = []
+    for name in names:
+        here, there = context.Pipe()
+        context.Process(target=serve, args=(name, work, there), daemon=True).start()
+        pipes.append(here)
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for turn in range(turns + 1):
+        for name, pipe in zip(names, pipes, strict=True):
+            pipe.send(seconds if turn else min(seconds, 2.0))
+            answer = pipe.recv()
+            if turn:
+                samples[name].append(answer)
+    for pipe in pipes:
+        pipe.send(None)
+    return [
+        {
+            "pipeline": name,
+            "images_per_s": median(rate for rate, _ in got),
+            "samples": [rate for rate, _ in got],
+            "memory_mib": max(memory for _, memory in got),
+        }
+        for name, got in samples.items()
+    ]
+
+
+def serve(name: str, work: Work, pipe: Connection) -> None:
+    """In a process of its own: run for as long as asked, answer with images/s and the most memory used."""
+    batches = PIPELINES[name](work)
+    next(batches)
+    while (seconds := pipe.recv()) is not None:
+        next(batches)  # what was prepared while the others had their turn does not count
+        began, count = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            count += next(batches)
+        rate = count / (time.perf_counter() - began)
+        pipe.send((rate, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    os._exit(0)  # peers' threads would hold the process up
+
+
+def ours(work: Work, decode: str) -> Iterator[int]:
+    import torch
+
+    from viaduct.data.records import Records
+
+    torch.set_num_threads(1)
+    records = Records(
+        work.batch, work.size, preprocess=work.network, decode=decode, workers=work.workers, classes=10**6
+    )
+    split = records.load(work.records).train
+    stream = records.batches(split, device=torch.device("cpu"), train=True, seed=1)
+    for epoch in itertools.count():
+        for batch in stream.epoch(epoch):
+            yield len(batch.labels)
+
+
+def tf_data(work: Work) -> Iterator[int]:
+    """The reference's input function, with today's advice: autotuned parallel calls and prefetching."""
+    import tensorflow as tf
+
+    from viaduct.data.preprocess import normalisation
+
+    mean, scale = normalisation(work.network)
+    features = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    }
+
+    def parse(record: Any) -> Any:
+        example = tf.io.parse_single_example(record, features)
+        encoded = example["image/encoded"]
+        box = tf.constant([0.0, 0.0, 1.0, 1.0], shape=[1, 1, 4])
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(encoded),
+            box,
+            min_object_covered=0.1,
+            aspect_ratio_range=[0.75, 1.33],
+            area_range=[0.05, 1.0],
+            max_attempts=100,
+            use_image_if_no_bounding_boxes=True,
+        )
+        (y, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(size)
+        window = tf.stack([y, x, height, width])
+        image = tf.image.decode_and_crop_jpeg(encoded, window, channels=3, dct_method="INTEGER_FAST")
+        image = tf.image.random_flip_left_right(image)
+        image = tf.compat.v1.image.resize_bilinear(image[None], [work.size, work.size], align_corners=False)[0]
+        return (image - mean) * scale, example["image/class/label"]
+
+    files = sorted(str(path) for path in RecordFolder(work.records, "train").files)
+    data = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files)).repeat()
+    data = data.interleave(tf.data.TFRecordDataset, cycle_length=10, num_parallel_calls=tf.data.AUTOTUNE)
+    data = data.shuffle(1000).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    data = data.batch(work.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    for images, _ in data:
+        yield int(images.shape[0])
+
+
+def pil(work: Work) -> Iterator[int]:
+    """What most PyTorch scripts do: a DataLoader's worker processes, Pillow, one picture at a time."""
+    from torch.utils.data import DataLoader
+
+    data = PilPictures(work)
+    loader = DataLoader(data, batch_size=work.batch, shuffle=True, num_workers=work.workers, drop_last=True)
+    while True:
+        for images, _ in loader:
+            yield len(images)
+
+
+class PilPictures:
+    """A map-style dataset over the same records."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.folder = work, RecordFolder(work.records, "train")
+
+    def __len__(self) -> int:
+        return len(self.folder)
+
+    def __getitem__(self, number: int) -> tuple[Any, int]:
+        import io
+
+        import torch
+        from PIL import Image
+
+        from viaduct.data.geometry import sample_crop
+        from viaduct.data.preprocess import normalisation
+
+        fields = self.folder.fields(number)
+        image = Image.open(io.BytesIO(fields.encoded)).convert("RGB")
+        crop = sample_crop(self.work.network, image.height, image.width, None, np.random.default_rng())
+        box = (crop.x, crop.y, crop.x + crop.width, crop.y + crop.height)
+        side = (self.work.size, self.work.size)
+        pixels = np.asarray(image.resize(side, Image.Resampling.BILINEAR, box=box), np.float32)
+        mean, scale = normalisation(self.work.network)
+        return torch.from_numpy((pixels - mean) * scale).permute(2, 0, 1), fields.label
+
+
+def dali(work: Work) -> Iterator[int]:
+    """NVIDIA DALI's CPU pipeline over DALI's own index of the same files."""
+    import tempfile
+
+    import nvidia.dali.tfrecord as tfrec
+    from nvidia.dali import fn, pipeline_def, types
+
+    from viaduct.data.index import index_records
+    from viaduct.data.preprocess import normalisation
+
+    place = Path(tempfile.mkdtemp())
+    indexed = [done for done in index_records(work.records, dali_folder=place) if done.path.name.startswith("train-")]
+    mean, scale = normalisation(work.network)
+
+    @pipeline_def(batch_size=work.batch, num_threads=work.workers, device_id=None)  # type: ignore[untyped-decorator]
+    def pipeline() -> Any:
+        features = {
+            "image/encoded": tfrec.FixedLenFeature((), tfrec.string, ""),
+            "image/class/label": tfrec.FixedLenFeature([1], tfrec.int64, -1),
+        }
+        paths = [str(done.path) for done in indexed], [str(done.dali) for done in indexed]
+        read = fn.readers.tfrecord(path=paths[0], index_path=paths[1], features=features, random_shuffle=True)
+        pictures = fn.decoders.image_random_crop(
+            read["image/encoded"], random_area=[0.05, 1.0], random_aspect_ratio=[0.75, 1.33], num_attempts=100
+        )
+        pictures = fn.resize(pictures, resize_x=work.size, resize_y=work.size, antialias=False)
+        mirrored = fn.random.coin_flip()
+        normal = fn.crop_mirror_normalize(
+            pictures, mean=mean.tolist(), std=(1 / scale).tolist(), mirror=mirrored, dtype=types.FLOAT
+        )
+        return normal, read["image/class/label"]
+
+    built = pipeline()
+    built.build()
+    while True:
+        images, _ = built.run()
+        yield len(images)
+
+
+PIPELINES: dict[str, Callable[[Work], Iterator[int]]] = {
+    "exact": lambda work: ours(work, "exact"),
+    "fast": lambda work: ours(work, "fast"),
+    "tf.data": tf_data,
+    "pil": pil,
+    "dali": dali,
+}
+
+
+def stages(folder: RecordFolder, network: str) -> dict[str, float]:
+    """Milliseconds per picture of each stage, in one thread.
+
+    A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and the
+    rest of a full decode for the latter.
+    """
+    from viaduct.data import jpeg
+    from viaduct.data.geometry import resample
+    from viaduct.data.order import sample_generator
+    from viaduct.data.preprocess import look, normalisation
+
+    numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
+    encoded = [folder.fields(number).encoded for number in numbers]
+    views = [
+        look(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
+        for number, data in enumerate(encoded)
+    ]
+    mean, scale = normalisation(network)
+    seconds = dict.fromkeys(("read", "entropy", "decode", "resize", "normalise"), 0.0)
+    for number, data, view in zip(numbers, encoded, views, strict=True):
+        clock = [time.perf_counter()]
+        folder.fields(number)
+        clock.append(time.perf_counter())
+        jpeg.decode(data, shrink=8)
+        clock.append(time.perf_counter())
+        pixels = jpeg.decode(data)
+        clock.append(time.perf_counter())
+        seen = resample(pixels, view.rows, view.columns)
+        clock.append(time.perf_counter())
+        np.multiply(np.subtract(seen, mean, out=seen), scale, out=seen)
+        clock.append(time.perf_counter())
+        for name, begin, end in zip(seconds, clock, clock[1:], strict=False):
+            seconds[name] += end - begin
+    ms = {name: 1000 * total / len(numbers) for name, total in seconds.items()}
+    return {
+        "read and checksum": ms["read"],
+        "entropy decode": ms["entropy"],
+        "IDCT and colour": ms["decode"] - ms["entropy"],
+        "crop and resize": ms["resize"],
+        "normalise": ms["normalise"],
+    }

@@ -1,0 +1,368 @@
+"""Sharded TFRecords out of pictures: train-00000-of-00016 …, validation-00000-of-00002 …, labels.txt, build.json.
+
+    build_records("photos/", "records/", on_progress=lambda done, total: ...)
+
+The bytes of a JPEG or PNG file are stored as they are. Everything follows from the pictures and the options: which
+ones are set aside for validation (the same share of every class), their order (shuffled), and where a shard begins.
+A shard is there whole or not at all, so a build that was killed is simply run again: it keeps the shards that are
+there and ends with the same bytes. build.json says what the shards were planned from; other pictures or other options
+are refused.
+
+Labels begin with 1, as in ImageNet's records, so that all reference networks take them as they take ImageNet: a
+network has one output more than there are classes, ResNet, ResNeXt and AmoebaNet leave output 0 unused, ResNet-50 v1.5
+subtracts 1 and leaves the last. With `first_label=0` there is no spare output, and v1.5 cannot be trained. labels.txt
+has "label:name" a line, as TF-Slim writes it, which says for itself where the labels begin.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.data.atomic import LEFTOVERS, replacing
+from viaduct.data.example import encode_example
+from viaduct.data.origins import Origin, Picture, find_origin, picture_format
+from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
+from viaduct.data.tfrecord import RecordWriter
+from viaduct.errors import BadData, BadValue, DiskFull
+
+Progress = Callable[[int, int], None]
+
+MANIFEST = "build.json"
+VERSION = 1
+SHARD_BYTES = 128 << 20  # about ImageNet's 140 MB
+MOST_SHARDS = 99_999
+WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Shard:
+    name: str
+    pictures: Sequence[Picture]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is in which shard, decided before anything is written."""
+
+    shards: Sequence[Shard]
+    labels: dict[str, int]
+    manifest: dict[str, object]
+    train: int
+    validation: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build did."""
+
+    folder: Path
+    train: int  # pictures
+    validation: int
+    written: int  # shards
+    kept: int  # shards that were there already
+    labels: dict[str, int]  # class name to label
+
+
+def build_records(
+    source: Origin | Path | str,
+    out: Path | str,
+    *,
+    seed: int = 0,
+    validation_share: float = 0.1,
+    first_label: int = 1,
+    train_shards: int | None = None,
+    validation_shards: int | None = None,
+    workers: int = WORKERS,
+    on_progress: Progress | None = None,
+) -> Built:
+    """Build records, or go on with a build that was stopped.
+
+    `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). `validation_share` of
+    every class is set aside where the source has no validation pictures of its own; 0 sets none aside. Without a
+    number of shards each has about 128 MiB. `on_progress(done, total)` counts pictures.
+    """
+    check_options(validation_share, first_label, train_shards, validation_shards, workers)
+    origin = source if isinstance(source, Origin) else find_origin(source)
+    out = Path(out)
+    refuse_nested(origin.place, out)
+    plan = make_plan(origin, seed, validation_share, first_label, (train_shards, validation_shards))
+    with writable(out), alone_in(out):
+        agree_with_earlier(out, plan)
+        for leftover in out.glob(LEFTOVERS):
+            leftover.unlink(missing_ok=True)
+        write_text(out / MANIFEST, json.dumps(plan.manifest, indent=2) + "\n")
+        write_text(out / LABELS_FILE, "".join(f"{label}:{name}\n" for name, label in plan.labels.items()))
+        missing = [shard for shard in plan.shards if not (out / shard.name).is_file()]
+        Builder(origin, plan, out, on_progress).write(missing, workers)
+    return Built(out, plan.train, plan.validation, len(missing), len(plan.shards) - len(missing), plan.labels)
+
+
+def check_options(
+    share: float, first_label: int, train_shards: int | None, validation_shards: int | None, workers: int
+) -> None:
+    if not 0 <= share < 1:
+        raise BadValue(f"validation_share must be from 0 to less than 1, got {share!r}.")
+    if first_label < 0:
+        raise BadValue(f"first_label must be at least 0, got {first_label!r}.")
+    if workers < 1:
+        raise BadValue(f"workers must be at least 1, got {workers!r}.")
+    for name, shards in (("train_shards", train_shards), ("validation_shards", validation_shards)):
+        if shards is not None and not 1 <= shards <= MOST_SHARDS:
+            raise BadValue(f"{name} must be from 1 to {MOST_SHARDS:,}, got {shards!r}.")
+
+
+def refuse_nested(place: Path, out: Path) -> None:
+    if place.is_dir() and place.resolve() in (out.resolve(), *out.resolve().parents):
+        raise BadValue(f"{out}: the records cannot be written into the folder they are built from.")
+
+
+# The plan
+
+
+def make_plan(origin: Origin, seed: int, share: float, first_label: int, shards: tuple[int | None, int | None]) -> Plan:
+    labels = number_classes(origin, first_label)
+    train, validation = list(origin.train), origin.validation
+    if validation is None:
+        train, validation = set_aside(train, share, seed)
+    splits = [shuffled(train, seed), shuffled(validation, seed)]
+    counts = [shard_count(pictures, wanted) for pictures, wanted in zip(splits, shards, strict=True)]
+    planned = [
+        Shard(shard_name(split, number, count), pictures)
+        for split, members, count in zip(SPLITS, splits, counts, strict=True)
+        for number, pictures in enumerate(evenly(members, count))
+    ]
+    options = {
+        "seed": seed,
+        "validation_share": share,
+        "first_label": first_label,
+        "train_shards": counts[0],
+        "validation_shards": counts[1],
+    }
+    manifest = {"version": VERSION, "source": source_summary(origin), "options": options}
+    return Plan(planned, labels, manifest, len(splits[0]), len(splits[1]))
+
+
+def number_classes(origin: Origin, first_label: int) -> dict[str, int]:
+    """Class name to label, in label order."""
+    for name in origin.classes:
+        if not name.isprintable() or name != name.strip():
+            raise BadData(f"{origin.place}: the class name {name!r} would not survive in {LABELS_FILE}.")
+    if not origin.labels_given:
+        return {name: label for label, name in enumerate(origin.classes, start=first_label)}
+    labels = {name: int(name) for name in origin.classes}
+    smallest = min(labels.values())
+    if smallest < first_label:
+        raise BadValue(
+            f"{origin.place}: its labels begin with {smallest}, but first_label is {first_label}.",
+            f"Number them from {first_label}, or give first_label {smallest} to keep them as they are.",
+        )
+    return labels
+
+
+def set_aside(pictures: Sequence[Picture], share: float, seed: int) -> tuple[list[Picture], list[Picture]]:
+    """The same share of every class, drawn by the seed; a class of two has one in each, a class of one only trains."""
+    groups: dict[str, list[Picture]] = defaultdict(list)
+    for picture in pictures:
+        groups[picture.group].append(picture)
+    train, validation = list[Picture](), list[Picture]()
+    for members in groups.values():
+        drawn = shuffled(members, seed, purpose="set aside")
+        count = min(max(1, round(share * len(drawn))), len(drawn) - 1) if share else 0
+        validation += drawn[:count]
+        train += drawn[count:]
+    return train, validation
+
+
+def shuffled(pictures: Iterable[Picture], seed: int, purpose: str = "order") -> list[Picture]:
+    """In an order that follows from seed and names alone, whatever the machine, folder or version of a library."""
+
+    def draw(picture: Picture) -> bytes:
+        return hashlib.sha256(f"{seed}\0{purpose}\0{picture.name}".encode("utf-8", "surrogateescape")).digest()
+
+    return sorted(pictures, key=draw)
+
+
+def shard_count(pictures: Sequence[Picture], wanted: int | None) -> int:
+    """At most one shard a picture; 0 where there are none."""
+    natural = -(-sum(picture.size for picture in pictures) // SHARD_BYTES)
+    return min(wanted or max(natural, 1), len(pictures), MOST_SHARDS)
+
+
+def evenly(pictures: Sequence[Picture], count: int) -> Iterator[Sequence[Picture]]:
+    """`count` runs whose lengths differ by one at most."""
+    for number in range(count):
+        yield pictures[number * len(pictures) // count : (number + 1) * len(pictures) // count]
+
+
+def source_summary(origin: Origin) -> dict[str, object]:
+    """Enough to tell whether the pictures are still the same ones, without reading them."""
+    digest = hashlib.sha256("\n".join(origin.classes).encode("utf-8", "surrogateescape"))
+    pictures = [*origin.train, *(origin.validation or ())]
+    for picture in pictures:
+        line = f"{picture.name}\0{picture.group}\0{picture.size}\0{picture.changed}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return {
+        "classes": len(origin.classes),
+        "pictures": len(pictures),
+        "bytes": sum(picture.size for picture in pictures),
+        "digest": digest.hexdigest(),
+    }
+
+
+# An earlier build
+
+
+def agree_with_earlier(out: Path, plan: Plan) -> None:
+    """Refuse to mix these records with others."""
+    if not (out / MANIFEST).is_file():
+        strangers = sorted(
+            path.name for split in SPLITS for found in shard_sets(out, split).values() for path in found.values()
+        )
+        if strangers:
+            raise BadData(
+                f"{out}: there are records already, not of this build: {strangers[0]} …", "Name a new folder."
+            )
+        return
+    earlier = read_manifest(out / MANIFEST)
+    if earlier == plan.manifest:
+        return
+    hint = "Name a new folder, or delete this one to build again from the beginning."
+    if earlier.get("source") != plan.manifest["source"]:
+        raise BadData(f"{out}: the pictures have changed since this build began: {source_change(earlier, plan)}.", hint)
+    raise BadData(f"{out}: this build began with other options: {option_change(earlier, plan)}.", hint)
+
+
+def read_manifest(path: Path) -> dict[str, object]:
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadData(f"{path}: could not be read: {error}.", "Name a new folder to build into.") from error
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def source_change(earlier: dict[str, object], plan: Plan) -> str:
+    then, now = earlier.get("source"), plan.manifest["source"]
+    assert isinstance(now, dict)
+    if not isinstance(then, dict):
+        return "build.json does not say what they were"
+    counted = [
+        f"{then[what]:,} {what}, now {now[what]:,}"
+        for what in ("pictures", "bytes", "classes")
+        if then.get(what) != now[what]
+    ]
+    return "; ".join(counted) or "as many and as large, but with other names, classes or times of change"
+
+
+def option_change(earlier: dict[str, object], plan: Plan) -> str:
+    then, now = earlier.get("options"), plan.manifest["options"]
+    assert isinstance(now, dict)
+    if not isinstance(then, dict):
+        return "build.json does not say which"
+    return ", ".join(f"{name} {then.get(name)!r}, now {now[name]!r}" for name in now if then.get(name) != now[name])
+
+
+def write_text(path: Path, content: str) -> None:
+    with replacing(path) as file:
+        file.write(content.encode("utf-8", "surrogateescape"))
+
+
+@contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """Make a folder, and explain why writing to it fails."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"{out}: the disk is full.",
+                "The shards that are there are whole: make room and run the same build again.",
+            ) from error
+        raise BadData(f"{out}: could not be written to: {error}.") from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder against other builds; the lock ends with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise BadData(f"{folder}: another build is writing to this folder.") from error
+            # Some network file systems have no locks; two builds at once then only waste each other's time.
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# The shards
+
+
+class Stopped(Exception):
+    """Another shard failed; this one ends early."""
+
+
+class Builder:
+    """Writes shards in threads: reading, writing and PNG's compression all leave Python free to go on."""
+
+    def __init__(self, origin: Origin, plan: Plan, out: Path, on_progress: Progress | None) -> None:
+        self.origin, self.plan, self.out = origin, plan, out
+        self.total = plan.train + plan.validation
+        self.done = 0
+        self._on_progress = on_progress or (lambda done, total: None)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def write(self, missing: Sequence[Shard], workers: int) -> None:
+        self._advance(self.total - sum(len(shard.pictures) for shard in missing))
+        with ThreadPoolExecutor(workers, thread_name_prefix="viaduct-build") as pool:
+            pending = [pool.submit(self._write_shard, shard) for shard in missing]
+            try:
+                wait(pending, return_when=FIRST_EXCEPTION)
+            finally:
+                self._stop.set()  # after a failure or an interrupt; otherwise nobody looks any more
+                pool.shutdown(wait=True, cancel_futures=True)
+        failures = [error for future in pending if not future.cancelled() and (error := future.exception())]
+        for error in sorted(failures, key=lambda error: isinstance(error, Stopped)):
+            raise error
+
+    def _write_shard(self, shard: Shard) -> None:
+        with RecordWriter(self.out / shard.name) as writer:
+            for picture in shard.pictures:
+                if self._stop.is_set():
+                    raise Stopped
+                writer.write(self._example(picture))
+                self._advance(1)
+
+    def _example(self, picture: Picture) -> bytes:
+        encoded = self.origin.read(picture)
+        form = picture_format(encoded)
+        if form is None:
+            raise BadData(f"{self.origin.place}: {picture.name}: neither JPEG nor PNG any more.")
+        return encode_example(
+            {
+                "image/class/label": self.plan.labels[picture.group],
+                "image/class/text": picture.group.encode("utf-8", "surrogateescape"),
+                "image/encoded": encoded,
+                "image/filename": picture.name.encode("utf-8", "surrogateescape"),
+                "image/format": form,
+            }
+        )
+
+    def _advance(self, count: int) -> None:
+        with self._lock:
+            self.done += count
+            self._on_progress(self.done, self.total)

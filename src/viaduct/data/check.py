@@ -1,0 +1,307 @@
+"""Whether records can be trusted: checksums, schema, labels, pictures, balance, duplicates, shard sizes.
+
+    report = check_records("records/", decode=decode_jpeg)
+    report.findings, report.shards, report.errors
+
+An error is a record that training could not use or would learn something wrong from: corrupt, undecodable or
+mislabelled, or a file of the set that is missing. All else is a warning. With `decode` every picture is decoded;
+without it only its first bytes are looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data.example import ImageFields, image_fields
+from viaduct.data.origins import picture_format
+from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
+from viaduct.data.tfrecord import BadRecord, Record, compression, survey_records
+from viaduct.errors import BadData
+
+Severity = Literal["error", "warning"]
+Kind = Literal[
+    "corrupt",
+    "undecodable",
+    "mislabelled",
+    "incomplete",
+    "imbalance",
+    "duplicates",
+    "boxes",
+    "shard sizes",
+    "labels.txt",
+    "compressed",
+    "empty",
+]
+Progress = Callable[[int, int], None]
+Decode = Callable[[bytes], object]
+
+NAMED_AT_MOST = 5
+FINDINGS_PER_SHARD = 20
+UNEVEN_CLASSES = 10  # the largest class has so many times the pictures of the smallest
+UNEVEN_SHARDS = 2  # likewise, in bytes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and where."""
+
+    severity: Severity
+    kind: Kind
+    where: str  # a file, with record and byte if it is a record; or a split
+    message: str
+
+
+@dataclass
+class ShardCheck:
+    """One line of the table: what is in a file, and how much of it is bad."""
+
+    split: str
+    path: Path
+    bytes: int
+    records: int = 0
+    corrupt: int = 0
+    undecodable: int = 0
+    mislabelled: int = 0
+    labels: Counter[int] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    digests: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+
+    @property
+    def bad(self) -> int:
+        return self.corrupt + self.undecodable + self.mislabelled
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found: errors first, then warnings; and a line for each file."""
+
+    findings: list[Finding]
+    shards: list[ShardCheck]
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    def labels(self, split: str) -> Counter[int]:
+        """How many pictures each label has in a split."""
+        return sum((shard.labels for shard in self.shards if shard.split == split), Counter())
+
+
+def check_records(
+    folder: Path | str,
+    deep: bool = False,
+    *,
+    decode: Decode | None = None,
+    classes: int | None = None,
+    workers: int = 2,
+    on_progress: Progress | None = None,
+) -> CheckReport:
+    """Check both splits of a folder. `deep` decodes every picture with `decode`, in as many threads as `workers`.
+
+    Labels must be those of labels.txt and, with `classes`, less than that. `on_progress(done, total)` counts bytes.
+    """
+    if deep and decode is None:
+        raise ValueError("a deep check needs a function to decode with")
+    folder = Path(folder)
+    names, findings = checked_names(folder)
+    shards = find_shards(folder, findings)
+    checker = Checker(names, classes, decode if deep else None)
+    total = sum(shard.bytes for shard in shards)
+    done = 0
+    with ThreadPoolExecutor(workers, thread_name_prefix="viaduct-check") as pool:
+        for shard in pool.map(checker.check, shards):
+            done += shard.bytes
+            if on_progress:
+                on_progress(done, total)
+    report = CheckReport(findings, shards)
+    findings += [finding for shard in shards for finding in shard.findings]
+    findings += [*imbalance(report, names), *duplicates(shards), *uneven_shards(shards)]
+    findings.sort(key=lambda finding: finding.severity)
+    return report
+
+
+def checked_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
+    where = str(folder / LABELS_FILE)
+    try:
+        names = read_label_names(folder)
+    except BadData as error:
+        return {}, [Finding("warning", "labels.txt", where, error.what)]
+    if names:
+        return names, []
+    return {}, [Finding("warning", "labels.txt", where, "missing or empty: classes will have numbers, not names.")]
+
+
+def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
+    shards = []
+    for split in SPLITS:
+        try:
+            files = record_files(folder, split)
+        except BadData as error:
+            if not folder.is_dir():
+                raise
+            findings.append(Finding("error", "incomplete", split, error.what))
+            files = sorted(path for path in folder.rglob(f"{split}-?????-of-?????") if path.is_file())
+        shards += [ShardCheck(split, file, file.stat().st_size) for file in files]
+    if not shards:
+        raise BadData(*nothing_found(folder, "train"))
+    return shards
+
+
+class Checker:
+    """Looks at one file after the other; any number of threads may share it."""
+
+    def __init__(self, names: dict[int, str], classes: int | None, decode: Decode | None) -> None:
+        self.names, self.classes, self.decode = names, classes, decode
+
+    def check(self, shard: ShardCheck) -> ShardCheck:
+        digests = list[int]()
+        for found in survey_records(shard.path):
+            shard.records += 1
+            if isinstance(found, BadRecord):
+                shard.corrupt += 1
+                report_record(shard, "corrupt", found, found.reason)
+            else:
+                self._check_record(shard, found, digests)
+        shard.digests = np.array(digests, dtype=np.uint64)
+        note_silence(shard)
+        note_form(shard)
+        return shard
+
+    def _check_record(self, shard: ShardCheck, record: Record, digests: list[int]) -> None:
+        try:
+            fields = image_fields(record.data)
+        except BadData as error:
+            shard.corrupt += 1
+            return report_record(shard, "corrupt", record, error.what)
+        digests.append(int.from_bytes(hashlib.blake2b(fields.encoded, digest_size=8).digest(), "little"))
+        shard.labels[fields.label] += 1
+        wrong = self._wrong_label(fields.label)
+        if wrong:
+            shard.mislabelled += 1
+            report_record(shard, "mislabelled", record, wrong)
+        unseen = self._undecodable(fields.encoded)
+        if unseen:
+            shard.undecodable += 1
+            report_record(shard, "undecodable", record, unseen)
+        if not boxes_are_inside(fields):
+            add(shard, Finding("warning", "boxes", spot(shard, record), "a box leaves the picture or is turned over."))
+        return None
+
+    def _wrong_label(self, label: int) -> str | None:
+        if label < 0:
+            return f"its label is {label}"
+        if self.names and label not in self.names:
+            return f"its label {label} is not in {LABELS_FILE}, which has {min(self.names)} to {max(self.names)}"
+        if self.classes is not None and label >= self.classes:
+            return f"its label is {label}, where {self.classes} classes have 0 to {self.classes - 1}"
+        return None
+
+    def _undecodable(self, encoded: memoryview) -> str | None:
+        if self.decode is None:
+            return None if picture_format(encoded) else f"its picture is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
+        try:
+            self.decode(bytes(encoded))
+        except Exception as error:  # a decoder may raise anything; that is what it is asked for
+            return f"its picture cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
+        return None
+
+
+def report_record(shard: ShardCheck, kind: Kind, at: Record | BadRecord, reason: str) -> None:
+    add(shard, Finding("error", kind, spot(shard, at), reason.rstrip(".") + "."))
+
+
+def spot(shard: ShardCheck, at: Record | BadRecord) -> str:
+    number = at.record if isinstance(at, BadRecord) else at.number
+    return f"{shard.path}: record {number:,} at byte {at.offset:,}"
+
+
+def add(shard: ShardCheck, finding: Finding) -> None:
+    """Keep the first findings of a file; the table has the numbers."""
+    if len(shard.findings) < FINDINGS_PER_SHARD:
+        shard.findings.append(finding)
+
+
+def note_silence(shard: ShardCheck) -> None:
+    if shard.bad > FINDINGS_PER_SHARD:
+        message = f"{shard.bad:,} of its records are bad; the first {FINDINGS_PER_SHARD} are named."
+        shard.findings.append(Finding("error", "corrupt", str(shard.path), message))
+
+
+def note_form(shard: ShardCheck) -> None:
+    if not shard.records:
+        shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
+    kind = compression(shard.path)
+    if kind:
+        message = f"compressed ({kind}): it must be unpacked before training."
+        shard.findings.append(Finding("warning", "compressed", str(shard.path), message))
+
+
+def boxes_are_inside(fields: ImageFields) -> bool:
+    boxes = fields.boxes
+    if not len(boxes):
+        return True
+    return bool((boxes >= 0).all() and (boxes <= 1).all() and (boxes[:, :2] <= boxes[:, 2:]).all())
+
+
+# All files together
+
+
+def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:
+    findings = []
+    for split in SPLITS:
+        counts = report.labels(split)
+        expected = {label for label in names if label or counts[0]}  # 0 may be the background, which has no pictures
+        absent = sorted(expected - set(counts)) if counts else []
+        if absent:
+            message = f"{len(absent):,} classes have no pictures: {named([title(names, label) for label in absent])}."
+            findings.append(Finding("warning", "imbalance", split, message))
+        if counts and max(counts.values()) > UNEVEN_CLASSES * min(counts.values()):
+            (most, many), *_, (least, few) = counts.most_common()
+            message = f"{title(names, most)} has {many:,} pictures, {title(names, least)} {few:,}."
+            findings.append(Finding("warning", "imbalance", split, message))
+    return findings
+
+
+def title(names: dict[int, str], label: int) -> str:
+    return f"{label} ({names[label]})" if label in names else str(label)
+
+
+def named(items: Sequence[str]) -> str:
+    more = f" and {len(items) - NAMED_AT_MOST:,} more" if len(items) > NAMED_AT_MOST else ""
+    return ", ".join(items[:NAMED_AT_MOST]) + more
+
+
+def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
+    """The same encoded bytes twice. 64 bits of a digest: one false alarm in twenty million checks of ImageNet."""
+    findings, distinct = [], {}
+    for split in SPLITS:
+        digests = np.concatenate([np.empty(0, np.uint64), *(shard.digests for shard in shards if shard.split == split)])
+        distinct[split] = np.unique(digests)
+        repeated = len(digests) - len(distinct[split])
+        if repeated:
+            message = f"{repeated:,} of {len(digests):,} pictures are copies of another one."
+            findings.append(Finding("warning", "duplicates", split, message))
+    shared = len(np.intersect1d(distinct["train"], distinct["validation"], assume_unique=True))
+    if shared:
+        message = f"{shared:,} pictures to validate with are also trained on; the accuracy will look too good."
+        findings.append(Finding("warning", "duplicates", "validation", message))
+    return findings
+
+
+def uneven_shards(shards: Sequence[ShardCheck]) -> list[Finding]:
+    findings = []
+    for split in SPLITS:
+        sizes = sorted((shard.bytes, shard.path.name) for shard in shards if shard.split == split)
+        if sizes and sizes[-1][0] > UNEVEN_SHARDS * sizes[0][0]:
+            message = f"{sizes[-1][1]} has {sizes[-1][0]:,} bytes, {sizes[0][1]} {sizes[0][0]:,}."
+            findings.append(Finding("warning", "shard sizes", split, message))
+    return findings

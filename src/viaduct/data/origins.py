@@ -1,0 +1,292 @@
+"""What records are built from: class folders, a list of files, or the IDX files of MNIST and its kin.
+
+    class_folders("photos/")               photos/cat/1.jpg …; or photos/train/cat/1.jpg … and photos/val/cat/9.jpg …
+    picture_list("photos.csv")             path,label a line; paths are relative to the list
+    idx_files("images.gz", "labels.gz")    bare grey pixels and their labels, plain or gzipped
+
+Each gives an `Origin`: which pictures there are, in which classes, and how to get the bytes of one. Only JPEG and PNG
+pass, by what is in the file and not by its name; everything else is named and refused before anything is built.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data.png_encoder import encode_png
+from viaduct.errors import BadData, BadValue
+
+FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
+VALIDATION_FOLDERS = ("validation", "val")
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png")
+NAMED_AT_MOST = 5
+IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
+
+
+class Picture(NamedTuple):
+    """One picture of an origin. Size and time of change tell whether it is still the same one later."""
+
+    name: str  # the path below the origin's folder, or the number in an IDX file
+    group: str  # its class
+    size: int
+    changed: int
+    position: int = 0  # in an IDX file
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Pictures to build records from; `validation` is None where they are to be set aside from `train`."""
+
+    train: Sequence[Picture]
+    validation: Sequence[Picture] | None
+    classes: Sequence[str]  # in label order
+    read: Callable[[Picture], bytes]
+    place: Path  # the folder, list or file, for messages
+    labels_given: bool = False  # the classes are whole numbers, and these are the labels
+
+
+def find_origin(path: Path | str) -> Origin:
+    """Class folders or a list of files, whichever the path is."""
+    path = Path(path)
+    if path.is_dir():
+        return class_folders(path)
+    if path.suffix.lower() == ".csv":
+        return picture_list(path)
+    raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", what_it_is(path))
+
+
+def what_it_is(path: Path) -> str:
+    return "It is a file of another kind." if path.exists() else "There is no such file or folder."
+
+
+def picture_format(head: bytes | memoryview) -> str | None:
+    """JPEG or PNG, by the first bytes of a file; None for anything else."""
+    begin = bytes(head[:8])
+    return next((name for magic, name in FORMATS.items() if begin.startswith(magic)), None)
+
+
+# Class folders
+
+
+def class_folders(folder: Path | str) -> Origin:
+    """A folder a class, or such folders inside of train/ and val/ (or validation/).
+
+    Hidden files are passed over. Classes are numbered in order of their names, by value if all are whole numbers.
+    """
+    folder = Path(folder)
+    train_folder, validation_folder = split_folders(folder)
+    classes = class_names(train_folder)
+    train = pictures_below(train_folder, folder, classes)
+    empty = sorted(set(classes) - {picture.group for picture in train})
+    if empty:
+        raise BadData(f"{train_folder}: {named(empty)}: no pictures in the folder of this class.")
+    validation = None
+    if validation_folder:
+        unknown = sorted(set(class_names(validation_folder)) - set(classes))
+        if unknown:
+            raise BadData(f"{validation_folder}: {named(unknown)}: there is no such class in {train_folder}.")
+        validation = pictures_below(validation_folder, folder, class_names(validation_folder))
+    return Origin(train, validation, classes, reader(folder), folder)
+
+
+def split_folders(folder: Path) -> tuple[Path, Path | None]:
+    train = folder / "train"
+    validation = next((folder / name for name in VALIDATION_FOLDERS if (folder / name).is_dir()), None)
+    if train.is_dir() and (validation or subfolders(folder) == ["train"]):
+        return train, validation
+    return folder, None
+
+
+def subfolders(folder: Path) -> list[str]:
+    return [entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")]
+
+
+def class_names(folder: Path) -> list[str]:
+    names = in_order(subfolders(folder))
+    stray = [entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(PICTURE_SUFFIXES)]
+    if stray:
+        raise BadData(f"{folder}: {named(sorted(stray))}: this picture is in no class folder.")
+    if not names:
+        raise BadData(f"{folder}: there are no class folders in it.", "Expected FOLDER/<class>/<picture>.jpg")
+    return names
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    numeric = all(name.isascii() and name.isdigit() for name in names)
+    return sorted(names, key=lambda name: (int(name) if numeric else 0, name))
+
+
+def pictures_below(folder: Path, base: Path, classes: Sequence[str]) -> list[Picture]:
+    pictures, refused = list[Picture](), list[str]()
+    for group in classes:
+        for path in files_below(folder / group):
+            add_picture(path, path.relative_to(base).as_posix(), group, pictures, refused)
+    refuse_strangers(base, refused)
+    return pictures
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+
+def add_picture(path: Path, name: str, group: str, pictures: list[Picture], refused: list[str]) -> None:
+    try:
+        with open(path, "rb") as file:
+            status, head = os.fstat(file.fileno()), file.read(8)
+    except OSError as error:
+        raise BadData(f"{path}: could not be read: {error.strerror}.") from error
+    if picture_format(head):
+        pictures.append(Picture(name, group, status.st_size, status.st_mtime_ns))
+    else:
+        refused.append(name)
+
+
+def refuse_strangers(base: Path, refused: Sequence[str]) -> None:
+    if refused:
+        raise BadData(
+            f"{base}: {len(refused):,} {'file is' if len(refused) == 1 else 'files are'} neither JPEG nor PNG: "
+            f"{named(refused)}.",
+            "Move them away or convert them; nothing was built.",
+        )
+
+
+def named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_AT_MOST:,} more" if len(names) > NAMED_AT_MOST else ""
+    return ", ".join(names[:NAMED_AT_MOST]) + more
+
+
+def reader(base: Path) -> Callable[[Picture], bytes]:
+    def read(picture: Picture) -> bytes:
+        path = base / picture.name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise BadData(f"{path}: could not be read: {error.strerror}.") from error
+        if len(content) != picture.size:
+            raise BadData(
+                f"{path}: it changed while records were built: {picture.size:,} bytes, now {len(content):,}.",
+                "Build again, into a new folder, when nobody writes to it.",
+            )
+        return content
+
+    return read
+
+
+# A list of files
+
+
+def picture_list(file: Path | str) -> Origin:
+    """path,label a line, with or without that as its first. A label is a class name; or all are whole numbers, and
+    then they are the labels themselves, gaps and all."""
+    file = Path(file)
+    pictures, refused = list[Picture](), list[str]()
+    seen: dict[str, int] = {}
+    for line, name, group in listed(file):
+        if name in seen:
+            raise BadData(f"{file}: line {line:,}: {name} is in line {seen[name]:,} already.")
+        seen[name] = line
+        if not (file.parent / name).is_file():
+            raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.")
+        add_picture(file.parent / name, name, group, pictures, refused)
+    refuse_strangers(file, refused)
+    if not pictures:
+        raise BadData(f"{file}: there are no pictures in this list.", "Expected path,label a line.")
+    classes = in_order(list({picture.group for picture in pictures}))
+    numbers = all(name.isascii() and name.isdigit() and name == str(int(name)) for name in classes)
+    return Origin(pictures, None, classes, reader(file.parent), file, labels_given=numbers)
+
+
+def listed(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Line number, path and label of each line that is not empty."""
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as opened:
+            for number, row in enumerate(csv.reader(opened), start=1):
+                cells = [cell.strip() for cell in row]
+                if not any(cells) or (number == 1 and [cell.lower() for cell in cells] == ["path", "label"]):
+                    continue
+                if len(cells) != 2 or not all(cells):
+                    raise BadData(f"{file}: line {number:,}: expected path,label, found {','.join(row)!r}.")
+                yield number, cells[0], cells[1]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadData(f"{file}: could not be read: {error}.") from error
+
+
+# IDX
+
+
+def idx_files(
+    images: Path | str,
+    labels: Path | str,
+    *,
+    validation: tuple[Path | str, Path | str] | None = None,
+    names: Sequence[str] = (),
+) -> Origin:
+    """Images and labels in the format of MNIST (http://yann.lecun.com/exdb/mnist), stored as grey PNGs.
+
+    `validation` is a second pair of files. `names` are those of the classes 0, 1, …; without them they are numbers.
+    """
+    pairs = [IdxPair(Path(images), Path(labels))]
+    if validation:
+        pairs.append(IdxPair(Path(validation[0]), Path(validation[1])))
+    count = 1 + max(int(pair.groups.max(initial=0)) for pair in pairs)
+    classes = list(names) or [str(number) for number in range(count)]
+    if len(classes) < count or len(set(classes)) < len(classes):
+        raise BadValue(f"names must be {count} different ones, for the labels 0 to {count - 1}, got {classes!r}.")
+    splits = [pair.pictures(classes, at) for at, pair in enumerate(pairs)]
+
+    def read(picture: Picture) -> bytes:
+        pixels = pairs[int(picture.name[0])].pixels[picture.position]
+        return encode_png(pixels[:, :, None])
+
+    return Origin(splits[0], splits[1] if validation else None, classes, read, Path(images))
+
+
+class IdxPair:
+    """Pixels and labels of one split, in memory."""
+
+    def __init__(self, images: Path, labels: Path) -> None:
+        self.pixels = read_idx(images, IDX_IMAGES)
+        self.groups = read_idx(labels, IDX_LABELS)
+        if len(self.pixels) != len(self.groups):
+            raise BadData(f"{images}: {len(self.pixels):,} pictures, but {len(self.groups):,} labels in {labels}.")
+        self.digest = zlib.crc32(self.groups.tobytes(), zlib.crc32(self.pixels.tobytes()))
+
+    def pictures(self, classes: Sequence[str], at: int) -> list[Picture]:
+        _, height, width = self.pixels.shape
+        return [
+            Picture(f"{at}/{position:07d}", classes[group], height * width, self.digest, position)
+            for position, group in enumerate(self.groups.tolist())
+        ]
+
+
+def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
+    content = idx_content(file)
+    dimensions = magic & 0xFF
+    start = 4 + 4 * dimensions
+    if len(content) < start or struct.unpack_from(">I", content)[0] != magic:
+        raise BadData(f"{file}: not an IDX file of {'images' if magic == IDX_IMAGES else 'labels'}.")
+    shape = struct.unpack_from(f">{dimensions}I", content, 4)
+    expected = start + int(np.prod(shape, dtype=object))
+    if len(content) != expected or 0 in shape[1:]:
+        raise BadData(f"{file}: expected {expected:,} bytes for {shape}, found {len(content):,}.")
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def idx_content(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadData(f"{file}: could not be read: {error}.") from error

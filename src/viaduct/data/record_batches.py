@@ -1,0 +1,186 @@
+"""Batches from TFRecord files: threads read, decode, crop and resize straight into the batch.
+
+A batch is one float32 array N,H,W,3 on the scale of 0..255, pinned where the device can copy from it; each thread
+fills its own rows of it, so no picture is copied or pickled on the way. The device normalises. What a picture looks
+like is a pure function of (seed, epoch, position): threads, prefetching and resuming change nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from viaduct.data import preprocess
+from viaduct.data.batches import Batch, check_count
+from viaduct.data.order import permutation, sample_generator
+from viaduct.data.records import Records, RecordSplit, SyntheticSplit
+from viaduct.errors import BadData
+
+ROWS_PER_TASK = 8  # pictures that a thread takes at a time
+BAD_AT_MOST = 0.001  # share of bad records that `skip` puts up with
+
+
+@dataclass
+class Buffer:
+    """A batch under construction; reused once the device has read it."""
+
+    pictures: Tensor
+    read: Any = None  # the event after which the device has read it
+
+    def wait(self) -> None:
+        if self.read is not None:
+            self.read.synchronize()
+
+
+class RecordBatches:
+    """Batches of one split of TFRecord files."""
+
+    def __init__(self, records: Records, split: RecordSplit, *, device: torch.device, train: bool, seed: int) -> None:
+        self.count = len(split)
+        self.global_batch = records.global_batch if train else records.eval_batch or records.global_batch
+        check_count(self.count, self.global_batch, train)
+        filled = self.count // self.global_batch
+        self.steps_per_epoch = filled if train else -(-self.count // self.global_batch)
+        self.skipped: list[str] = []  # bad records, named
+        self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
+        self._labels = torch.from_numpy(split.labels.copy())
+        mean, scale = preprocess.normalisation(records.preprocess)
+        self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
+        self._workers = records.workers or len(os.sched_getaffinity(0))
+        self._buffers: list[Buffer] = []
+        self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
+        iterator = self._epoch(epoch, start)
+        self._iterators.add(iterator)
+        return iterator
+
+    def close(self) -> None:
+        for iterator in list(self._iterators):
+            iterator.close()
+
+    def __enter__(self) -> RecordBatches:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
+        order = permutation(self._seed, epoch, self.count) if self._train else np.arange(self.count)
+        order = np.resize(order, self.steps_per_epoch * self.global_batch)  # evaluation: filled up from the beginning
+        pool = ThreadPoolExecutor(self._workers, "viaduct-decode")
+        pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()
+        try:
+            for step in range(start, self.steps_per_epoch):
+                pending.append(self._begin(pool, order, epoch, step))
+                if len(pending) > self._records.prefetch:
+                    yield self._finish(order, *pending.popleft())
+            while pending:
+                yield self._finish(order, *pending.popleft())
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(
+        self, pool: ThreadPoolExecutor, order: npt.NDArray[np.int64], epoch: int, step: int
+    ) -> tuple[int, Buffer, list[Future[None]]]:
+        buffer = self._free_buffer()
+        rows = range(0, self.global_batch, ROWS_PER_TASK)
+        return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
+
+    def _fill(self, buffer: Buffer, order: npt.NDArray[np.int64], epoch: int, step: int, first: int) -> None:
+        pictures = buffer.pictures.numpy()
+        for row in range(first, min(first + ROWS_PER_TASK, self.global_batch)):
+            position = step * self.global_batch + row
+            pictures[row] = self._see(int(order[position]), epoch, position)
+
+    def _see(self, number: int, epoch: int, position: int) -> npt.NDArray[np.float32]:
+        records = self._records
+        generator = sample_generator(self._seed, epoch, position) if self._train else None
+        try:
+            fields = self._split.folder.fields(number)
+            return preprocess.picture(
+                records.preprocess, fields.encoded, self._train, generator, fields.boxes, records.size, records.decode
+            )
+        except BadData as error:
+            named = error if self._names_its_place(error) else self._split.folder.blame(number, error.what)
+            if records.on_bad_record == "stop":
+                raise named from None
+            return self._instead(named)
+
+    def _names_its_place(self, error: BadData) -> bool:
+        return type(error) is not BadData
+
+    def _instead(self, error: BadData) -> npt.NDArray[np.float32]:
+        """A grey picture for a bad one; too many bad ones end the run."""
+        if error.what not in self.skipped:
+            self.skipped.append(error.what)
+        if len(self.skipped) > max(1, int(BAD_AT_MOST * self.count)):
+            raise BadData(
+                f"{len(self.skipped)} of {self.count:,} records are bad, more than {100 * BAD_AT_MOST:g} %.",
+                f"The last: {error.what}",
+                "`viaduct data check` lists them all.",
+            )
+        mean, _ = preprocess.normalisation(self._records.preprocess)
+        return np.broadcast_to(mean, (self._records.size, self._records.size, 3)).astype(np.float32)
+
+    def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, parts: list[Future[None]]) -> Batch:
+        for part in parts:
+            part.result()
+        first = step * self.global_batch
+        index = torch.from_numpy(order[first : first + self.global_batch])
+        arrived = buffer.pictures.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
+        images = (arrived - self._mean) * self._scale
+        if self._device.type == "cuda":
+            buffer.read = torch.cuda.Event()
+            buffer.read.record()
+        self._buffers.append(buffer)
+        left = self.count - first
+        mask = None if left >= self.global_batch else torch.arange(self.global_batch, device=self._device) < left
+        return Batch(images, self._labels[index].to(self._device), mask, index.to(self._device))
+
+    def _free_buffer(self) -> Buffer:
+        if self._buffers:
+            buffer = self._buffers.pop(0)
+            buffer.wait()
+            return buffer
+        shape = (self.global_batch, self._records.size, self._records.size, 3)
+        return Buffer(torch.empty(shape, pin_memory=self._device.type == "cuda"))
+
+
+class SyntheticBatches:
+    """The same batch of noise again and again, on the device: what training costs when reading costs nothing."""
+
+    def __init__(self, records: Records, split: SyntheticSplit, *, device: torch.device, train: bool) -> None:
+        self.count = len(split)
+        self.global_batch = records.global_batch if train else records.eval_batch or records.global_batch
+        self.steps_per_epoch = self.count // self.global_batch if train else -(-self.count // self.global_batch)
+        self.skipped: list[str] = []
+        generator = torch.Generator().manual_seed(0)
+        shape = (self.global_batch, 3, records.size, records.size)
+        noise = torch.nn.init.trunc_normal_(torch.empty(shape), 127, 60, 7, 247, generator=generator)
+        mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in preprocess.normalisation(records.preprocess))
+        images = ((noise - mean) * scale).to(device, memory_format=torch.channels_last)
+        index = torch.arange(self.global_batch)
+        labels = torch.from_numpy(split.labels[: self.global_batch].copy())
+        self._batch = Batch(images, labels.to(device), None, index.to(device))
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        return (self._batch for _ in range(start, self.steps_per_epoch))
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> SyntheticBatches:
+        return self
+
+    def __exit__(self, *reason: object) -> None: ...

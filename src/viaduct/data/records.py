@@ -1,0 +1,116 @@
+"""ImageNet-scale sources, as parts of a recipe: TFRecord files, and noise of the same shape.
+
+    Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/
+    --data synthetic                                                             the upper bound: no files at all
+
+Nothing here imports torch, so that recipes can be listed without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from viaduct.data.index import RecordFolder
+from viaduct.data.source import Labels, Pictures, PictureSet, Source
+from viaduct.errors import BadData
+
+SYNTHETIC = Path("synthetic")
+
+
+@dataclass(frozen=True)
+class Records(Source):
+    """Sharded TFRecords in the ImageNet schema, seen as one network's reference sees them."""
+
+    name: ClassVar[str] = "TFRecord files"
+    needs_path: ClassVar[bool] = True
+
+    classes: int = 1001
+    workers: int = 0  # threads that decode; 0: one a core
+    preprocess: Literal["official", "v15", "resnext", "amoebanet"] = "official"
+    decode: Literal["exact", "fast"] = "exact"  # fast: shrink large pictures while decoding
+    label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
+    on_bad_record: Literal["stop", "skip"] = "stop"
+
+    def load(self, path: Path | None) -> PictureSet:
+        if path is None:
+            raise BadData("this recipe trains on TFRecord files: say where they are with --data DIR.")
+        if path == SYNTHETIC:
+            return SyntheticSet(self)
+        return RecordSet(self, RecordFolder(path, "train"), RecordFolder(path, "validation"))
+
+    def batches(self, split: Any, *, device: Any, train: bool, seed: int) -> Any:
+        from viaduct.data.record_batches import RecordBatches, SyntheticBatches  # torch is imported here
+
+        if isinstance(split, SyntheticSplit):
+            return SyntheticBatches(self, split, device=device, train=train)
+        return RecordBatches(self, split, device=device, train=train, seed=seed)
+
+
+class RecordSplit:
+    """The records of one split, with labels as the network counts them."""
+
+    def __init__(self, records: Records, folder: RecordFolder) -> None:
+        self.records, self.folder = records, folder
+
+    def __len__(self) -> int:
+        return len(self.folder)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Every label, checked: reading them for the first time also verifies every record's checksum."""
+        labels = self.folder.labels() + self.records.label_shift
+        wrong = np.flatnonzero((labels < 0) | (labels >= self.records.classes))
+        if len(wrong):
+            first = int(wrong[0])
+            reason = f"its label {labels[first]} is not one of 0 to {self.records.classes - 1}"
+            raise self.folder.blame(first, reason)
+        return labels
+
+    def picture(self, index: int) -> Pictures:
+        from viaduct.data.preprocess import picture
+
+        encoded = self.folder.fields(index).encoded
+        seen = picture(self.records.preprocess, encoded, size=self.records.size)
+        return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
+
+
+class RecordSet:
+    """Both splits, and the names of the classes."""
+
+    def __init__(self, records: Records, train: RecordFolder, validation: RecordFolder) -> None:
+        self.train, self.validation = RecordSplit(records, train), RecordSplit(records, validation)
+        known = train.names
+        shift = records.label_shift
+        self.names = tuple(known.get(label - shift, str(label)) for label in range(records.classes))
+
+
+class SyntheticSplit:
+    """As many pictures of noise as an epoch needs; the network sees the same few again and again."""
+
+    def __init__(self, records: Records, count: int) -> None:
+        self.records, self.count = records, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def labels(self) -> Labels:
+        # As the references do: uniform over all but the last class.
+        return np.random.default_rng(0).integers(0, max(self.records.classes - 1, 1), self.count)
+
+    def picture(self, index: int) -> Pictures:
+        side = self.records.size
+        return np.random.default_rng(index).integers(0, 256, (side, side, 3), dtype=np.uint8)
+
+
+class SyntheticSet:
+    """ImageNet's size, without ImageNet."""
+
+    def __init__(self, records: Records) -> None:
+        self.train, self.validation = SyntheticSplit(records, 1_281_167), SyntheticSplit(records, 50_000)
+        self.names = tuple(map(str, range(records.classes)))

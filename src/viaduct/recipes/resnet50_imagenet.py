@@ -1,0 +1,19 @@
+"""ResNet-50 v1 on ImageNet-1k as TensorFlow's official models (r1) train it: ninety epochs of SGD, no tricks.
+
+Learning rate 0.128 for a batch of 256, five epochs of warm-up, a tenth after epochs 30, 60, 80 and 90; weight decay
+1e-4 on all but batch norm. TensorFlow's authors publish 76.53 % (fp32) and 76.18 % (fp16); no ImageNet run of this
+recipe has been made here yet.
+
+    viaduct train resnet50_imagenet --data records/
+"""
+
+from viaduct.recipes import Recipe, Records, Sgd, Steps, Top1
+
+recipe = Recipe(
+    model="resnet50_v1",
+    data=Records(global_batch=256, size=224, preprocess="official"),
+    optimizer=Sgd(lr=0.128, momentum=0.9, weight_decay=1e-4, decay="not_norm"),
+    schedule=Steps(boundaries=(30, 60, 80, 90), warmup_epochs=5),
+    epochs=90,
+    expects=Top1(76.5, within=0.5),
+)

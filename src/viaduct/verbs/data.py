@@ -1,0 +1,215 @@
+"""viaduct data"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from viaduct.errors import BadValue
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Build, fetch, index, check, look at and measure training data.",
+)
+Records = Annotated[Path, typer.Argument(help="A folder of train-?????-of-????? and validation-… files.")]
+Network = Literal["official", "v15", "resnext", "amoebanet"]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+@app.command()
+def build(
+    source: Annotated[
+        Path | None,
+        typer.Argument(help="A folder with a folder per class, or a CSV of path,label.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("records"),
+    idx: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Instead: images and labels as MNIST has them.", show_default=False)
+    ] = None,
+    idx_validation: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="With --idx: the validation pair.", show_default=False)
+    ] = None,
+    validation_share: Annotated[
+        float, typer.Option(help="Set aside of every class, where the source has no validation pictures.")
+    ] = 0.1,
+    shards: Annotated[int | None, typer.Option(help="Training files.", show_default="of about 128 MiB")] = None,
+    seed: Annotated[int, typer.Option(help="Of the shuffle and the setting aside.")] = 0,
+    first_label: Annotated[int, typer.Option(help="1 as in ImageNet's records, or 0.")] = 1,
+) -> None:
+    """Make sharded TFRecords and labels.txt. A build that was stopped goes on; the result has the same bytes."""
+    from viaduct.data.build import build_records
+    from viaduct.data.origins import Origin, idx_files
+
+    if (source is None) == (idx is None):
+        raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
+    origin: Origin | Path = idx_files(*idx, validation=idx_validation) if idx else source or Path()
+    with progress("pictures") as on_progress:
+        built = build_records(
+            origin,
+            out,
+            seed=seed,
+            validation_share=validation_share,
+            first_label=first_label,
+            train_shards=shards,
+            on_progress=on_progress,
+        )
+    kept = f", {built.kept} were there already" if built.kept else ""
+    classes = f"{len(built.labels)} classes"
+    print(f"{out}: {built.train:,} training and {built.validation:,} validation pictures of {classes}, ", end="")
+    print(f"{built.written} files written{kept}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="cifar10 or fashion-mnist.")],
+    out: Annotated[Path, typer.Option(help="Where it goes.")] = Path("data"),
+    source: Annotated[
+        str | None, typer.Option("--from", help="Another address, or a file or folder.", show_default=False)
+    ] = None,
+) -> None:
+    """Fetch a public set, checksummed. A transfer that broke off goes on where it was."""
+    from viaduct.data.fetch import fetch as get
+
+    with progress("bytes") as on_progress:
+        place = get(name, out, source=source, on_progress=lambda done, total: on_progress(done, total or done))
+    print(place)
+
+
+@app.command()
+def index(
+    records: Records,
+    dali: Annotated[bool, typer.Option("--dali", help='Also in DALI\'s form, "offset size" a line.')] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Even where the index is up to date.")] = False,
+) -> None:
+    """Index each file for random access. Training does it by itself on first use."""
+    from viaduct.data.index import index_records
+
+    with progress("files") as on_progress:
+        done = index_records(records, dali=dali, rebuild=rebuild, on_progress=on_progress)
+    new = sum(file.renewed for file in done)
+    count, size = sum(file.records for file in done), sum(file.bytes for file in done)
+    print(f"{len(done)} files, {count:,} records, {size / 2**20:,.1f} MiB; {new} indexed now")
+
+
+@app.command()
+def check(
+    records: Records,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every picture, too.")] = False,
+    classes: Annotated[int | None, typer.Option(help="Labels must be below this.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look for corrupt, undecodable and mislabelled records (exit 1), imbalance and duplicates (warnings)."""
+    from viaduct.data.check import check_records
+    from viaduct.data.jpeg import decode
+
+    with progress("bytes") as on_progress:
+        report = check_records(records, deep, decode=decode, classes=classes, on_progress=on_progress)
+    if as_json:
+        print(json.dumps(check_rows(report), indent=1))
+    else:
+        show_check(report)
+    raise typer.Exit(1 if report.errors else 0)
+
+
+@app.command()
+def show(
+    records: Records,
+    out: Annotated[Path, typer.Option(help="The PNG.")] = Path("sheet.png"),
+    preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
+    count: Annotated[int, typer.Option(help="Pictures.")] = 8,
+    split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
+    seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
+) -> None:
+    """A contact sheet: each picture, what evaluation sees of it, and what training may see of it."""
+    from viaduct.data.sheet import contact_sheet
+
+    for number, line in enumerate(contact_sheet(records, out, preprocess, count, split, seed), start=1):
+        print(f"row {number}: {line}")
+    print(out)
+
+
+@app.command()
+def bench(
+    records: Records,
+    preprocess: Annotated[Network, typer.Option(help="Whose preprocessing.")] = "official",
+    peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
+    batch: Annotated[int, typer.Option(help="Pictures in a batch.")] = 256,
+    workers: Annotated[int, typer.Option(help="Threads.", show_default="one a core")] = 0,
+    seconds: Annotated[float, typer.Option(help="Of each turn.")] = 4.0,
+    turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.")] = 3,
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the figures here.", show_default=False)] = None,
+) -> None:
+    """Images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
+    from viaduct.data.bench import measure
+
+    result = measure(records, preprocess, [word for word in peer.split(",") if word], batch, workers, seconds, turns)
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    if as_json:
+        print(json.dumps(result, indent=1))
+    else:
+        show_bench(result)
+
+
+@contextlib.contextmanager
+def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def check_rows(report: Any) -> dict[str, Any]:
+    names = ("records", "bytes", "corrupt", "undecodable", "mislabelled")
+    shards = [{"file": shard.path.name, **{name: getattr(shard, name) for name in names}} for shard in report.shards]
+    findings = [vars(finding) for finding in report.findings]
+    return {"ok": not report.errors, "findings": findings, "shards": shards}
+
+
+def show_check(report: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("split", "files", "records", "MiB", "classes", "corrupt", "undecodable", "mislabelled", box=None)
+    for split in dict.fromkeys(shard.split for shard in report.shards):
+        mine = [shard for shard in report.shards if shard.split == split]
+        sums = [sum(getattr(shard, name) for shard in mine) for name in ("corrupt", "undecodable", "mislabelled")]
+        size = sum(shard.bytes for shard in mine) / 2**20
+        row = [len(mine), sum(shard.records for shard in mine), f"{size:,.1f}", len(report.labels(split)), *sums]
+        table.add_row(split, *map(str, row))
+    Console().print(table)
+    for finding in report.findings:
+        print(f"{finding.severity}: {finding.where}: {finding.message}")
+    if not report.findings:
+        print("nothing wrong was found")
+
+
+def show_bench(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("pipeline", "images/s", "turns", "memory MiB", "ratio to tf.data", box=None)
+    for row in result["rows"]:
+        turns = " ".join(f"{rate:,.0f}" for rate in row["samples"])
+        table.add_row(row["pipeline"], f"{row['images_per_s']:,.0f}", turns, f"{row['memory_mib']:,.0f}", row["ratio"])
+    Console().print(table)
+    stages = ", ".join(f"{name} {ms:.2f}" for name, ms in result["stages_ms"].items())
+    print(f"ms per image in one thread: {stages}")
+    for name, reason in result["left_out"].items():
+        print(f"left out: {name}: {reason}")

@@ -1,0 +1,256 @@
+"""Decoding, bit for bit as TensorFlow does it, and what happens to files that are odd, broken or no JPEG."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+import simplejpeg
+
+from viaduct.data import jpeg, png
+from viaduct.errors import BadData, BadValue, ViaductError
+
+from .photographs import encoded, photograph, tensorflow
+
+
+def pillow_encoded(picture: np.ndarray, kind: str, mode: str | None = None, **options: Any) -> bytes:
+    image_module = pytest.importorskip("PIL.Image")
+    made = image_module.fromarray(picture)
+    if mode is not None:
+        made = image_module.frombytes(mode, (picture.shape[1], picture.shape[0]), picture.tobytes())
+    stream = io.BytesIO()
+    made.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def tensorflow_decoded(data: bytes, dct: str = "", fancy: bool = True) -> np.ndarray:
+    return tensorflow().io.decode_jpeg(data, channels=3, dct_method=dct, fancy_upscaling=fancy).numpy()
+
+
+@pytest.mark.parametrize("name", ["chelsea", "coffee", "rocket", "small"])
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "440"])
+@pytest.mark.parametrize("fancy", [True, False], ids=["fancy", "plain"])
+@pytest.mark.parametrize(("dct", "theirs"), [("fast", ""), ("fast", "INTEGER_FAST"), ("accurate", "INTEGER_ACCURATE")])
+def test_pixels_are_tensorflows(name: str, subsampling: str, fancy: bool, dct: jpeg.Dct, theirs: str) -> None:
+    data = encoded(name, subsampling)
+    assert np.array_equal(jpeg.decode(data, dct, fancy), tensorflow_decoded(data, theirs, fancy))
+
+
+def test_the_two_dcts_differ_by_a_few_grey_levels() -> None:
+    difference = abs(jpeg.decode(encoded("chelsea")).astype(int) - jpeg.decode(encoded("chelsea"), "accurate"))
+    assert 0 < difference.max() <= 6
+
+
+@pytest.mark.parametrize(("shrink", "height", "width"), [(2, 150, 226), (4, 75, 113), (8, 38, 57)])
+def test_shrinking_rounds_up_and_averages(shrink: jpeg.Shrink, height: int, width: int) -> None:
+    small = jpeg.decode(encoded("chelsea"), shrink=shrink)
+    assert small.shape == (height, width, 3)
+    rows, columns = 300 // shrink, 451 // shrink
+    blocks = photograph("chelsea")[: rows * shrink, : columns * shrink].reshape(rows, shrink, columns, shrink, 3)
+    assert abs(small[:rows, :columns] - blocks.mean((1, 3))).mean() < 2.5
+
+
+def test_a_buffer_is_used_if_it_is_large_enough() -> None:
+    large, tight = np.empty(500_000, np.uint8), np.empty(1000, np.uint8)
+    whole = jpeg.decode(encoded("chelsea"))
+    into = jpeg.decode(encoded("chelsea"), buffer=large)
+    assert np.shares_memory(into, large)
+    assert np.array_equal(into, whole)
+    assert np.array_equal(jpeg.decode(encoded("chelsea"), buffer=tight), whole)
+
+
+def test_any_buffer_is_read_and_dimensions_come_from_the_header() -> None:
+    data = encoded("chelsea")
+    assert np.array_equal(jpeg.decode(memoryview(data)), jpeg.decode(data))
+    assert jpeg.dimensions(memoryview(data)) == (300, 451)
+    assert jpeg.dimensions(bytearray(pillow_encoded(photograph("small"), "PNG"))) == (75, 113)
+
+
+def test_grey_becomes_rgb() -> None:
+    data = pillow_encoded(photograph("chelsea")[..., 0], "JPEG")
+    decoded = jpeg.decode(data)
+    assert (decoded[..., 0] == decoded[..., 2]).all()
+    assert np.array_equal(decoded, tensorflow_decoded(data))
+
+
+@pytest.mark.parametrize("adobe", [True, False])
+def test_cmyk_is_multiplied_out_as_tensorflow_does(adobe: bool) -> None:
+    four = np.dstack([photograph("chelsea"), photograph("chelsea")[..., :1]])
+    data = pillow_encoded(four, "JPEG", mode="CMYK")
+    marker = data.index(b"\xff\xee")
+    length = int.from_bytes(data[marker + 2 : marker + 4], "big")
+    data = data if adobe else data[:marker] + data[marker + 2 + length :]
+    assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
+
+
+def test_exif_rotation_is_ignored() -> None:
+    exif = b"Exif\0\0" + b"MM\0*\0\0\0\x08" + b"\0\x01" + b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0" + b"\0\0\0\0"
+    segment = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
+    data = encoded("chelsea")[:2] + segment + encoded("chelsea")[2:]
+    assert np.array_equal(jpeg.decode(data), jpeg.decode(encoded("chelsea")))
+    assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
+
+
+def test_progressive() -> None:
+    data = pillow_encoded(photograph("chelsea"), "JPEG", progressive=True)
+    assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
+
+
+@pytest.mark.parametrize("inserted", [b"\xff\xd0abc", b"\xff\xfe\0\x05abc"], ids=["restart", "comment"])
+def test_damage_that_tensorflow_decodes_around_is_let_pass(inserted: bytes) -> None:
+    data = encoded("chelsea")
+    data = data[:15_000] + inserted + data[15_000:]
+    with pytest.raises(ValueError, match="Corrupt JPEG data"):
+        simplejpeg.decode_jpeg(data)
+    assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
+
+
+def test_bytes_after_the_end_are_nobodys_business() -> None:
+    assert np.array_equal(jpeg.decode(encoded("chelsea") + b"abc"), jpeg.decode(encoded("chelsea")))
+
+
+@pytest.mark.parametrize("kept", [3, 100, 10_000, -20, -2], ids=str)
+def test_a_file_cut_short_is_refused_like_in_tensorflow(kept: int) -> None:
+    data = encoded("chelsea")[:kept]
+    with pytest.raises(BadData, match=r"cannot be decoded|cut short"):
+        jpeg.decode(data)
+    with pytest.raises(tensorflow().errors.InvalidArgumentError):
+        tensorflow_decoded(data)
+
+
+def test_damage_and_then_an_end_too_early_is_refused() -> None:
+    data = encoded("chelsea")
+    with pytest.raises(BadData, match="cut short: Corrupt JPEG data"):
+        jpeg.decode(data[:15_000] + b"\xff\xd0abc" + data[15_000:-30])
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "it is empty"),
+        (b"GIF89a...", "it is a GIF"),
+        (b"BM......", "it is a BMP"),
+        (b"RIFF1234WEBP", "it is a WebP"),
+        (b"hello, world", "it begins with b'hello, w'"),
+    ],
+)
+def test_what_is_no_picture_is_named(data: bytes, what: str) -> None:
+    with pytest.raises(BadData, match=what):
+        jpeg.decode(data)
+    with pytest.raises(BadData, match=what):
+        jpeg.dimensions(data)
+
+
+def test_an_incredible_size_is_refused_before_memory_is_asked_for() -> None:
+    data = bytearray(encoded("small"))
+    frame = data.index(b"\xff\xc0")
+    data[frame + 5 : frame + 9] = b"\xea\x60\xea\x60"
+    with pytest.raises(BadData, match="60000 x 60000"):
+        jpeg.decode(bytes(data))
+
+
+@pytest.mark.parametrize("options", [{"dct": "float"}, {"shrink": 3}])
+def test_wrong_options_are_named(options: dict[str, Any]) -> None:
+    with pytest.raises(BadValue, match=f"{next(iter(options))} must be"):
+        jpeg.decode(encoded("small"), **options)
+
+
+def test_a_missing_binding_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name == "simplejpeg":
+            raise ImportError("no module named simplejpeg")
+        return original(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ViaductError, match="pip install simplejpeg"):
+        jpeg.decode(encoded("small"))
+
+
+def test_a_thousand_mutations_end_in_a_picture_or_a_named_error() -> None:
+    chance = np.random.default_rng(0)
+    sources = [encoded("small"), pillow_encoded(photograph("small"), "PNG")]
+    for trial in range(1000):
+        data = bytearray(sources[trial % 2])
+        for place in chance.integers(0, len(data), 3):
+            data[place] = chance.integers(0, 256)
+        try:
+            assert jpeg.decode(bytes(data)).ndim == 3
+        except BadData as error:
+            assert "JPEG" in str(error) or "PNG" in str(error)
+
+
+CAT = photograph("chelsea")[:61, :83]
+PNGS = {
+    "rgb": lambda: pillow_encoded(CAT, "PNG"),
+    "grey": lambda: pillow_encoded(CAT[..., 0], "PNG"),
+    "rgb and alpha": lambda: pillow_encoded(np.dstack([CAT, CAT[..., :1]]), "PNG"),
+    "grey and alpha": lambda: tensorflow().io.encode_png(CAT[..., :2]).numpy(),
+    "16 bit rgb": lambda: tensorflow().io.encode_png(CAT.astype(np.uint16) * 257 - 100).numpy(),
+    "16 bit grey": lambda: tensorflow().io.encode_png(CAT[..., :1].astype(np.uint16) * 257 - 100).numpy(),
+    "one bit": lambda: pillow_encoded(CAT[..., 0] > 99, "PNG"),
+    "one column": lambda: pillow_encoded(CAT[:, :1], "PNG"),
+    "one pixel": lambda: pillow_encoded(CAT[:1, :1], "PNG"),
+    "transparent": lambda: pillow_encoded(CAT, "PNG", transparency=(0, 0, 0)),
+    **{f"{colours} colours": lambda colours=colours: palette_png(colours) for colours in (2, 4, 16, 200)},
+}
+
+
+def palette_png(colours: int) -> bytes:
+    image_module = pytest.importorskip("PIL.Image")
+    stream = io.BytesIO()
+    image_module.fromarray(CAT).quantize(colours).save(stream, "PNG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("kind", PNGS)
+def test_a_png_that_calls_itself_jpeg_is_tensorflows(kind: str) -> None:
+    data = PNGS[kind]()
+    assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
+
+
+def made_png(header: tuple[int, ...], lines: bytes) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + png.checksum(kind, body)
+
+    stream = chunk(b"IHDR", struct.pack(">IIBBBBB", *header)) + chunk(b"IDAT", zlib.compress(lines))
+    return png.SIGNATURE + stream + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (61, 83)])
+def test_an_interlaced_png_is_tensorflows(size: tuple[int, int]) -> None:
+    height, width = size
+    picture = CAT[:height, :width]
+    passes = [picture[top::down, left::across] for left, top, across, down in png.ADAM7]
+    # Filter 1 in every line: each byte minus that three before it.
+    shifted = [np.diff(part, axis=1, prepend=np.zeros_like(part[:, :1])) for part in passes if part.size]
+    lines = b"".join(b"\x01" + line.tobytes() for part in shifted for line in part)
+    data = made_png((width, height, 8, 2, 0, 0, 1), lines)
+    assert np.array_equal(jpeg.decode(data), picture)
+    assert np.array_equal(jpeg.decode(data), tensorflow_decoded(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (pillow_encoded(CAT, "PNG")[:-400], "cut short"),
+        (pillow_encoded(CAT, "PNG")[:-12], "it has no end"),
+        (pillow_encoded(CAT, "PNG")[:8], "it has no header"),
+        (made_png((9, 9, 8, 2, 0, 0, 0), b"\0" * 50), "252 bytes of pixels expected, 50 found"),
+        (made_png((2, 1, 8, 2, 0, 0, 0), b"\x07" * 7), "no filter 7"),
+        (made_png((2, 1, 7, 2, 0, 0, 0), b""), "colour type 2 with 7 bits"),
+        (made_png((0, 1, 8, 2, 0, 0, 0), b""), "0 x 1 pixels"),
+        (made_png((2, 1, 8, 3, 0, 0, 0), b"\0\0\0"), "no palette"),
+        (made_png((2, 1, 8, 2, 0, 0, 2), b""), "unknown compression, filter or interlacing"),
+        (pillow_encoded(CAT, "PNG").replace(b"IDAT", b"IDAT\x01", 1), "checksum of IDAT"),
+    ],
+)
+def test_a_broken_png_says_why(data: bytes, reason: str) -> None:
+    with pytest.raises(BadData, match=reason):
+        jpeg.decode(data)

@@ -1,0 +1,164 @@
+"""Beginning, continuing and ending a run, in this process; what signals and kills do is in test_survival.py."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from training.tiny import RECIPE, make, within
+
+from viaduct.errors import BadData, BadRun, DiskFull
+from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
+from viaduct.training.callbacks import MetricsFile
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import Request, conduct, load_images
+
+TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps=2, every_minutes=0, keep_best=False))
+
+
+@pytest.fixture(autouse=True)
+def a_stored_recipe_can_be_reloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def conducted(run: RunDir, recipe: Recipe = TINY, resume: str = "auto") -> str:
+    """Train; what was said meanwhile is in capsys."""
+    request = Request(Loaded("tiny", recipe, "Tiny.", None), run, None, "cpu", resume, "viaduct train tiny")
+    return "finished" if conduct(request).finished else "interrupted"
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err
+
+
+def steps_of(run: RunDir) -> int:
+    summary = run.summary()
+    assert summary is not None
+    return int(summary["steps"])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path / "run")
+
+
+def test_nothing_is_touched_in_a_folder_that_is_no_run(run: RunDir) -> None:
+    run.path.mkdir()
+    (run.path / "thesis.tex").write_text("precious")
+    with pytest.raises(BadRun, match="is not empty and holds no run"):
+        conducted(run)
+    assert [path.name for path in run.path.iterdir()] == ["thesis.tex"]
+
+
+def test_nothing_is_written_where_there_is_nothing_to_resume(run: RunDir) -> None:
+    with pytest.raises(BadRun, match=r"there is no run in .* to resume"):
+        conducted(run, resume="must")
+    with pytest.raises(BadRun, match=r"there is no run in .* to evaluate"):
+        conducted(run, replace(TINY, evaluation=Evaluation(eval_only=True)))
+    assert not run.path.exists()
+
+
+def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    assert conducted(run) == "finished"
+    assert "Finished: validation top-1" in said(capsys)
+    names = {path.name for path in run.path.iterdir()}
+    assert {"recipe.json", "metrics.jsonl", "log.txt", "model.safetensors", "summary.json", "report.html"} <= names
+    assert run.model.read_bytes() == (run.checkpoints / "step-10" / "model.safetensors").read_bytes()
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    assert conducted(run) == "finished"
+    assert "has finished already" in said(capsys)
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+    with pytest.raises(BadRun, match="holds a run already"):
+        conducted(run, resume="never")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "steps"),
+    [
+        ({"steps": 4}, {}, 10),  # a trial of a few steps, then the recipe itself
+        ({"steps": 4}, {"steps": 6}, 6),
+        ({"epochs": 1}, {"epochs": 2}, 10),
+        ({"epochs": 1}, {"steps": 7}, 7),
+        ({"epochs": 2}, {"steps": 7}, 10),
+        ({"epochs": 2}, {"epochs": 1}, 10),
+        ({"steps": 6}, {"steps": 4}, 6),
+    ],
+)
+def test_a_finished_run_goes_on_only_if_it_is_asked_for_more(
+    run: RunDir, first: dict[str, int], then: dict[str, int], steps: int
+) -> None:
+    conducted(run, replace(TINY, **first))
+    assert conducted(run, replace(TINY, **then)) == "finished"
+    assert steps_of(run) == steps
+    assert run.model.read_bytes() == (run.checkpoints / f"step-{steps}" / "model.safetensors").read_bytes()
+
+
+def test_a_run_that_reached_its_threshold_has_finished(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = replace(TINY, evaluation=Evaluation(stop_threshold=0.01), steps=20)
+    conducted(run, recipe)
+    assert steps_of(run) == 5
+    said(capsys)
+    conducted(run, recipe)
+    assert "has finished already" in said(capsys)
+
+
+def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = Checkpoint(every_steps=2, every_minutes=0, keep=1, keep_best=False)
+    conducted(run, replace(TINY, steps=4, checkpoint=replace(rules, keep=5)))
+    ahead = run.checkpoints / "step-400"
+    ahead.mkdir()
+    (ahead / "manifest.json").write_text("{}")
+    assert conducted(run, replace(TINY, checkpoint=rules)) == "finished"
+    assert "Skipping a damaged checkpoint" in said(capsys)
+    assert steps_of(run) == 10
+    assert (run.checkpoints / "step-10" / "model.safetensors").read_bytes() == run.model.read_bytes()
+
+
+def test_evaluating_only_leaves_the_run_as_it_was(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    conducted(run, replace(TINY, steps=4))
+    (run.path / "summary.json").unlink()  # as if it had been stopped there
+    recipe = (run.path / "recipe.json").read_text()
+    conducted(run, replace(TINY, evaluation=Evaluation(eval_only=True)))
+    assert (run.path / "recipe.json").read_text() == recipe
+    assert run.summary() is None
+    assert "Evaluating" in capsys.readouterr().out
+    assert conducted(run) == "finished"
+    assert steps_of(run) == 10
+
+
+def test_a_full_disk_is_said_whoever_finds_it_first(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(self: MetricsFile, kind: str, record: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(MetricsFile, "write", no_room)
+    with pytest.raises(DiskFull, match=r"run' cannot be written: No space left on device.\n  The checkpoints are whole"):
+        conducted(run)
+
+
+def test_an_error_that_is_not_about_room_stays_what_it_is(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(self: MetricsFile, kind: str, record: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(MetricsFile, "write", unreadable)
+    with pytest.raises(PermissionError):
+        conducted(run)
+
+
+def test_the_resolved_recipe_is_written_into_the_run(run: RunDir) -> None:
+    conducted(run, within(replace(TINY, steps=1), "optimizer", lr=0.03))
+    stored = json.loads((run.path / "recipe.json").read_text())
+    assert stored["recipe"]["optimizer"]["lr"] == 0.03
+    assert stored["recipe"]["steps"] == 1
+    assert (stored["name"], stored["command"], stored["device"]) == ("tiny", "viaduct train tiny", "cpu")
+
+
+def test_data_that_need_a_place_say_so(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="this recipe trains on cifar10: say where it is with --data DIR"):
+        load_images(Cifar10(8, 32), None)
+    assert load_images(RECIPE.data, None).names == make(None).names
