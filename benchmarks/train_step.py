@@ -157,6 +157,7 @@ def measure(names: list[str], options: argparse.Namespace) -> dict[str, list[flo
         here, there = context.Pipe()
         worker = context.Process(target=serve, args=(name, options, there), daemon=True)
         worker.start()
+        there.close()  # so that a process that dies is noticed
         workers.append((here, here.recv()))
     for turn in range(options.turns + 1):
         for pipe, spelled in workers:

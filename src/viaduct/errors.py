@@ -4,6 +4,7 @@
     ├── UnknownName         a recipe, field, device, model … that does not exist; names the closest
     ├── BadValue            a value of the wrong type or out of range
     ├── BadData             a data file that is missing, truncated or mislabelled
+    │   └── BadRecord       the same of one record: file, number and byte (data/tfrecord.py)
     ├── BadRun              a run directory or checkpoint that cannot be used here
     ├── MissingDevice       an accelerator that this machine does not have
     ├── Diverged            the loss became NaN or infinite

@@ -144,18 +144,26 @@ def test_empty_lists() -> None:
     assert len(found["b"]) == len(found["c"]) == 0
 
 
+def labelled(feature: bytes) -> bytes:
+    return example(PICTURE, entry("image/class/label", feature))
+
+
+def boxed(numbers: bytes) -> bytes:
+    return example(PICTURE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, numbers))))
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"", "image/encoded has 0 values, expected one"),
         (example(PICTURE), "image/class/label has 0 values, expected one"),
         (example(LABEL_7), "image/encoded has 0 values"),
-        (example(PICTURE, entry("image/class/label", field(3, field(1, b"\1\2")))), "image/class/label has 2 values"),
-        (example(PICTURE, entry("image/class/label", field(2, field(1, bytes(4))))), "holds floats, expected whole numbers"),
-        (example(PICTURE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, bytes(4))))), "differ in number: 0 ymin, 1 xmin"),
-        (example(PICTURE, LABEL_7, entry("image/object/bbox/xmin", field(2, field(1, bytes(3))))), "has 3 bytes, not a multiple of 4"),
-        (example(PICTURE, entry("image/class/label", field(3, field(1, b"\x87")))), "a number does not end"),
-        (example(PICTURE, entry("image/class/label", field(3, field(1, b"\xff" * 11 + b"\1")))), "a number of more than ten bytes"),
+        (labelled(field(3, field(1, b"\1\2"))), "image/class/label has 2 values"),
+        (labelled(field(2, field(1, bytes(4)))), "image/class/label holds floats, expected whole numbers"),
+        (labelled(field(3, field(1, b"\x87"))), "a number does not end"),
+        (labelled(field(3, field(1, b"\xff" * 11 + b"\1"))), "a number of more than ten bytes"),
+        (boxed(bytes(4)), "the four sides differ in number: 0 ymin, 1 xmin, 0 ymax, 0 xmax"),
+        (boxed(bytes(3)), "a list of floats has 3 bytes, not a multiple of 4"),
         (b"\x0a\x05\x0a", "a field claims 5 bytes where 1 are left at byte 1 of the message"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "a field claims 9,223,372,036,854,775,807 bytes"),
         (b"\x0a" + b"\xff" * 20, "a number does not end"),
@@ -165,7 +173,7 @@ def test_empty_lists() -> None:
         (b"\x53" * 1000, "a number does not end"),
         (b"\x53\x5c", "a group ends that was not open"),
     ],
-)  # fmt: skip
+)
 def test_malformed_messages_have_a_reason(data: bytes, reason: str) -> None:
     assert reason in refusal(data)
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from training.tiny import RECIPE, After, Recorder, trained, training, within
 
+from training.tiny import RECIPE, After, Recorder, trained, training, within
 from viaduct.errors import Diverged
 from viaduct.recipes import Checkpoint, Evaluation, Log, Precision
 from viaduct.training.callbacks import (

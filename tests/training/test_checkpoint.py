@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from training.tiny import normed, plain
 
+from training.tiny import normed, plain
 from viaduct.errors import BadRun, DiskFull
 from viaduct.training import checkpoint
 from viaduct.training.checkpoint import Saved, checkpoints, discard, load_model, newest_whole, prune, save, sweep
@@ -250,7 +250,7 @@ def test_a_folder_that_may_not_be_written_is_not_called_full(tmp_path: Path, mon
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(checkpoint.os, "fsync", forbidden)
-    with pytest.raises(BadRun, match="cannot write the checkpoint .*step-3: Permission denied"):
+    with pytest.raises(BadRun, match=r"cannot write the checkpoint .*step-3: Permission denied"):
         saved_at(tmp_path, 3)
     assert names(tmp_path) == []
 

@@ -55,7 +55,9 @@ def test_every_record_has_the_checksums_of_the_format(tmp_path: Path) -> None:
     assert found[0].endswith(b"\x1a\x0dbrain.Event:2")
 
 
-@pytest.mark.parametrize(("number", "coded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (700665, "f9e12a")])
+@pytest.mark.parametrize(
+    ("number", "coded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (700665, "f9e12a")]
+)
 def test_numbers_are_coded_as_protobuf_does(number: int, coded: str) -> None:
     assert encode(number).hex() == coded
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from training.tiny import RECIPE, VALIDATION, After, trained
 
+from training.tiny import RECIPE, VALIDATION, After, trained
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
 from viaduct.training.logs import FORMATS, Lines, latencies, lines_for
@@ -82,7 +82,9 @@ def test_resnext_prints_the_seeds_line_to_the_letter(said: Said) -> None:
 
 def test_resnext_prints_a_table_of_steps_and_of_evaluations(printed: Printed) -> None:
     lines = printed("resnext")
-    step = r"step:     5  epoch:  1\.0  FPS:[ \d]{5,}\.\d  loss:[ \d]\d\.\d{3}  total_loss:[ \d]\d\.\d{3}  lr:0\.1000000"
+    step = (
+        r"step:     5  epoch:  1\.0  FPS:[ \d]{5,}\.\d  loss:[ \d]\d\.\d{3}  total_loss:[ \d]\d\.\d{3}  lr:0\.1000000"
+    )
     evaluation = rf"    5    1\.0  \d+\.\d{{3}}  100\.00  [ \d]{{3}}\.\d\d  {CLOCK}"
     assert lines[0] == "Step   Epoch   Speed   Loss   FinLoss   LR"
     assert re.fullmatch(step, lines[1])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from shutil import which
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
 from training.tiny import (
     PER_EPOCH,
     RECIPE,
@@ -23,7 +25,6 @@ from training.tiny import (
     weights,
     within,
 )
-
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import AdamW, Checkpoint, Cosine, Evaluation, Log, Precision, Recipe, Sgd
 from viaduct.training.callbacks import Checkpointing, StopAtThreshold
@@ -257,9 +258,7 @@ def test_clipping_sees_the_gradients_without_their_scale(run: RunDir) -> None:
         (1.4, 16, [7, 14, 16]),
     ],
 )
-def test_evaluations_come_by_epochs_and_at_the_end(
-    run: RunDir, every: float, steps: int, expected: list[int]
-) -> None:
+def test_evaluations_come_by_epochs_and_at_the_end(run: RunDir, every: float, steps: int, expected: list[int]) -> None:
     recorder = Recorder()
     trained(replace(RECIPE, steps=steps, evaluation=Evaluation(every_epochs=every)), run, recorder)
     assert recorder.at("evaluation") == expected
@@ -397,6 +396,7 @@ def test_deterministic_is_asked_of_torch_and_taken_back(run: RunDir) -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_graph_mode_computes_what_eager_mode_does(run: RunDir) -> None:
     short = replace(RECIPE, model=normed, steps=3)

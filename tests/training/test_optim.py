@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from training.tiny import RECIPE, normed
 
+from training.tiny import RECIPE, normed
 from viaduct.recipes import AdamW, CrossEntropy, Sgd
 from viaduct.training.optim import build_loss, build_optimizer, decay_groups, l2_loss
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from reporting.browser import needs_browser, open_page
 
 pytestmark = [pytest.mark.browser, needs_browser]

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from training.tiny import RECIPE, within
 
+from training.tiny import RECIPE, within
 from viaduct.errors import BadRun
 from viaduct.recipes import AdamW, Cosine, Loaded, Recipe, Top1, load
 from viaduct.recipes._fields import override, to_record

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from training.tiny import RECIPE, within
 
+from training.tiny import RECIPE, within
 from viaduct.recipes import BookCosine, Constant, Cosine, Recipe, Sgd, Steps, load
 from viaduct.training.schedule import Pace, learning_rate, pace_of, rate_factor
 
@@ -72,7 +73,7 @@ def test_a_cosine_falls_at_every_step_and_ends_at_its_floor() -> None:
     factors = [rate_factor(floored, step, pace) for step in range(pace.steps + 1)]
     assert factors[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
     assert factors[10] == 1.0
-    assert all(after < before for before, after in zip(factors[10:], factors[11:], strict=False))
+    assert all(after < before for before, after in pairwise(factors[10:]))
     assert factors[-1] == pytest.approx(0.05)
     assert rate_factor(floored, pace.steps + 50, pace) == pytest.approx(0.05)
 
@@ -94,7 +95,7 @@ def test_a_cosine_of_few_steps_still_climbs_and_descends() -> None:
 def test_a_run_shorter_than_its_warm_up_stays_on_the_ramp(schedule: Steps | BookCosine) -> None:
     short = recipe(schedule, batch=10, steps=8)
     factors = [learning_rate(short, step, 1000) for step in range(8)]
-    assert all(after - before == pytest.approx(1 / 500) for before, after in zip(factors, factors[1:], strict=False))
+    assert all(after - before == pytest.approx(1 / 500) for before, after in pairwise(factors))
     assert factors[-1] < 0.02
 
 

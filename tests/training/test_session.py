@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from training.tiny import RECIPE, make, within
 
+from training.tiny import RECIPE, make, within
 from viaduct.errors import BadData, BadRun, DiskFull
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
 from viaduct.training.callbacks import MetricsFile
@@ -137,7 +137,9 @@ def test_a_full_disk_is_said_whoever_finds_it_first(run: RunDir, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(MetricsFile, "write", no_room)
-    with pytest.raises(DiskFull, match=r"run' cannot be written: No space left on device.\n  The checkpoints are whole"):
+    with pytest.raises(
+        DiskFull, match=r"run' cannot be written: No space left on device.\n  The checkpoints are whole"
+    ):
         conducted(run)
 
 

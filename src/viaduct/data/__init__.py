@@ -8,10 +8,28 @@ augment.py     crop, mirror, normalise, cut out, resize, on whole batches
 storage.py     where the pictures of a split lie: on the device or in host memory
 prefetch.py    threads that prepare batches ahead, in order
 batches.py     batches of a split on the device: what the training loop iterates over
+
+preprocess.py  what each reference network sees of an encoded picture: decoded, cropped, resized   (no torch from here)
+geometry.py    the crop sampler and bilinear resizing      colour.py   random colour in training
+jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
+
+`preprocess` and `sample_crop` are public and stable. They are imported when first asked for.
 """
+
+from importlib import import_module
+from typing import Any
 
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.shapes import Shapes
 from viaduct.data.source import Arrays, Images, ImageSet, Split
 
-__all__ = ["Arrays", "Cifar10", "ImageSet", "Images", "Shapes", "Split"]
+__all__ = ["Arrays", "Cifar10", "ImageSet", "Images", "Shapes", "Split", "preprocess", "sample_crop"]
+
+
+def __getattr__(name: str) -> Any:
+    """The submodule `preprocess` can be called like the function in it, so the two may share the name."""
+    if name == "preprocess":
+        return import_module("viaduct.data.preprocess")
+    if name == "sample_crop":
+        return import_module("viaduct.data.geometry").sample_crop
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

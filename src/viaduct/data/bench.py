@@ -1,15 +1,18 @@
 """Images/s of the training input, against what people would use instead, on the same files in one run.
 
 Each pipeline has a process of its own and is given its fastest ordinary setting; they take turns of a few seconds,
-after a warm-up, so that a slow moment of the machine falls on all of them alike.
+after a warm-up, so that a slow moment of the machine falls on all of them alike. Between its turns a pipeline is
+stopped by a signal: one that prepares batches ahead would otherwise do so in the others' time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,14 +20,16 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from viaduct.data.index import RecordFolder
-from viaduct.errors import UnknownName
+from viaduct.errors import BadValue, UnknownName
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
+Network = Literal["official", "v15", "resnext", "amoebanet"]
+PREPARED = 3  # batches that a pipeline may have ahead
 SAMPLED = 200  # pictures that the stages are timed on
 
 
@@ -33,14 +38,14 @@ class Work:
     """What every pipeline is asked for: shuffled training batches."""
 
     records: Path
-    network: str
+    network: Network
     batch: int
     workers: int
     size: int = 224
 
 
 def measure(
-    records: Path, network: str, peers: list[str], batch: int, workers: int, seconds: float, turns: int
+    records: Path, network: Network, peers: list[str], batch: int, workers: int, seconds: float, turns: int
 ) -> dict[str, Any]:
     for name in peers:
         if name not in PEERS:
@@ -73,21 +78,14 @@ def installed(module: str) -> bool:
 
 
 def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> list[dict[str, Any]]:
-    context = get_context("spawn")
-    pipes = []
-    for name in names:
-        here, there = context.Pipe()
-        context.Process(target=serve, args=(name, work, there), daemon=True).start()
-        pipes.append(here)
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-    for turn in range(turns + 1):
-        for name, pipe in zip(names, pipes, strict=True):
-            pipe.send(seconds if turn else min(seconds, 2.0))
-            answer = pipe.recv()
-            if turn:
-                samples[name].append(answer)
-    for pipe in pipes:
-        pipe.send(None)
+    with contextlib.ExitStack() as stack:
+        pipelines = [stack.enter_context(contextlib.closing(Pipeline(name, work))) for name in names]
+        samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+        for turn in range(turns + 1):
+            for pipeline in pipelines:
+                answer = pipeline.run(seconds if turn else min(seconds, 2.0))
+                if turn:
+                    samples[pipeline.name].append(answer)
     return [
         {
             "pipeline": name,
@@ -99,21 +97,60 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> list[
     ]
 
 
+class Pipeline:
+    """A pipeline in processes of its own, which stand still while others have their turn."""
+
+    def __init__(self, name: str, work: Work) -> None:
+        self.name = name
+        context = get_context("spawn")
+        self.pipe, there = context.Pipe()
+        self.process = context.Process(target=serve, args=(name, work, there))
+        self.process.start()
+        there.close()  # so that a process that dies is noticed
+        self._expect("ready")
+        self._signal(signal.SIGSTOP)
+
+    def run(self, seconds: float) -> tuple[float, float]:
+        """Images/s over that time, and the most memory used so far in MiB."""
+        self._signal(signal.SIGCONT)
+        self.pipe.send(seconds)
+        answer: tuple[float, float] = self._expect(self.name)
+        self._signal(signal.SIGSTOP)
+        return answer
+
+    def close(self) -> None:
+        self._signal(signal.SIGKILL)
+        self.process.join()
+
+    def _expect(self, what: str) -> Any:
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            raise BadValue(f"the pipeline {self.name!r} ended by itself; what it said stands above.") from None
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid or 0, number)  # its worker processes, too
+
+
 def serve(name: str, work: Work, pipe: Connection) -> None:
-    """In a process of its own: run for as long as asked, answer with images/s and the most memory used."""
+    """Run for as long as asked, again and again."""
+    os.setpgid(0, 0)
     batches = PIPELINES[name](work)
     next(batches)
-    while (seconds := pipe.recv()) is not None:
-        next(batches)  # what was prepared while the others had their turn does not count
+    pipe.send("ready")
+    while True:
+        seconds = pipe.recv()
+        for _ in range(PREPARED):
+            next(batches)  # what was prepared ahead before the turn began does not count
         began, count = time.perf_counter(), 0
         while time.perf_counter() - began < seconds:
             count += next(batches)
         rate = count / (time.perf_counter() - began)
         pipe.send((rate, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
-    os._exit(0)  # peers' threads would hold the process up
 
 
-def ours(work: Work, decode: str) -> Iterator[int]:
+def ours(work: Work, decode: Literal["exact", "fast"]) -> Iterator[int]:
     import torch
 
     from viaduct.data.records import Records
@@ -165,7 +202,7 @@ def tf_data(work: Work) -> Iterator[int]:
     data = tf.data.Dataset.from_tensor_slices(files).shuffle(len(files)).repeat()
     data = data.interleave(tf.data.TFRecordDataset, cycle_length=10, num_parallel_calls=tf.data.AUTOTUNE)
     data = data.shuffle(1000).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-    data = data.batch(work.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    data = data.batch(work.batch, drop_remainder=True).prefetch(PREPARED - 1)
     for images, _ in data:
         yield int(images.shape[0])
 
@@ -174,8 +211,9 @@ def pil(work: Work) -> Iterator[int]:
     """What most PyTorch scripts do: a DataLoader's worker processes, Pillow, one picture at a time."""
     from torch.utils.data import DataLoader
 
-    data = PilPictures(work)
-    loader = DataLoader(data, batch_size=work.batch, shuffle=True, num_workers=work.workers, drop_last=True)
+    data: Any = PilPictures(work)
+    options = {"num_workers": work.workers, "persistent_workers": True, "drop_last": True}
+    loader: Any = DataLoader(data, batch_size=work.batch, shuffle=True, **options)
     while True:
         for images, _ in loader:
             yield len(images)
@@ -266,7 +304,7 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
     from viaduct.data import jpeg
     from viaduct.data.geometry import resample
     from viaduct.data.order import sample_generator
-    from viaduct.data.preprocess import look, normalisation
+    from viaduct.data.preprocess import look, normalise
 
     numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
     encoded = [folder.fields(number).encoded for number in numbers]
@@ -274,7 +312,7 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
         look(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
         for number, data in enumerate(encoded)
     ]
-    mean, scale = normalisation(network)
+    out = np.empty((224, 224, 3), np.float32)
     seconds = dict.fromkeys(("read", "entropy", "decode", "resize", "normalise"), 0.0)
     for number, data, view in zip(numbers, encoded, views, strict=True):
         clock = [time.perf_counter()]
@@ -284,9 +322,9 @@ def stages(folder: RecordFolder, network: str) -> dict[str, float]:
         clock.append(time.perf_counter())
         pixels = jpeg.decode(data)
         clock.append(time.perf_counter())
-        seen = resample(pixels, view.rows, view.columns)
+        seen = resample(pixels, view.rows, view.columns, out)
         clock.append(time.perf_counter())
-        np.multiply(np.subtract(seen, mean, out=seen), scale, out=seen)
+        normalise(network, seen)
         clock.append(time.perf_counter())
         for name, begin, end in zip(seconds, clock, clock[1:], strict=False):
             seconds[name] += end - begin

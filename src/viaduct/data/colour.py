@@ -1,7 +1,7 @@
 """Random colour in training, as two of the references have it, on float32 pictures of 0..255.
 
-    vary_like_resnext(picture, draw_resnext(generator))          brightness, contrast about the mean, saturation; clipped
-    vary_like_amoebanet(picture, draw_amoebanet(generator))      brightness and the two chroma axes; clipped
+    vary_like_resnext(picture, draw_resnext(generator))        brightness, contrast about the mean, saturation; clipped
+    vary_like_amoebanet(picture, draw_amoebanet(generator))    brightness and the two chroma axes; clipped
 
 What is drawn and what is done with it are apart, so that a test can give TensorFlow the same numbers.
 """
@@ -46,10 +46,10 @@ def vary_like_resnext(picture: Floats, colour: ResnextColour) -> Floats:
 
 
 def stretch_contrast(picture: Floats, factor: float) -> None:
-    mean = picture.mean((0, 1), dtype=np.float32)
-    picture -= mean
+    """Away from the mean of each channel, or towards it."""
+    mean: Floats = picture.mean(0).mean(0)
     picture *= np.float32(factor)
-    picture += mean
+    add_to_channels(picture, mean * np.float32(1 - factor))
 
 
 def scale_saturation(picture: Floats, factor: float) -> None:
@@ -57,18 +57,34 @@ def scale_saturation(picture: Floats, factor: float) -> None:
 
     S is (largest - smallest) / largest, so it reaches 1 when the distances are multiplied by the inverse of that.
     """
-    largest = picture.max(2, keepdims=True)
-    span = largest - picture.min(2, keepdims=True)
+    channels = [picture[..., channel] for channel in range(3)]
+    largest = np.maximum(np.maximum(channels[0], channels[1]), channels[2])
+    span = largest - np.minimum(np.minimum(channels[0], channels[1]), channels[2])
     # A grey pixel has no span and stays; one whose largest channel is not positive has no saturation, and turns grey.
     most = np.divide(largest, span, out=np.zeros_like(span), where=span > 0)
-    picture -= largest
-    picture *= np.clip(most, 0, np.float32(factor), out=most)
-    picture += largest
+    np.clip(most, 0, np.float32(factor), out=most)
+    for channel in channels:
+        channel -= largest
+        channel *= most
+        channel += largest
 
 
 def vary_like_amoebanet(picture: Floats, colour: AmoebanetColour) -> Floats:
     """In place."""
     brightness, blue, red = colour
     shift = (1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue)
-    picture += (np.array(shift, dtype=np.float32) + np.float32(brightness)) * np.float32(255)
+    add_to_channels(picture, (np.array(shift, dtype=np.float32) + np.float32(brightness)) * np.float32(255))
     return np.clip(picture, 0, 255, out=picture)
+
+
+def add_to_channels(picture: Floats, three: Floats) -> None:
+    picture += as_line(three, picture)
+
+
+def multiply_channels(picture: Floats, three: Floats) -> None:
+    picture *= as_line(three, picture)
+
+
+def as_line(three: Floats, picture: Floats) -> Floats:
+    """Repeated for each pixel of a row: over a picture numpy repeats three numbers in 0.2 ms, a line in 0.02 ms."""
+    return np.tile(three, (picture.shape[1], 1))

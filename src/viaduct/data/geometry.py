@@ -11,15 +11,17 @@ kept: places lie between the pixels of the *crop*, the last of which has no neig
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data.scratch import scratch
+from viaduct.data.jpeg import Shrink
 from viaduct.errors import BadData, UnknownName
 
 Floats = npt.NDArray[np.float32]
@@ -193,7 +195,7 @@ def mirrored_before(axis: Axis, start: int, length: int) -> Axis:
 
 def mirrored_after(axis: Axis) -> Axis:
     """Resize, then mirror. Legacy places are not symmetric, so this is not `mirrored_before`."""
-    return Axis(axis.first[::-1], axis.second[::-1], axis.way[::-1])
+    return Axis(*(np.ascontiguousarray(part[::-1]) for part in axis))
 
 
 def shrunk(axis: Axis, factor: int, length: int) -> Axis:
@@ -205,23 +207,44 @@ def shrunk(axis: Axis, factor: int, length: int) -> Axis:
     return Axis(first, np.minimum(first + 1, inside[1]), (position - first.astype(np.float32)).astype(np.float32))
 
 
-def largest_shrink(rows: Axis, columns: Axis) -> int:
+def largest_shrink(rows: Axis, columns: Axis) -> Shrink:
     """8, 4, 2 or 1: by how much a picture may shrink and still have a pixel of its own for every place."""
     spacing = min(np.ptp(axis.positions) / max(len(axis.way) - 1, 1) for axis in (rows, columns))
-    return next((factor for factor in (8, 4, 2) if spacing >= factor), 1)
+    factors: tuple[Shrink, ...] = (8, 4, 2)
+    return next((factor for factor in factors if spacing >= factor), 1)
 
 
 def resample(picture: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats | None = None) -> Floats:
-    """Bilinear between the four pixels around each pair of places: len(rows) x len(columns) x 3, float32."""
-    height, width = len(rows.way), len(columns.way)
-    out = np.empty((height, width, 3), dtype=np.float32) if out is None else out
+    """Bilinear between the four pixels around each pair of places: len(rows) x len(columns) x 3, float32.
+
+    Compiled where `_lerp.c` could be: one call that lets other threads run. In numpy it is many short ones, and
+    threads wait for each other between them.
+    """
+    out = np.empty((len(rows.way), len(columns.way), 3), dtype=np.float32) if out is None else out
+    lerp = compiled_lerp()
+    if lerp is None:
+        return resample_in_numpy(picture, rows, columns, out)
+    lerp(np.ascontiguousarray(picture), *rows, *columns, out)
+    return out
+
+
+@cache
+def compiled_lerp() -> Callable[..., None] | None:
+    try:
+        compiled: Callable[..., None] = import_module("viaduct.data._lerp").lerp
+    except ImportError:
+        return None
+    return compiled
+
+
+def resample_in_numpy(picture: npt.NDArray[np.uint8], rows: Axis, columns: Axis, out: Floats) -> Floats:
+    height = len(rows.way)
     left, right = columns.reach
     across = Axis(in_channels(columns.first - left), in_channels(columns.second - left), np.repeat(columns.way, 3))
-    lines, results = picture.reshape(len(picture), -1), out.reshape(height, -1)
     for start in range(0, height, ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         down = Axis(rows.first[part], rows.second[part], rows.way[part])
-        blend_columns(blend_rows(lines, down, slice(3 * left, 3 * right)), across, results[part])
+        out[part] = blend_columns(blend_rows(picture[:, left:right], down), across).reshape(-1, *out.shape[1:])
     return out
 
 
@@ -230,23 +253,20 @@ def in_channels(places: Places) -> Places:
     return (places[:, None] * 3 + np.arange(3)).ravel()
 
 
-# `take` clips indices only because this spares numpy a copy: none is out of range.
-def blend_rows(lines: npt.NDArray[np.uint8], down: Axis, needed: slice) -> Floats:
-    """The lines at these places, as far as they are needed; in scratch memory."""
-    count, width = len(down.way), needed.stop - needed.start
-    taken = scratch.bytes("lines taken", count, lines.shape[1])
-    blended, change = scratch.floats("lines blended", count, width), scratch.floats("lines change", count, width)
-    np.copyto(blended, np.take(lines, down.first, axis=0, out=taken, mode="clip")[:, needed])
-    np.subtract(np.take(lines, down.second, axis=0, out=taken, mode="clip")[:, needed], blended, out=change)
+def blend_rows(picture: npt.NDArray[np.uint8], down: Axis) -> Floats:
+    """The lines at these places, flat."""
+    lines = picture[down.first].reshape(len(down.way), -1).astype(np.float32)
+    change = np.subtract(picture[down.second].reshape(lines.shape), lines, dtype=np.float32)
     change *= down.way[:, None]
+    lines += change
+    return lines
+
+
+def blend_columns(lines: Floats, across: Axis) -> Floats:
+    # Clipping only spares numpy a check: no index is out of range.
+    blended = np.take(lines, across.first, axis=1, mode="clip")
+    change = np.take(lines, across.second, axis=1, mode="clip")
+    change -= blended
+    change *= across.way
     blended += change
     return blended
-
-
-def blend_columns(lines: Floats, across: Axis, out: Floats) -> None:
-    change = scratch.floats("columns change", *out.shape)
-    np.take(lines, across.first, axis=1, out=out, mode="clip")
-    np.take(lines, across.second, axis=1, out=change, mode="clip")
-    change -= out
-    change *= across.way
-    out += change

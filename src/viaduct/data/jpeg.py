@@ -1,20 +1,20 @@
 """Encoded pictures to pixels, the way TensorFlow's `decode_jpeg` has them, through libjpeg-turbo (simplejpeg).
 
-    decode(data)                                    uint8 HxWx3; TensorFlow's defaults: fast integer DCT, fancy upsampling
-    decode(data, dct="accurate")                    the DCT that Pillow uses: up to 5 grey levels from the fast one, mean 1
-    decode(data, fancy_upsampling=False)            chroma repeated rather than interpolated
-    decode(data, shrink=2)                          half the size (also 4, 8) out of the DCT itself
-    decode(data, buffer=scratch)                    into memory of yours, if it is large enough
-    dimensions(data)                                (height, width) from the header, 1 microsecond
+    decode(data)                            uint8 HxWx3; TensorFlow's defaults: fast integer DCT, fancy upsampling
+    decode(data, dct="accurate")            the DCT that Pillow uses: mean 1, at most 12 grey levels from the fast one
+    decode(data, fancy_upsampling=False)    chroma repeated rather than interpolated
+    decode(data, shrink=2)                  half the size (also 4, 8) out of the DCT itself
+    decode(data, buffer=memory)             into memory of yours, if it is large enough
+    dimensions(data)                        (height, width) from the header, 1 microsecond
 
 What is odd behaves as TensorFlow has it: grey becomes RGB, CMYK and YCCK are multiplied out, a PNG that calls itself
 JPEG is decoded (see png.py), EXIF rotation is ignored, damage that libjpeg only warns of is let pass, and a file that
 is cut short is an error. GIF, BMP and WebP are named and refused, of these TensorFlow's `decode_jpeg` takes GIF; so is
 a chroma subsampling that TurboJPEG has no name for. All failures are BadData, and say why.
 
-simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; none for Python 3.10) and turbojpeg
-(no scaling, no wheels for ARM hosts): 0.4 MB with libjpeg-turbo 3.1 inside, wheels for Linux, macOS and Windows on
-x86-64 and ARM. It does not decode regions, nor does any other binding; see `region` in docs of preprocess.py.
+simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; for Python 3.10 only an old
+release) and turbojpeg (cannot scale, no wheel for ARM): 0.4 MB with libjpeg-turbo 3.1 inside, and wheels for Python
+3.10 to 3.13 on x86-64 and ARM. It does not decode regions; of the four none does.
 """
 
 from __future__ import annotations
@@ -165,4 +165,5 @@ def binding() -> ModuleType:
         raise ViaductError(
             f"pictures are decoded with simplejpeg, which cannot be imported: {error}.", "Try: pip install simplejpeg"
         ) from None
-    return simplejpeg
+    module: ModuleType = simplejpeg
+    return module

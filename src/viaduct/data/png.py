@@ -7,7 +7,7 @@ Every colour type, depth and interlacing of the standard is read. Alpha and tran
 upper eight are kept, gamma is ignored: that is what TensorFlow does.
 
 A row is stored as differences from its neighbours above and to the left, so pixels must be restored in order; along
-a falling diagonal none depends on another, and numpy restores it at once: 30 ms for 500x375, byte by byte 500 ms.
+a falling diagonal none depends on another, and numpy restores it at once: 53 ms for 500x375, 151 ms byte by byte.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def restore_diagonals(filters: Bytes, pixels: Shorts, rows: int, columns: int) -
 
 
 def predict(filters: Bytes, left: Shorts, above: Shorts, corner: Shorts) -> Shorts:
-    """What each pixel was subtracted from: nothing, left, above, their mean, or the nearest to left + above - corner."""
+    """What each pixel was subtracted from: nothing, left, above, their mean, or the nearest to l + a - c."""
     to_left, to_above, to_corner = abs(above - corner), abs(left - corner), abs(left + above - 2 * corner)
     nearest = np.where(
         (to_left <= to_above) & (to_left <= to_corner), left, np.where(to_above <= to_corner, above, corner)
@@ -202,7 +202,7 @@ def to_rgb(header: Header, samples: Bytes, palette: bytes) -> Bytes:
         colours = np.zeros((256, 3), dtype=np.uint8)
         table = np.frombuffer(palette[: 3 * 256], dtype=np.uint8).reshape(-1, 3)
         colours[: len(table)] = table
-        return colours[samples[..., 0]]
+        return np.take(colours, samples[..., 0], axis=0)
     if header.depth < 8:
         samples = samples * np.uint8(255 // (2**header.depth - 1))
     if samples.shape[2] < 3:

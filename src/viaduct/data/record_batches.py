@@ -1,8 +1,9 @@
 """Batches from TFRecord files: threads read, decode, crop and resize straight into the batch.
 
-A batch is one float32 array N,H,W,3 on the scale of 0..255, pinned where the device can copy from it; each thread
-fills its own rows of it, so no picture is copied or pickled on the way. The device normalises. What a picture looks
-like is a pure function of (seed, epoch, position): threads, prefetching and resuming change nothing.
+A batch is one float32 array N,H,W,3, pinned where the device can copy from it; each thread fills its own rows of it, so
+no picture is copied or pickled on the way. An accelerator normalises; on the CPU the threads do. The arrays are used
+again: a batch on the CPU is good until the next one is asked for. What a picture looks like is a pure function of
+(seed, epoch, position): threads, prefetching and resuming change nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from viaduct.data import preprocess
 from viaduct.data.batches import Batch, check_count
 from viaduct.data.order import permutation, sample_generator
+from viaduct.data.preprocess import normalisation, normalise, picture
 from viaduct.data.records import Records, RecordSplit, SyntheticSplit
 from viaduct.errors import BadData
 
@@ -54,7 +55,7 @@ class RecordBatches:
         self.skipped: list[str] = []  # bad records, named
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = torch.from_numpy(split.labels.copy())
-        mean, scale = preprocess.normalisation(records.preprocess)
+        mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or len(os.sched_getaffinity(0))
         self._buffers: list[Buffer] = []
@@ -85,9 +86,11 @@ class RecordBatches:
             for step in range(start, self.steps_per_epoch):
                 pending.append(self._begin(pool, order, epoch, step))
                 if len(pending) > self._records.prefetch:
-                    yield self._finish(order, *pending.popleft())
+                    yield self._finish(order, *pending[0])
+                    self._buffers.append(pending.popleft()[1])
             while pending:
-                yield self._finish(order, *pending.popleft())
+                yield self._finish(order, *pending[0])
+                self._buffers.append(pending.popleft()[1])
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -102,27 +105,28 @@ class RecordBatches:
         pictures = buffer.pictures.numpy()
         for row in range(first, min(first + ROWS_PER_TASK, self.global_batch)):
             position = step * self.global_batch + row
-            pictures[row] = self._see(int(order[position]), epoch, position)
+            self._see(int(order[position]), epoch, position, pictures[row])
 
-    def _see(self, number: int, epoch: int, position: int) -> npt.NDArray[np.float32]:
+    def _see(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
+        """Put what the network sees of a record into `out`."""
         records = self._records
         generator = sample_generator(self._seed, epoch, position) if self._train else None
         try:
-            fields = self._split.folder.fields(number)
-            return preprocess.picture(
-                records.preprocess, fields.encoded, self._train, generator, fields.boxes, records.size, records.decode
-            )
+            encoded, _, _, boxes = self._split.folder.fields(number)
+            picture(records.preprocess, encoded, self._train, generator, boxes, records.size, records.decode, out)
         except BadData as error:
             named = error if self._names_its_place(error) else self._split.folder.blame(number, error.what)
             if records.on_bad_record == "stop":
                 raise named from None
-            return self._instead(named)
+            self._replace(named, out)
+        if self._device.type == "cpu":
+            normalise(records.preprocess, out)
 
     def _names_its_place(self, error: BadData) -> bool:
         return type(error) is not BadData
 
-    def _instead(self, error: BadData) -> npt.NDArray[np.float32]:
-        """A grey picture for a bad one; too many bad ones end the run."""
+    def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
+        """The mean colour for a bad picture; too many bad ones end the run."""
         if error.what not in self.skipped:
             self.skipped.append(error.what)
         if len(self.skipped) > max(1, int(BAD_AT_MOST * self.count)):
@@ -131,23 +135,27 @@ class RecordBatches:
                 f"The last: {error.what}",
                 "`viaduct data check` lists them all.",
             )
-        mean, _ = preprocess.normalisation(self._records.preprocess)
-        return np.broadcast_to(mean, (self._records.size, self._records.size, 3)).astype(np.float32)
+        out[:] = normalisation(self._records.preprocess)[0]
 
     def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, parts: list[Future[None]]) -> Batch:
         for part in parts:
             part.result()
         first = step * self.global_batch
         index = torch.from_numpy(order[first : first + self.global_batch])
-        arrived = buffer.pictures.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
-        images = (arrived - self._mean) * self._scale
-        if self._device.type == "cuda":
-            buffer.read = torch.cuda.Event()
-            buffer.read.record()
-        self._buffers.append(buffer)
+        images = self._arrive(buffer)
         left = self.count - first
         mask = None if left >= self.global_batch else torch.arange(self.global_batch, device=self._device) < left
         return Batch(images, self._labels[index].to(self._device), mask, index.to(self._device))
+
+    def _arrive(self, buffer: Buffer) -> Tensor:
+        images = buffer.pictures.permute(0, 3, 1, 2)
+        if self._device.type == "cpu":
+            return images
+        images = (images.to(self._device, non_blocking=True) - self._mean) * self._scale
+        if self._device.type == "cuda":
+            buffer.read = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            buffer.read.record()
+        return images
 
     def _free_buffer(self) -> Buffer:
         if self._buffers:
@@ -169,7 +177,7 @@ class SyntheticBatches:
         generator = torch.Generator().manual_seed(0)
         shape = (self.global_batch, 3, records.size, records.size)
         noise = torch.nn.init.trunc_normal_(torch.empty(shape), 127, 60, 7, 247, generator=generator)
-        mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in preprocess.normalisation(records.preprocess))
+        mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in normalisation(records.preprocess))
         images = ((noise - mean) * scale).to(device, memory_format=torch.channels_last)
         index = torch.arange(self.global_batch)
         labels = torch.from_numpy(split.labels[: self.global_batch].copy())

@@ -125,8 +125,8 @@ def execute(path: Path) -> ModuleType:
         sys.path.insert(0, str(path.parent))  # so that it can import its neighbours
     try:
         spec.loader.exec_module(module)
-    except BadValue:
-        raise
+    except BadValue as error:
+        raise BadValue(error.what, *error.hints, place_of(error, path)) from None
     except Exception as error:
         raise BadValue(f"the recipe file failed: {type(error).__name__}: {error}", place_of(error, path)) from error
     return module
@@ -134,5 +134,7 @@ def execute(path: Path) -> ModuleType:
 
 def place_of(error: Exception, path: Path) -> str:
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    line = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
+    line = frames[-1] if frames else None
+    if isinstance(error, SyntaxError) and error.filename == str(path):  # not that of a neighbour it imports
+        line = error.lineno
     return f"in {path}, line {line}" if line else f"in {path}"

@@ -8,6 +8,7 @@ to_record(recipe) / from_record(record, base) to JSON and back; callables come f
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -70,7 +71,7 @@ def parse(text: str, kind: Any, path: str) -> Any:
     """The value that `text` means for a field of type `kind`."""
     try:
         return parse_as(text, kind)
-    except ValueError:
+    except (ValueError, TypeError):
         raise BadValue(f"{path}={text} is not {spell(kind)}.") from None
 
 
@@ -86,7 +87,9 @@ def parse_as(text: str, kind: Any) -> Any:
         return parse_tuple(text, typing.get_args(kind))
     if kind is bool:
         return parse_bool(text)
-    if kind in (int, float, str):
+    if kind is float:
+        return parse_float(text)
+    if kind in (int, str):
         return kind(text)
     if kind is type(None) and text.lower() in ("none", "null"):
         return None
@@ -112,6 +115,13 @@ def parse_tuple(text: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(words) != len(kinds):
         raise ValueError(text)
     return tuple(parse_as(word, kind) for word, kind in zip(words, kinds, strict=True))
+
+
+def parse_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):  # no field means anything at infinity, and JSON could not keep it
+        raise ValueError(text)
+    return value
 
 
 def parse_bool(text: str) -> bool:

@@ -45,6 +45,7 @@ class AdamW:
     def __post_init__(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(all(0 <= beta < 1 for beta in self.betas), "optimizer.betas", self.betas, "at least 0, below 1")
+        require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
 
 

@@ -39,6 +39,8 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
             Section("Confusion", "", [confusion(training, training.score)]),
             Section("Predictions", "Validation pictures, the wrong ones first.", [samples(training, training.score)]),
         ]
+    if training.train_batches.skipped or training.validation.skipped:
+        sections.append(skipped_records(training))
     sections += [
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
         Section("Machine", "", [machine_facts(summary)]),
@@ -88,6 +90,11 @@ def both(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: s
 
 def line(name: str, records: list[dict[str, Any]], field: str) -> Series:
     return Series(name, [record["step"] for record in records], [record[field] for record in records])
+
+
+def skipped_records(training: Training) -> Section:
+    bad = [*training.train_batches.skipped, *training.validation.skipped]
+    return Section("Skipped records", f"{len(bad)} could not be used.", [Code("\n".join(bad))])
 
 
 def confusion(training: Training, score: Score) -> Heatmap:

@@ -26,6 +26,7 @@ ALIASES = {
     "clip_norm": "clip_norm",
     "deterministic": "deterministic",
     "workers": "data.workers",
+    "on_bad_record": "data.on_bad_record",
     "eval_every": "evaluation.every_epochs",
     "eval_only": "evaluation.eval_only",
     "stop_threshold": "evaluation.stop_threshold",
@@ -71,6 +72,7 @@ def main(
     clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm.", "NORM")] = None,
     deterministic: Annotated[bool, aliased("deterministic", "Same bits every time, slower on accelerators.")] = False,
     workers: Annotated[str | None, aliased("workers", "Threads that prepare batches.", "N")] = None,
+    on_bad_record: Annotated[str | None, aliased("on_bad_record", "stop, or skip: count and name it.", "WORD")] = None,
     eval_every: Annotated[str | None, aliased("eval_every", "Epochs between evaluations.", "N")] = None,
     eval_only: Annotated[bool, aliased("eval_only", "Evaluate the newest checkpoint and stop.")] = False,
     stop_threshold: Annotated[

@@ -1,0 +1,100 @@
+"""Images/s of the training input against tf.data, DALI and PyTorch with Pillow, on 500x375 JPEGs of about 54 kB.
+
+    python benchmarks/input_pipeline.py [--peer tf.data,pil] [--runs 3] [--out FILE]
+
+Makes 2,000 such pictures from scikit-image's photographs (dev extra), builds records of them, and runs
+`viaduct data bench` several times; the table shows medians over the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import simplejpeg
+
+from viaduct import devices
+from viaduct.data.bench import measure
+from viaduct.data.build import build_records
+from viaduct.training.summary import commit, machine
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from crops_of_photographs import photographs
+
+BYTES = 54_000
+
+
+def encoded(pixels: np.ndarray) -> bytes:
+    """At the quality that comes closest to the size of an ImageNet picture."""
+    low, high = 30, 98
+    while low < high:
+        quality = (low + high) // 2
+        data = simplejpeg.encode_jpeg(pixels, quality=quality, colorspace="RGB", colorsubsampling="420")
+        low, high = (quality + 1, high) if len(data) < BYTES else (low, quality)
+    return data
+
+
+def make_pictures(folder: Path, count: int) -> None:
+    generator = np.random.default_rng(0)
+    sources = {name: p for name, p in photographs().items() if p.shape[0] >= 400 and p.shape[1] >= 512}
+    for number in range(count):
+        name, picture = list(sources.items())[number % len(sources)]
+        y = generator.integers(0, picture.shape[0] - 375 + 1)
+        x = generator.integers(0, picture.shape[1] - 500 + 1)
+        path = folder / name / f"{number:05d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(np.ascontiguousarray(picture[y : y + 375, x : x + 500])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", default="tf.data,pil")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--pictures", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        make_pictures(Path(place, "photos"), options.pictures)
+        build_records(Path(place, "photos"), Path(place, "records"), train_shards=8)
+        results = [
+            measure(Path(place, "records"), "official", options.peer.split(","), 256, 0, options.seconds, 3)
+            for _ in range(options.runs)
+        ]
+    rows = []
+    for number, name in enumerate(row["pipeline"] for row in results[0]["rows"]):
+        mine = [result["rows"][number] for result in results]
+        ratio = f"{median(float(row['ratio']) for row in mine):.2f}" if mine[0]["ratio"] else ""
+        rate, memory = median(row["images_per_s"] for row in mine), max(row["memory_mib"] for row in mine)
+        rows.append({"pipeline": name, "images/s": f"{rate:,.0f}", "ratio to tf.data": ratio})
+        rows[-1]["memory MiB"] = f"{memory:,.0f}"
+        print(" ".join(f"{value:>12s}" for value in rows[-1].values()))
+    stages = {name: median(result["stages_ms"][name] for result in results) for name in results[0]["stages_ms"]}
+    note = "Milliseconds per picture in one thread: " + ", ".join(f"{n} {ms:.2f}" for n, ms in stages.items()) + "."
+    print(note)
+    if options.out:
+        words = sys.argv[1 : sys.argv.index("--out")]
+        record = {
+            "kind": "benchmark",
+            "title": "Training input: 500x375 JPEGs of 54 kB, preprocessing of ResNet official, batch 256",
+            "command": shlex.join(["python", "benchmarks/input_pipeline.py", *words]),
+            "commit": commit(),
+            "machine": machine(devices.get("cpu")),
+            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            "columns": list(rows[0]),
+            "rows": rows,
+            "note": note,
+            "samples": results,
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Whole pipelines against TensorFlow graphs written from the specification, on real photographs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import viaduct.data
+from viaduct.data import preprocess
+from viaduct.data.colour import (
+    AmoebanetColour,
+    ResnextColour,
+    draw_amoebanet,
+    draw_resnext,
+    vary_like_amoebanet,
+    vary_like_resnext,
+)
+from viaduct.data.geometry import sample_crop
+from viaduct.data.preprocess import PREPROCESSINGS, normalisation, normalise, picture, with_shorter_side
+from viaduct.errors import BadData, BadValue, UnknownName
+
+from .photographs import NAMES, encoded, photograph, tensorflow
+
+SUBSAMPLINGS = ("420", "444")
+
+
+def their_picture(name: str, data: bytes) -> Any:
+    """Evaluation before normalisation, 0..255, one TensorFlow operation for each step of section 8."""
+    tf = tensorflow()
+    decoded = tf.io.decode_jpeg(data, channels=3, **their_decoder(name, train=False))
+    if name == "resnext":
+        whole = tf.cast(decoded[None], tf.float32)
+        return tf.image.crop_and_resize(whole, [[0.1, 0.1, 0.9, 0.9]], [0], [224, 224])[0]
+    if name == "amoebanet":
+        cropped = tf.image.central_crop(tf.image.convert_image_dtype(decoded, tf.float32), 0.875)
+        return tf.compat.v1.image.resize_bilinear(cropped[None], [224, 224])[0] * 255
+    sides = tf.cast(tf.shape(decoded)[:2], tf.float32)
+    sides = tf.cast(sides * (256.0 / tf.reduce_min(sides)), tf.int32)
+    top, left = (sides[0] - 224) // 2, (sides[1] - 224) // 2
+    return tf.compat.v1.image.resize_bilinear(decoded[None], sides)[0, top : top + 224, left : left + 224]
+
+
+def their_decoder(name: str, *, train: bool) -> dict[str, Any]:
+    plain = name == "v15" or (name == "resnext" and not train)
+    return {"dct_method": "INTEGER_FAST", "fancy_upscaling": False} if plain else {}
+
+
+def their_normalised(name: str, seen: Any) -> Any:
+    if name == "official":
+        return seen - [123.68, 116.78, 103.94]
+    if name == "v15":
+        return (seen - [123.68, 116.28, 103.53]) / [58.395, 57.12, 57.385]
+    if name == "resnext":
+        return (seen - [121.0, 115.0, 100.0]) * [1 / 70, 1 / 68, 1 / 71]
+    return (seen / 255 - 0.5) * 2
+
+
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("photo", NAMES)
+@pytest.mark.parametrize("name", PREPROCESSINGS)
+def test_evaluation_agrees_with_tensorflow(name: str, photo: str, subsampling: str) -> None:
+    """One grey level is asked for; the same decoder and the same places give a ten-thousandth."""
+    data = encoded(photo, subsampling)
+    theirs = their_picture(name, data)
+    np.testing.assert_allclose(picture(name, data), theirs.numpy(), rtol=0, atol=1e-4)
+    made = preprocess(name, data)
+    assert (made.dtype, made.shape) == (np.float32, (224, 224, 3))
+    np.testing.assert_allclose(made, their_normalised(name, theirs).numpy(), rtol=0, atol=2e-4)
+
+
+def test_the_shorter_side_is_truncated_in_float32_like_theirs() -> None:
+    """256 / n * n is not always 256 there; for these n the shorter side becomes 255."""
+    tf = tensorflow()
+    sides = tf.range(1, 3000, dtype=tf.float32)
+    theirs = tf.cast(sides * (256.0 / sides), tf.int32).numpy()
+    assert [with_shorter_side(256, side, side)[0] for side in range(1, 3000)] == theirs.tolist()
+    assert (theirs == 255).any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["official", "v15"])
+def test_training_is_crop_flip_resize(name: str, seed: int) -> None:
+    """The same draws, given to TensorFlow: crop, then chance for the mirror."""
+    data, tf = encoded("coffee"), tensorflow()
+    drawn = np.random.default_rng(seed)
+    y, x, height, width = sample_crop(name, 400, 600, None, drawn)
+    cropped = tf.io.decode_jpeg(data, channels=3, **their_decoder(name, train=True))[y : y + height, x : x + width]
+    if drawn.random() < 0.5:
+        cropped = tf.image.flip_left_right(cropped)
+    theirs = their_normalised(name, tf.compat.v1.image.resize_bilinear(cropped[None], [224, 224])[0]).numpy()
+    ours = preprocess(name, data, train=True, generator=np.random.default_rng(seed))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-4)
+
+
+def their_colour(name: str, seen: Any, colour: ResnextColour | AmoebanetColour) -> Any:
+    tf = tensorflow()
+    if isinstance(colour, ResnextColour):
+        seen = tf.image.adjust_brightness(seen, colour.brightness)
+        seen = tf.image.adjust_contrast(seen, colour.contrast)
+        return tf.clip_by_value(tf.image.adjust_saturation(seen, colour.saturation), 0.0, 255.0)
+    b, cb, cr = colour
+    shift = [1.402 * cr + b, -0.344136 * cb - 0.714136 * cr + b, 1.772 * cb + b]
+    return tf.clip_by_value(seen / 255 + shift, 0.0, 1.0) * 255
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["resnext", "amoebanet"])
+def test_training_is_crop_resize_flip_colour(name: str, seed: int) -> None:
+    data, tf = encoded("coffee"), tensorflow()
+    drawn = np.random.default_rng(seed)
+    y, x, height, width = sample_crop(name, 400, 600, None, drawn)
+    cropped = tf.io.decode_jpeg(data, channels=3)[y : y + height, x : x + width]
+    seen = tf.compat.v1.image.resize_bilinear(cropped[None], [224, 224])[0]
+    if drawn.random() < 0.5:
+        seen = tf.image.flip_left_right(seen)
+    colour = draw_resnext(drawn) if name == "resnext" else draw_amoebanet(drawn)
+    theirs = their_normalised(name, their_colour(name, seen, colour)).numpy()
+    ours = preprocess(name, data, train=True, generator=np.random.default_rng(seed))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-4)
+
+
+@pytest.mark.parametrize("saturation", [0.4, 1.0, 1.6])
+@pytest.mark.parametrize("contrast", [0.4, 1.0, 1.6])
+@pytest.mark.parametrize("brightness", [-0.4, 0.0, 0.4])
+def test_resnext_colour_is_tensorflows(brightness: float, contrast: float, saturation: float) -> None:
+    """Noise and greys too, whose values leave 0..255 and turn negative before they are clipped."""
+    chance = np.random.default_rng(0)
+    seen = np.concatenate([chance.uniform(0, 255, (40, 60, 3)), np.repeat(chance.uniform(0, 255, (9, 60, 1)), 3, 2)])
+    seen = seen.astype(np.float32)
+    colour = ResnextColour(brightness, contrast, saturation)
+    theirs = their_colour("resnext", seen, colour).numpy()
+    np.testing.assert_allclose(vary_like_resnext(seen.copy(), colour), theirs, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("colour", [(0.0, 0.0, 0.0), (32 / 255, 0.1, -0.1), (-32 / 255, -0.1, 0.1)])
+def test_amoebanet_colour_is_tensorflows(colour: tuple[float, float, float]) -> None:
+    seen = photograph("chelsea")[:50, :70].astype(np.float32)
+    theirs = their_colour("amoebanet", seen, AmoebanetColour(*colour)).numpy()
+    np.testing.assert_allclose(vary_like_amoebanet(seen.copy(), AmoebanetColour(*colour)), theirs, rtol=0, atol=1e-3)
+
+
+def test_colours_are_drawn_from_the_stated_ranges() -> None:
+    generator = np.random.default_rng(0)
+    resnext = np.array([draw_resnext(generator) for _ in range(2000)])
+    amoebanet = np.array([draw_amoebanet(generator) for _ in range(2000)])
+    np.testing.assert_allclose(resnext.min(0), [-0.4, 0.4, 0.4], atol=0.01)
+    np.testing.assert_allclose(resnext.max(0), [0.4, 1.6, 1.6], atol=0.01)
+    np.testing.assert_allclose(abs(amoebanet).max(0), [32 / 255, 0.1, 0.1], atol=0.001)
+
+
+@pytest.mark.parametrize("photo", ["chelsea", "coffee", "rocket"])
+@pytest.mark.parametrize("name", PREPROCESSINGS)
+def test_fast_is_exact_where_nothing_can_shrink(name: str, photo: str) -> None:
+    assert np.array_equal(preprocess(name, encoded(photo), mode="fast"), preprocess(name, encoded(photo)))
+
+
+@pytest.mark.parametrize("photo", ["astronaut", "retina", "hubble"])
+def test_fast_differs_by_so_much_as_its_documentation_says(photo: str) -> None:
+    difference = abs(picture("official", encoded(photo), mode="fast") - picture("official", encoded(photo)))
+    assert 0.5 < difference.mean() < 5
+
+
+def test_fast_leaves_a_png_alone() -> None:
+    data = tensorflow().io.encode_png(photograph("astronaut")).numpy()
+    assert np.array_equal(picture("official", data, mode="fast"), picture("official", data))
+
+
+@pytest.mark.parametrize("name", PREPROCESSINGS)
+@pytest.mark.parametrize("size", [32, 96, 299])
+def test_other_sizes(name: str, size: int) -> None:
+    assert preprocess(name, encoded("chelsea"), size=size).shape == (size, size, 3)
+    assert preprocess(name, encoded("small"), True, np.random.default_rng(0), size=size).shape == (size, size, 3)
+
+
+@pytest.mark.parametrize("name", PREPROCESSINGS)
+def test_the_same_generator_gives_the_same_picture_in_any_thread(name: str) -> None:
+    def make(seed: int) -> np.ndarray:
+        return preprocess(name, encoded(NAMES[seed % 4]), True, np.random.default_rng(seed))
+
+    alone = [make(seed) for seed in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(make, range(24)))
+    assert all(np.array_equal(one, other) for one, other in zip(alone, together, strict=True))
+
+
+def test_a_picture_can_be_made_in_its_place_in_a_batch() -> None:
+    batch = np.zeros((2, 224, 224, 3), np.float32)
+    picture("resnext", encoded("chelsea"), True, np.random.default_rng(1), out=batch[1])
+    assert np.array_equal(batch[1], picture("resnext", encoded("chelsea"), True, np.random.default_rng(1)))
+    assert (batch[0] == 0).all()
+
+
+@pytest.mark.parametrize("name", PREPROCESSINGS)
+def test_normalising_later_is_the_same(name: str) -> None:
+    mean, scale = normalisation(name)
+    seen = picture(name, encoded("chelsea"))
+    np.testing.assert_allclose((seen - mean) * scale, preprocess(name, encoded("chelsea")), rtol=0, atol=1e-5)
+
+
+def test_a_view_of_an_array_is_normalised_in_place() -> None:
+    every_other = np.full((6, 8, 3), 100, np.float32)[:, ::2]
+    assert normalise("resnext", every_other) is every_other
+    np.testing.assert_allclose(every_other[0, 0], [-21 / 70, -15 / 68, 0], atol=1e-6)
+
+
+def test_boxes_are_used_by_official_and_ignored_by_amoebanet() -> None:
+    boxes = [[0.0, 0.0, 0.05, 0.05]]
+
+    def seen(name: str, boxes: Any) -> np.ndarray:
+        return np.stack([picture(name, encoded("chelsea"), True, np.random.default_rng(i), boxes) for i in range(5)])
+
+    assert np.array_equal(seen("amoebanet", boxes), seen("amoebanet", None))
+    assert not np.array_equal(seen("official", boxes), seen("official", None))
+
+
+def test_training_without_a_generator_is_refused() -> None:
+    with pytest.raises(BadValue, match="needs a generator"):
+        preprocess("official", encoded("small"), train=True)
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(UnknownName, match="Closest is 'official'"):
+        preprocess("oficial", encoded("small"))
+    with pytest.raises(BadValue, match="mode must be"):
+        preprocess("official", encoded("small"), mode="faster")  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="size must be"):
+        preprocess("official", encoded("small"), size=0)
+    with pytest.raises(BadData, match="Premature end"):
+        preprocess("official", encoded("small")[:-100])
+
+
+def test_importing_the_room_stays_light_and_the_public_names_are_there() -> None:
+    code = (
+        "import sys, viaduct.data\n"
+        "assert not {'torch', 'simplejpeg', 'viaduct.data.preprocess'} & set(sys.modules)\n"
+        "assert callable(viaduct.data.preprocess) and callable(viaduct.data.sample_crop)\n"
+        "assert 'torch' not in sys.modules and 'simplejpeg' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'preproces'"):
+        _ = viaduct.data.preproces  # type: ignore[attr-defined]
