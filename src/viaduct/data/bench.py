@@ -212,7 +212,7 @@ def pil(work: Work) -> Iterator[int]:
     from torch.utils.data import DataLoader
 
     data: Any = PilPictures(work)
-    options = {"num_workers": work.workers, "persistent_workers": True, "drop_last": True}
+    options: dict[str, Any] = {"num_workers": work.workers, "persistent_workers": True, "drop_last": True}
     loader: Any = DataLoader(data, batch_size=work.batch, shuffle=True, **options)
     while True:
         for images, _ in loader:

@@ -45,7 +45,8 @@ class Split:
 
     def picture(self, index: int) -> Pictures:
         """One picture as a person would look at it, uint8 HWC."""
-        return self.images[index]
+        one: Pictures = self.images[index]
+        return one
 
 
 class PictureSplit(Protocol):
