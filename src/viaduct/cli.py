@@ -70,6 +70,10 @@ def build_app() -> typer.Typer:
 def main() -> None:
     # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and says what is wrong.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    # OpenMP threads that wait shall soon sleep. Left to spin, they take the cores from those they wait for as soon as
+    # another program runs: the demo fell from 870 to 20 images/s beside one busy process, and with this to 218.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         build_app()(prog_name="viaduct")
     except ViaductError as error:

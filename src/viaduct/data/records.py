@@ -17,6 +17,7 @@ import numpy as np
 
 from viaduct.data.index import RecordFolder
 from viaduct.data.source import Labels, Pictures, PictureSet, Source
+from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 SYNTHETIC = Path("synthetic")
@@ -63,7 +64,12 @@ class RecordSplit:
     @cached_property
     def labels(self) -> Labels:
         """Every label, checked: reading them for the first time also verifies every record's checksum."""
-        labels = self.folder.labels() + self.records.label_shift
+        try:
+            labels = self.folder.labels() + self.records.label_shift
+        except BadRecord:
+            if self.records.on_bad_record == "stop":
+                raise
+            labels = np.array([self._label_or_zero(number) for number in range(len(self))], dtype=np.int64)
         wrong = np.flatnonzero((labels < 0) | (labels >= self.records.classes))
         if len(wrong):
             first = int(wrong[0])
@@ -71,11 +77,24 @@ class RecordSplit:
             raise self.folder.blame(first, reason)
         return labels
 
-    def picture(self, index: int) -> Pictures:
-        from viaduct.data.preprocess import picture
+    def _label_or_zero(self, number: int) -> int:
+        """0 for a corrupt record, which is skipped: it counts and is named when a batch needs it."""
+        try:
+            return self.folder.fields(number).label + self.records.label_shift
+        except BadRecord:
+            return 0
 
-        encoded = self.folder.fields(index).encoded
-        seen = picture(self.records.preprocess, encoded, size=self.records.size)
+    def picture(self, index: int) -> Pictures:
+        """What evaluation sees; of a record that may be skipped, as there, the mean colour."""
+        from viaduct.data.preprocess import normalisation, picture
+
+        side = self.records.size
+        try:
+            seen = picture(self.records.preprocess, self.folder.fields(index).encoded, size=side)
+        except BadData as error:
+            if self.records.on_bad_record == "stop":
+                raise error if isinstance(error, BadRecord) else self.folder.blame(index, error.what) from None
+            seen = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
         return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
 
 

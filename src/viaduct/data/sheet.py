@@ -14,6 +14,7 @@ from viaduct.data.index import RecordFolder
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.preprocess import picture
+from viaduct.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
 SIDE, GAP, CROPS = 160, 8, 3
@@ -26,7 +27,10 @@ def contact_sheet(records: Path, out: Path, name: str, count: int, split: str, s
     rows, lines = [], []
     for number in chosen:
         fields = folder.fields(number)
-        whole = jpeg.decode(fields.encoded)
+        try:
+            whole = jpeg.decode(fields.encoded)
+        except BadData as error:
+            raise folder.blame(number, error.what) from None
         height, width = whole.shape[:2]
         views = [picture(name, fields.encoded, size=SIDE)]
         for crop in range(CROPS):

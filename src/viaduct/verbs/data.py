@@ -124,7 +124,7 @@ def show(
     records: Records,
     out: Annotated[Path, typer.Option(help="The PNG.")] = Path("sheet.png"),
     preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
-    count: Annotated[int, typer.Option(help="Pictures.")] = 8,
+    count: Annotated[int, typer.Option(help="Pictures.", min=1)] = 8,
     split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
 ) -> None:
@@ -141,10 +141,10 @@ def bench(
     records: Records,
     preprocess: Annotated[Network, typer.Option(help="Whose preprocessing.")] = "official",
     peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
-    batch: Annotated[int, typer.Option(help="Pictures in a batch.")] = 256,
-    workers: Annotated[int, typer.Option(help="Threads.", show_default="one a core")] = 0,
-    seconds: Annotated[float, typer.Option(help="Of each turn.")] = 4.0,
-    turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.")] = 3,
+    batch: Annotated[int, typer.Option(help="Pictures in a batch.", min=1)] = 256,
+    workers: Annotated[int, typer.Option(help="Threads.", show_default="one a core", min=0)] = 0,
+    seconds: Annotated[float, typer.Option(help="Of each turn.", min=0.1)] = 4.0,
+    turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.", min=1)] = 3,
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Also write the figures here.", show_default=False)] = None,
 ) -> None:

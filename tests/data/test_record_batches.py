@@ -1,0 +1,327 @@
+"""Batches of records: which pictures, in which order, on how many threads, and what happens to bad ones."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import simplejpeg
+import torch
+
+import viaduct.data
+from viaduct.data.batches import Batch
+from viaduct.data.example import encode_example
+from viaduct.data.order import permutation, sample_generator
+from viaduct.data.record_batches import RecordBatches
+from viaduct.data.records import SYNTHETIC, Records
+from viaduct.data.shards import shard_name
+from viaduct.data.tfrecord import BadRecord, RecordWriter, survey_records
+from viaduct.errors import BadData, BadValue
+
+COUNT, SEED = 43, 5
+RECORDS = Records(global_batch=8, size=32, classes=4, workers=2)
+NETWORKS = ["official", "v15", "resnext", "amoebanet"]
+BOXES = {"xmin": 0.2, "xmax": 0.9, "ymin": 0.1, "ymax": 0.8}
+NO_JPEG = b"this is no picture"
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert decode_threads() == []
+
+
+def decode_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("viaduct-decode")]
+
+
+def jpeg(number: int) -> bytes:
+    """Noise of 40x60, so that a mix-up shows."""
+    pixels = np.random.default_rng(number).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    return simplejpeg.encode_jpeg(pixels, quality=90)
+
+
+def write(folder: Path, split: str, sizes: list[int], bad: dict[int, bytes] | None = None) -> None:
+    """Shards of these many pictures; every third has a bounding box. `bad`: other bytes for some of them."""
+    folder.mkdir(exist_ok=True)
+    number = 0
+    for shard, size in enumerate(sizes):
+        with RecordWriter(folder / shard_name(split, shard, len(sizes))) as writer:
+            for _ in range(size):
+                encoded = (bad or {}).get(number) or jpeg(number)
+                example: dict[str, Any] = {"image/encoded": encoded, "image/class/label": number % 3 + 1}
+                if number % 3 == 0:
+                    example |= {f"image/object/bbox/{side}": [value] for side, value in BOXES.items()}
+                writer.write(encode_example(example))
+                number += 1
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("records")
+    write(made, "train", [20, 23])
+    write(made, "validation", [COUNT])
+    return made
+
+
+def batches(folder: Path, device: torch.device, train: bool = True, **options: Any) -> RecordBatches:
+    records = replace(RECORDS, **options)
+    loaded = records.load(folder)
+    return records.batches(loaded.train if train else loaded.validation, device=device, train=train, seed=SEED)
+
+
+def collect(made: RecordBatches, epoch: int, start: int = 0) -> list[Batch]:
+    """Copies: on the CPU a batch is good until the next one is asked for."""
+    with made:
+        return [batch._replace(images=batch.images.clone()) for batch in made.epoch(epoch, start)]
+
+
+def assert_same(one: list[Batch], other: list[Batch]) -> None:
+    assert len(one) == len(other) > 0
+    for first, second in zip(one, other, strict=True):
+        assert torch.equal(first.images, second.images)  # bitwise
+        assert torch.equal(first.labels, second.labels)
+        assert torch.equal(first.index, second.index)
+        assert (first.mask is None) == (second.mask is None)
+
+
+def indices(made: list[Batch]) -> list[int]:
+    return torch.cat([batch.index for batch in made]).tolist()
+
+
+def expected(folder: Path, network: str, number: int, train: bool, epoch: int, position: int) -> np.ndarray:
+    fields = Records(1, 32).load(folder).train.folder.fields(number)
+    generator = sample_generator(SEED, epoch, position) if train else None
+    return viaduct.data.preprocess(network, fields.encoded, train, generator, fields.boxes, size=32)
+
+
+def test_training_follows_the_order_and_drops_the_remainder(folder: Path, device: torch.device) -> None:
+    made = batches(folder, device)
+    assert (made.count, made.steps_per_epoch) == (COUNT, 5)
+    seen = [indices(collect(made, epoch)) for epoch in range(3)]
+    for epoch, numbers in enumerate(seen):
+        assert numbers == permutation(SEED, epoch, COUNT)[:40].tolist()
+        assert len(set(numbers)) == 40
+    assert seen[0] != seen[1] != seen[2]
+
+
+def test_labels_belong_to_their_pictures(folder: Path, device: torch.device) -> None:
+    for batch in collect(batches(folder, device), 0):
+        assert batch.labels.tolist() == [number % 3 + 1 for number in batch.index.tolist()]
+        assert batch.mask is None
+        assert (batch.labels.dtype, batch.labels.device.type) == (torch.int64, device.type)
+
+
+def test_labels_are_shifted(folder: Path, device: torch.device) -> None:
+    for batch in collect(batches(folder, device, classes=3, label_shift=-1), 0):
+        assert batch.labels.tolist() == [number % 3 for number in batch.index.tolist()]
+
+
+@pytest.mark.parametrize("eval_batch", [0, 1, 10, COUNT, 100])
+def test_every_validation_picture_is_counted_exactly_once(folder: Path, device: torch.device, eval_batch: int) -> None:
+    made = batches(folder, device, train=False, eval_batch=eval_batch)
+    size = eval_batch or RECORDS.global_batch
+    steps = collect(made, 0)
+    assert len(steps) == made.steps_per_epoch == -(-COUNT // size)
+    assert all(len(batch.labels) == len(batch.images) == size for batch in steps)
+    assert all(batch.mask is None for batch in steps[:-1])
+    counted = [batch.index if batch.mask is None else batch.index[batch.mask] for batch in steps]
+    assert torch.cat(counted).tolist() == list(range(COUNT))
+    assert (steps[-1].mask is None) == (COUNT % size == 0)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_row_is_what_preprocess_makes_of_its_picture(
+    folder: Path, device: torch.device, network: str, train: bool
+) -> None:
+    made = batches(folder, device, train, preprocess=network)
+    for step, batch in enumerate(collect(made, 1)):
+        assert batch.images.shape == (8, 3, 32, 32)
+        assert batch.images.is_contiguous(memory_format=torch.channels_last)
+        for row, number in enumerate(batch.index.tolist()):
+            seen = batch.images[row].permute(1, 2, 0).cpu().numpy()
+            wanted = expected(folder, network, number, train, epoch=1, position=step * 8 + row)
+            if device.type == "cpu":
+                assert np.array_equal(seen, wanted)
+            else:
+                np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-4)
+
+
+def test_a_batch_on_the_cpu_must_be_copied_to_be_kept(folder: Path) -> None:
+    made = batches(folder, torch.device("cpu"), prefetch=1)
+    copies = collect(made, 0)
+    kept = list(made.epoch(0))
+    assert not all(torch.equal(copy.images, batch.images) for copy, batch in zip(copies, kept, strict=True))
+    for copy, batch in zip(copies, made.epoch(0), strict=True):
+        assert torch.equal(copy.images, batch.images)  # until the next is asked for
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_an_epoch_entered_late_is_the_tail_of_the_whole_one(folder: Path, device: torch.device, train: bool) -> None:
+    whole = collect(batches(folder, device, train), 2)
+    assert_same(collect(batches(folder, device, train), 2, start=3), whole[3:])
+    assert collect(batches(folder, device, train), 2, start=len(whole)) == []
+
+
+@pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}, {"workers": 0}, {"prefetch": 1}, {"prefetch": 9}])
+def test_threads_and_prefetching_change_nothing(folder: Path, device: torch.device, options: dict[str, int]) -> None:
+    assert_same(collect(batches(folder, device, **options), 0), collect(batches(folder, device), 0))
+
+
+def test_crops_do_not_depend_on_the_batch_size(folder: Path, device: torch.device) -> None:
+    small, large = (collect(batches(folder, device, global_batch=size), 0) for size in (4, 20))
+    assert torch.equal(torch.cat([b.images for b in small]), torch.cat([b.images for b in large]))
+
+
+def test_an_abandoned_iterator_leaves_no_thread(folder: Path, device: torch.device) -> None:
+    made = batches(folder, device)
+    iterator = made.epoch(0)
+    next(iterator)
+    assert decode_threads() != []
+    del iterator
+    gc.collect()
+    assert decode_threads() == []
+
+
+def test_closing_ends_every_iterator_and_its_threads(folder: Path, device: torch.device) -> None:
+    with batches(folder, device) as made:
+        iterators = [made.epoch(0), made.epoch(1)]
+        for iterator in iterators:
+            next(iterator)
+        assert decode_threads() != []
+    assert decode_threads() == []
+    assert list(iterators[0]) == []
+
+
+def test_fewer_records_than_a_batch_are_refused(folder: Path, device: torch.device) -> None:
+    with pytest.raises((BadData, BadValue), match="43"):
+        batches(folder, device, global_batch=44)
+
+
+# Bad records
+
+
+def with_bad(tmp_path: Path, bad: dict[int, bytes]) -> Path:
+    write(tmp_path, "train", [20, 23], bad)
+    write(tmp_path, "validation", [COUNT])
+    return tmp_path
+
+
+def flip(path: Path, number: int) -> None:
+    """Change a byte in the picture of a record: its checksum is wrong then."""
+    place = next(found for found in survey_records(path) if found.number == number)
+    content = bytearray(path.read_bytes())
+    content[place.offset + len(place.data) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_an_undecodable_picture_stops_with_file_record_and_reason(tmp_path: Path, device: torch.device) -> None:
+    made = batches(with_bad(tmp_path, {25: NO_JPEG}), device, train=True, global_batch=COUNT)
+    with pytest.raises(
+        BadRecord, match=r"train-00001-of-00002: record 5 at byte \d[\d,]*: not a JPEG or PNG"
+    ) as caught:
+        collect(made, 0)
+    assert isinstance(caught.value, BadData)
+    assert caught.value.path == tmp_path / "train-00001-of-00002"
+    assert "this is" in caught.value.reason
+    assert not caught.value.what.endswith("..")
+
+
+def test_a_truncated_picture_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:
+    made = batches(with_bad(tmp_path, {3: jpeg(3)[:-200]}), device, global_batch=COUNT)
+    with pytest.raises(BadRecord, match=r"train-00000-of-00002: record 3 at byte .*Premature end"):
+        collect(made, 0)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_skipped_picture_is_named_and_replaced_by_the_mean_colour(
+    tmp_path: Path, device: torch.device, network: str
+) -> None:
+    options: dict[str, Any] = {"global_batch": COUNT, "preprocess": network}
+    sound, broken = tmp_path / "sound", tmp_path / "broken"
+    sound.mkdir()
+    broken.mkdir()
+    made = batches(with_bad(broken, {25: NO_JPEG}), device, on_bad_record="skip", **options)
+    (batch,) = collect(made, 0)
+    (name,) = made.skipped
+    assert "train-00001-of-00002: record 5 at byte" in name
+    assert "not a JPEG or PNG" in name
+    (whole,) = collect(batches(with_bad(sound, {}), device, **options), 0)
+    bad = batch.index == 25
+    assert batch.images[bad].abs().max() < 1e-4
+    assert torch.equal(batch.images[~bad], whole.images[~bad])
+    collect(made, 1)
+    assert len(made.skipped) == 1  # named once, however often it is met
+
+
+def test_too_many_bad_pictures_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
+    made = batches(with_bad(tmp_path, {7: NO_JPEG, 25: NO_JPEG}), device, on_bad_record="skip")
+    with pytest.raises(BadData, match=r"2 of 43 records are bad, more than 0\.1 %") as caught:
+        collect(made, 0)
+    assert "viaduct data check" in str(caught.value)
+    assert len(made.skipped) == 2
+
+
+def test_a_corrupt_record_stops_with_file_record_and_reason(tmp_path: Path, device: torch.device) -> None:
+    flip(with_bad(tmp_path, {}) / "train-00001-of-00002", 4)
+    reason = r"train-00001-of-00002: record 4 at byte \d[\d,]*: the checksum of its data is wrong"
+    with pytest.raises(BadRecord, match=reason):
+        collect(batches(tmp_path, device, global_batch=COUNT), 0)
+
+
+def test_a_record_that_rots_after_it_was_indexed_stops_the_same_way(tmp_path: Path, device: torch.device) -> None:
+    made = batches(with_bad(tmp_path, {}), device, global_batch=COUNT)
+    collect(made, 0)
+    flip(tmp_path / "train-00001-of-00002", 4)
+    with pytest.raises(BadRecord, match=r"train-00001-of-00002: record 4 at byte .*checksum of its data"):
+        collect(made, 1)
+
+
+def test_a_corrupt_record_is_skipped_and_named(tmp_path: Path, device: torch.device) -> None:
+    flip(with_bad(tmp_path, {}) / "train-00001-of-00002", 4)
+    made = batches(tmp_path, device, global_batch=COUNT, on_bad_record="skip")
+    (batch,) = collect(made, 0)
+    assert batch.images[batch.index == 24].abs().max() < 1e-4
+    assert batch.labels[batch.index != 24].tolist() == [n % 3 + 1 for n in batch.index.tolist() if n != 24]
+    assert [("record 4 at byte" in name, "checksum" in name) for name in made.skipped] == [(True, True)]
+
+
+def test_two_corrupt_records_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
+    flip(with_bad(tmp_path, {}) / "train-00000-of-00002", 2)
+    flip(tmp_path / "train-00001-of-00002", 4)
+    with pytest.raises(BadData, match="2 of 43 records are bad"):
+        collect(batches(tmp_path, device, global_batch=COUNT, on_bad_record="skip"), 0)
+
+
+# No files at all
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_synthetic_batches_are_the_same_noise_again_and_again(device: torch.device, network: str) -> None:
+    records = replace(RECORDS, preprocess=network)
+    with records.batches(records.load(SYNTHETIC).train, device=device, train=True, seed=1) as made:
+        assert (made.count, made.steps_per_epoch, made.skipped) == (1_281_167, 160_145, [])
+        iterator = made.epoch(0)
+        first, second = next(iterator), next(iterator)
+        assert len(list(made.epoch(3, start=160_140))) == 5
+    assert first.images is second.images
+    assert first.images.shape == (8, 3, 32, 32)
+    assert first.images.is_contiguous(memory_format=torch.channels_last)
+    assert first.mask is None
+    assert set(first.labels.tolist()) <= {0, 1, 2}
+    mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in viaduct.data.preprocess.normalisation(network))
+    seen = first.images.cpu() / scale + mean
+    assert 6.9 < seen.min() < seen.max() < 247.1
+
+
+def test_synthetic_evaluation_goes_over_fifty_thousand(device: torch.device) -> None:
+    records = replace(RECORDS, eval_batch=7)
+    made = records.batches(records.load(SYNTHETIC).validation, device=device, train=False, seed=1)
+    assert (made.count, made.steps_per_epoch) == (50_000, 7143)

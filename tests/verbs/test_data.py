@@ -1,0 +1,260 @@
+"""What a person sees of `viaduct data`, and of training on what it built."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+
+CLASSES = ("ant", "bee")
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def viaduct(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "viaduct", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+
+
+def answered(*words: str | Path, cwd: Path | None = None) -> str:
+    answer = viaduct(*words, cwd=cwd)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
+    assert answer.returncode == 2, answer.stderr
+    assert "Traceback" not in answer.stderr
+    for fragment in fragments:
+        assert fragment in answer.stderr
+
+
+def jpeg(number: int) -> bytes:
+    pixels = np.random.default_rng(number).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    return simplejpeg.encode_jpeg(pixels, quality=90)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(40):
+        path = folder / CLASSES[number % 2] / f"{number:02d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(jpeg(number))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built") / "records"
+    said = answered("data", "build", photos, "--out", out, "--shards", "2")
+    assert said == f"{out}: 36 training and 4 validation pictures of 2 classes, 3 files written\n"
+    return out
+
+
+@pytest.fixture
+def records(built: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(built, tmp_path / "records"))
+
+
+def shards(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if "-of-" in path.name and not path.suffix)
+
+
+def test_class_folders_are_built_and_a_second_build_writes_nothing(photos: Path, records: Path) -> None:
+    assert shards(records) == ["train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"]
+    assert (records / "labels.txt").read_text() == "1:ant\n2:bee\n"
+    said = answered("data", "build", photos, "--out", records, "--shards", "2")
+    assert "0 files written, 3 were there already" in said
+
+
+def test_a_list_of_pictures_is_built(photos: Path, tmp_path: Path) -> None:
+    lines = [f"{path},{path.parent.name}" for path in sorted(photos.rglob("*.jpg"))]
+    (tmp_path / "list.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
+    said = answered("data", "build", "list.csv", "--out", "records", "--first-label", "0", cwd=tmp_path)
+    assert "36 training and 4 validation pictures of 2 classes" in said
+    assert (tmp_path / "records/labels.txt").read_text() == "0:ant\n1:bee\n"
+
+
+def idx_pair(folder: Path, name: str, count: int) -> tuple[Path, Path]:
+    images, labels = folder / f"{name}-images", folder / f"{name}-labels"
+    pixels = np.random.default_rng(count).integers(0, 256, (count, 28, 28), dtype=np.uint8)
+    images.write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
+    labels.write_bytes(struct.pack(">2I", 0x801, count) + bytes(number % 10 for number in range(count)))
+    return images, labels
+
+
+def test_the_files_of_mnist_are_built(tmp_path: Path) -> None:
+    train, validation = idx_pair(tmp_path, "train", 30), idx_pair(tmp_path, "t10k", 10)
+    out = tmp_path / "records"
+    said = answered("data", "build", "--idx", *train, "--idx-validation", *validation, "--out", out)
+    assert "30 training and 10 validation pictures of 10 classes" in said
+    assert "nothing wrong was found" in answered("data", "check", out, "--deep")
+
+
+def test_a_build_of_nothing_or_of_two_things_is_refused(photos: Path, tmp_path: Path) -> None:
+    refused(viaduct("data", "build", cwd=tmp_path), "viaduct data: what shall be built?", "--idx IMAGES LABELS")
+    pair = idx_pair(tmp_path, "train", 1)
+    refused(viaduct("data", "build", photos, "--idx", *pair, cwd=tmp_path), "what shall be built?")
+    refused(viaduct("data", "build", "nowhere", cwd=tmp_path), "There is no such file or folder")
+    assert not (tmp_path / "records").exists()
+
+
+def test_sound_records_pass_the_check(built: Path) -> None:
+    said = answered("data", "check", built, "--deep")
+    assert "nothing wrong was found" in said
+    rows = json.loads(answered("data", "check", built, "--json"))
+    assert (rows["ok"], rows["findings"]) == (True, [])
+    assert [(shard["file"], shard["corrupt"]) for shard in rows["shards"]] == [(name, 0) for name in shards(built)]
+    assert sum(shard["records"] for shard in rows["shards"]) == 40
+
+
+def spoil(path: Path) -> None:
+    """Flip a bit in the first record."""
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_byte_is_found_and_its_file_named(records: Path) -> None:
+    path = records / "train-00001-of-00002"
+    spoil(path)
+    answer = viaduct("data", "check", records)
+    assert answer.returncode == 1
+    assert f"error: {path}: record 0 at byte 0: the checksum of its data is wrong" in answer.stdout
+    answer = viaduct("data", "check", records, "--json")
+    assert answer.returncode == 1
+    rows = json.loads(answer.stdout)
+    assert rows["ok"] is False
+    assert [finding["kind"] for finding in rows["findings"]] == ["corrupt"]
+
+
+def test_a_check_of_no_records_is_refused(tmp_path: Path) -> None:
+    refused(viaduct("data", "check", tmp_path / "nowhere"), "nowhere: there is no such folder")
+
+
+def test_the_index_can_be_had_in_the_form_of_dali(records: Path) -> None:
+    before = set(records.iterdir())
+    said = answered("data", "index", records, "--dali")
+    assert said.startswith("3 files, 40 records, ")
+    texts = [path for path in set(records.rglob("*")) - before if path.is_file() and is_dali(path)]
+    assert len(texts) == 3
+    assert sum(len(path.read_text().splitlines()) for path in texts) == 40
+    assert answered("data", "index", records).endswith("0 indexed now\n")
+    assert answered("data", "index", records, "--rebuild").endswith("3 indexed now\n")
+
+
+def is_dali(path: Path) -> bool:
+    try:
+        return all(len(line.split(" ")) == 2 for line in path.read_text("ascii").splitlines())
+    except UnicodeDecodeError:
+        return False
+
+
+@pytest.mark.parametrize("network", ["official", "resnext"])
+def test_a_contact_sheet_is_drawn(built: Path, tmp_path: Path, network: str) -> None:
+    sheet = tmp_path / "sheet.png"
+    lines = answered("data", "show", built, "--count", "3", "--preprocess", network, "--out", sheet).splitlines()
+    content = sheet.read_bytes()
+    assert content.startswith(PNG_SIGNATURE)
+    assert struct.unpack(">2I", content[16:24]) == (5 * 168 + 16, 3 * 168 + 8)
+    assert lines[3:] == [str(sheet)]
+    for number, line in enumerate(lines[:3], start=1):
+        assert line.startswith(f"row {number}: label ")
+        assert ", 60x40, train-0000" in line
+        assert line.split(",")[0].endswith(CLASSES)
+    again = tmp_path / "again.png"
+    answered("data", "show", built, "--count", "3", "--preprocess", network, "--out", again)
+    assert again.read_bytes() == content
+
+
+def test_a_sheet_of_more_pictures_than_there_are_shows_all(built: Path, tmp_path: Path) -> None:
+    words = ("--split", "validation", "--count", "99", "--out", tmp_path / "sheet.png")
+    assert len(answered("data", "show", built, *words).splitlines()) == 4 + 1
+
+
+def test_a_sheet_of_nothing_is_refused(built: Path, tmp_path: Path) -> None:
+    refused(viaduct("data", "show", built, "--count", "0", cwd=tmp_path), "--count")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_undecodable_picture_on_a_sheet_is_named(photos: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "photos/ant"
+    bad.mkdir(parents=True)
+    for number in range(4):
+        (bad / f"{number}.jpg").write_bytes(jpeg(number)[:300])
+    answered("data", "build", "photos", "--validation-share", "0.25", cwd=tmp_path)
+    answer = viaduct("data", "show", "records", cwd=tmp_path)
+    refused(answer, "train-00000-of-00001: record ", "the JPEG cannot be decoded")
+    assert not (tmp_path / "sheet.png").exists()
+
+
+def test_an_unknown_set_is_answered_with_the_closest(tmp_path: Path) -> None:
+    refused(viaduct("data", "fetch", "cifar1O", cwd=tmp_path), "'cifar1O'", "Closest is 'cifar10'")
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> None:
+    quick = ("--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1")
+    said = answered("data", "bench", built, *quick, "--json", "--out", tmp_path / "figures.json")
+    figures = json.loads(said)
+    assert json.loads((tmp_path / "figures.json").read_text()) == figures
+    assert [row["pipeline"] for row in figures["rows"]] == ["exact", "fast"]
+    assert all(row["images_per_s"] > 0 and len(row["samples"]) == 1 for row in figures["rows"])
+    assert (figures["batch"], figures["workers"], figures["pictures"]) == (8, 1, 36)
+    stages = ["read and checksum", "entropy decode", "IDCT and colour", "crop and resize", "normalise"]
+    assert list(figures["stages_ms"]) == stages
+
+
+def test_an_unknown_peer_is_answered_with_the_closest(built: Path) -> None:
+    refused(viaduct("data", "bench", built, "--peer", "tfdata"), "no peer called 'tfdata'", "'tf.data'")
+
+
+@pytest.mark.parametrize("option", ["--turns", "--batch", "--seconds"])
+def test_a_measurement_of_nothing_is_refused(built: Path, option: str) -> None:
+    refused(viaduct("data", "bench", built, option, "0"), option)
+
+
+TINY = ["--device", "cpu", "--set", "data.size=32", "--set", "model=resnet20_quick"]
+
+
+def test_what_was_built_can_be_trained_on_and_evaluated(records: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["--set", "data.size=32", "--batch", "8", "--steps", "2", "--device", "cpu", "--run", run]
+    answered("train", "resnet18_imagenet", "--data", records, *words)
+    assert (run / "report.html").stat().st_size > 0
+    answered("evaluate", run)
+
+
+@pytest.mark.parametrize("file", ["train-00001-of-00002", "validation-00000-of-00001"])
+def test_a_corrupt_record_stops_training_unless_it_may_be_skipped(records: Path, tmp_path: Path, file: str) -> None:
+    spoil(records / file)
+    place = f"{records / file}: record 0 at byte 0"
+    words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "36", "--steps", "1"]
+    refused(viaduct(*words, "--run", tmp_path / "stopped"), f"{place}: the checksum of its data is wrong")
+    answered(*words, "--run", tmp_path / "run", "--on-bad-record", "skip")
+    assert place in (tmp_path / "run/report.html").read_text()
+
+
+def test_training_on_noise_needs_no_files(tmp_path: Path) -> None:
+    words = [*TINY, "--set", "data.size=8", "--set", "data.eval_batch=5000", "--batch", "4", "--steps", "1"]
+    answered("train", "resnet18_imagenet", "--data", "synthetic", *words, "--run", "run", cwd=tmp_path)
+    assert (tmp_path / "run/report.html").stat().st_size > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_recipe_for_records_asks_for_them(tmp_path: Path) -> None:
+    refused(viaduct("train", "resnet18_imagenet", cwd=tmp_path), "--data")
+    refused(
+        viaduct("train", "resnet18_imagenet", "--data", "nowhere", cwd=tmp_path), "nowhere: there is no such folder"
+    )
+    assert list(tmp_path.iterdir()) == []
