@@ -236,7 +236,7 @@ def test_two_builds_at_once(photos: Path, tmp_path: Path) -> None:
 
     def second(done: int, total: int) -> None:
         if done == 5:
-            with pytest.raises(BadData, match="another build is writing to this folder"):
+            with pytest.raises(BadData, match="another process is writing to this folder"):
                 build_records(photos, tmp_path / "records")
             refused.append(done)
 

@@ -553,7 +553,7 @@ def test_a_killed_process_is_continued(site: Site, archive: bytes, tmp_path: Pat
     command = [sys.executable, "-c", CHILD, ARCHIVE, md5(archive), str(tmp_path), address]
     with subprocess.Popen(command) as child:
         wait_until(lambda: part.exists() and part.stat().st_size > half - 9000)
-        assert "another fetch is writing to this folder" in refusal("cifar10", tmp_path, address)
+        assert "another process is writing to this folder" in refusal("cifar10", tmp_path, address)
         child.send_signal(signal.SIGKILL)
     site.hold.set()
     check_nothing_under_its_own_name(tmp_path)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from viaduct.training.events import EventFile, encode
+from viaduct.data.example import pack_varint
+from viaduct.training.events import EventFile
 
 
 def crc32c(data: bytes) -> int:
@@ -59,7 +60,7 @@ def test_every_record_has_the_checksums_of_the_format(tmp_path: Path) -> None:
     ("number", "coded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (700665, "f9e12a")]
 )
 def test_numbers_are_coded_as_protobuf_does(number: int, coded: str) -> None:
-    assert encode(number).hex() == coded
+    assert pack_varint(number).hex() == coded
 
 
 def test_the_name_is_one_that_tensorboard_looks_for(tmp_path: Path) -> None:

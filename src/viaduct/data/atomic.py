@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from viaduct.errors import BadData
 
 LEFTOVERS = ".*.part"
 """What a killed process leaves behind, as a pattern."""
@@ -30,3 +34,19 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder against other builds and fetches; the lock ends with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise BadData(f"{folder}: another process is writing to this folder.", "Wait for it to end.") from error
+            # Some network file systems have no locks; two at once then waste each other's time, and are noticed.
+        yield
+    finally:
+        os.close(descriptor)

@@ -17,10 +17,8 @@ has "label:name" a line, as TF-Slim writes it, which says for itself where the l
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from viaduct.data.atomic import LEFTOVERS, replacing
+from viaduct.data.atomic import LEFTOVERS, alone_in, replacing
 from viaduct.data.example import encode_example
 from viaduct.data.origins import Origin, Picture, find_origin, picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
@@ -290,22 +288,6 @@ def writable(out: Path) -> Iterator[None]:
                 "The shards that are there are whole: make room and run the same build again.",
             ) from error
         raise BadData(f"{out}: could not be written to: {error}.") from error
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder against other builds; the lock ends with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise BadData(f"{folder}: another build is writing to this folder.") from error
-            # Some network file systems have no locks; two builds at once then only waste each other's time.
-        yield
-    finally:
-        os.close(descriptor)
 
 
 # The shards

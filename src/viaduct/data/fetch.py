@@ -16,7 +16,6 @@ A file takes its own name only when its checksum is right, so a fetch that was k
 from __future__ import annotations
 
 import errno
-import fcntl
 import gzip
 import hashlib
 import json
@@ -37,7 +36,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from urllib.request import Request, url2pathname, urlopen
 
 from viaduct.data import cifar10
-from viaduct.data.atomic import replacing
+from viaduct.data.atomic import alone_in, replacing
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 Progress = Callable[[int, int | None], None]
@@ -159,22 +158,6 @@ def explaining(out: Path) -> Iterator[None]:
                 f"{out}: the disk is full.", "What has come is kept: make room and run the same command again."
             ) from error
         raise BadData(f"{out}: could not be used: {error}.", "Give --out a folder that may be written to.") from error
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder against other fetches; the lock ends with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise BadData(f"{folder}: another fetch is writing to this folder.", "Wait for it to end.") from error
-            # Some network file systems have no locks; two fetches at once then end in a wrong checksum.
-        yield
-    finally:
-        os.close(descriptor)
 
 
 # What is there already

@@ -8,6 +8,8 @@ import struct
 import time
 from pathlib import Path
 
+from viaduct.data.example import field as message
+from viaduct.data.example import pack_varint
 from viaduct.data.tfrecord import frame
 
 SESSION_START = 1  # SessionLog.START: TensorBoard drops what it knew of later steps
@@ -33,25 +35,12 @@ class EventFile:
             file.write(frame(wall_time + fields))
 
 
-def encode(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def varint(field: int, value: int) -> bytes:
-    return encode(field << 3) + encode(value)
+    return pack_varint(field << 3) + pack_varint(value)
 
 
 def fixed32(field: int, value: float) -> bytes:
-    return encode(field << 3 | 5) + struct.pack("<f", value)
-
-
-def message(field: int, body: bytes) -> bytes:
-    return encode(field << 3 | 2) + encode(len(body)) + body
+    return pack_varint(field << 3 | 5) + struct.pack("<f", value)
 
 
 def text(field: int, value: str) -> bytes:
