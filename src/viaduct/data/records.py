@@ -1,6 +1,6 @@
 """ImageNet-scale sources, as parts of a recipe: TFRecord files, and noise of the same shape.
 
-    Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/
+    Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/, or class folders
     --data synthetic                                                             the upper bound: no files at all
 
 Nothing here imports torch, so that recipes can be listed without it.
@@ -15,17 +15,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders
 from viaduct.data.index import RecordFolder
 from viaduct.data.source import Labels, Pictures, PictureSet, Source
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 SYNTHETIC = Path("synthetic")
+Folder = RecordFolder | PictureFolder
 
 
 @dataclass(frozen=True)
 class Records(Source):
-    """Sharded TFRecords in the ImageNet schema, seen as one network's reference sees them."""
+    """Sharded TFRecords in the ImageNet schema, or folders of pictures, seen as one network's reference sees them."""
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
@@ -39,9 +41,11 @@ class Records(Source):
 
     def load(self, path: Path | None) -> PictureSet:
         if path is None:
-            raise BadData("this recipe trains on TFRecord files: say where they are with --data DIR.")
+            raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
         if path == SYNTHETIC:
             return SyntheticSet(self)
+        if holds_pictures(path):
+            return RecordSet(self, *picture_folders(path))
         return RecordSet(self, RecordFolder(path, "train"), RecordFolder(path, "validation"))
 
     def batches(self, split: Any, *, device: Any, train: bool, seed: int) -> Any:
@@ -55,7 +59,7 @@ class Records(Source):
 class RecordSplit:
     """The records of one split, with labels as the network counts them."""
 
-    def __init__(self, records: Records, folder: RecordFolder) -> None:
+    def __init__(self, records: Records, folder: Folder) -> None:
         self.records, self.folder = records, folder
 
     def __len__(self) -> int:
@@ -101,7 +105,7 @@ class RecordSplit:
 class RecordSet:
     """Both splits, and the names of the classes."""
 
-    def __init__(self, records: Records, train: RecordFolder, validation: RecordFolder) -> None:
+    def __init__(self, records: Records, train: Folder, validation: Folder) -> None:
         self.train, self.validation = RecordSplit(records, train), RecordSplit(records, validation)
         known = train.names
         shift = records.label_shift

@@ -1,0 +1,66 @@
+"""Class folders and lists of pictures as a training source, without building records first.
+
+The same classes, labels and validation pictures as `viaduct data build` would make of them: labels begin with 1, and a
+tenth of every class is set aside where the source has no validation pictures of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from viaduct.data.build import number_classes, set_aside
+from viaduct.data.example import ImageFields
+from viaduct.data.origins import Origin, Picture, find_origin
+from viaduct.data.shards import SPLITS, shard_sets
+from viaduct.data.source import Labels
+from viaduct.errors import BadData
+
+VALIDATION_SHARE, SEED, FIRST_LABEL = 0.1, 0, 1  # the defaults of `viaduct data build`
+NO_BOXES = np.empty((0, 4), np.float32)
+
+
+class PictureFolder:
+    """The pictures of a split by number, read as `RecordFolder` reads records."""
+
+    def __init__(self, origin: Origin, pictures: Sequence[Picture], labels: dict[str, int]) -> None:
+        self.origin, self.pictures = origin, pictures
+        self.names = {label: name for name, label in labels.items()}
+        self._labels = np.array([labels[picture.group] for picture in pictures], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def fields(self, number: int) -> ImageFields:
+        picture = self.pictures[number]
+        encoded = memoryview(self.origin.read(picture))
+        return ImageFields(encoded, int(self._labels[number]), picture.group, NO_BOXES)
+
+    def labels(self) -> Labels:
+        return self._labels
+
+    def blame(self, number: int, reason: str) -> BadData:
+        """An error that says which picture it is."""
+        return BadData(f"{self.origin.place}: {self.pictures[number].name}: {reason.rstrip('.')}.")
+
+
+def holds_pictures(path: Path) -> bool:
+    """Whether this is a list or a folder of class folders rather than a folder of record files."""
+    if path.suffix.lower() == ".csv":
+        return True
+    has_records = path.is_dir() and any(shard_sets(path, split) for split in SPLITS)
+    return path.is_dir() and not has_records and any(entry.is_dir() for entry in path.iterdir())
+
+
+def picture_folders(path: Path) -> tuple[PictureFolder, PictureFolder]:
+    """The training and the validation pictures."""
+    origin = find_origin(path)
+    labels = number_classes(origin, FIRST_LABEL)
+    train, validation = origin.train, origin.validation
+    if validation is None:
+        train, validation = set_aside(train, VALIDATION_SHARE, SEED)
+    if not validation:
+        raise BadData(f"{path}: there are no validation pictures, and too few to set some aside.")
+    return PictureFolder(origin, train, labels), PictureFolder(origin, validation, labels)

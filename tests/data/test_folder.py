@@ -1,0 +1,71 @@
+"""Training straight from pictures: the same network input as from records built of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+import torch
+
+from viaduct.data.build import build_records
+from viaduct.data.folder import holds_pictures, picture_folders
+from viaduct.data.records import Records
+from viaduct.errors import BadData
+
+RECORDS = Records(global_batch=4, size=32, classes=4)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(0)
+    for name in ("ant", "bee", "cow"):
+        for number in range(10):
+            pixels = generator.integers(0, 256, (40, 60, 3), dtype=np.uint8)
+            path = tmp_path / "photos" / name / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(simplejpeg.encode_jpeg(pixels, colorspace="RGB"))
+    return tmp_path / "photos"
+
+
+def test_a_folder_gives_what_its_records_would_give(photos: Path, tmp_path: Path) -> None:
+    build_records(photos, tmp_path / "records")
+    seen = {}
+    for place in (photos, tmp_path / "records"):
+        found = RECORDS.load(place)
+        with RECORDS.batches(found.validation, device=torch.device("cpu"), train=False, seed=1) as stream:
+            batches = [(batch.images.clone(), batch.labels.clone()) for batch in stream.epoch(0)]
+        pictures = torch.cat([images for images, _ in batches])[: stream.count]
+        labels = torch.cat([labels for _, labels in batches])[: stream.count]
+        seen[place] = sorted(
+            (int(label), picture.sum().item()) for label, picture in zip(labels, pictures, strict=True)
+        )
+        assert found.names == ("0", "ant", "bee", "cow")
+    first, second = seen.values()
+    assert first == second
+    assert len(first) == 3
+
+
+def test_records_are_not_taken_for_pictures(photos: Path, tmp_path: Path) -> None:
+    build_records(photos, tmp_path / "records")
+    assert holds_pictures(photos)
+    assert not holds_pictures(tmp_path / "records")
+    assert not holds_pictures(tmp_path / "nowhere")
+
+
+def test_a_broken_picture_is_named(photos: Path) -> None:
+    one = replace(RECORDS, global_batch=1)
+    name = picture_folders(photos)[0].pictures[0].name
+    (photos / name).write_bytes((photos / name).read_bytes()[:200])
+    stream = one.batches(one.load(photos).train, device=torch.device("cpu"), train=True, seed=1)
+    with pytest.raises(BadData, match=name), stream:
+        list(stream.epoch(0))
+
+
+def test_pictures_without_validation_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ant").mkdir()
+    (tmp_path / "ant" / "1.jpg").write_bytes(simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8), colorspace="RGB"))
+    with pytest.raises(BadData, match="too few to set some aside"):
+        picture_folders(tmp_path)
