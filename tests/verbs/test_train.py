@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -130,14 +131,62 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_place_that_cannot_be_a_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    for words in (["train", "--run", file], ["evaluate", file], ["train", *QUICK, "--run", file]):
+        refused(viaduct(*words), str(file))
+    refused(viaduct("train", *QUICK, "--run", file / "below"), "notes.txt")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.json").write_text("{}")
+    refused(viaduct("evaluate", tmp_path / "run"), "is damaged")
+    assert file.read_text() == "mine"
+
+
+def test_a_length_is_said_once(finished: Path, tmp_path: Path) -> None:
+    refused(viaduct("train", "shapes_taster", "--steps", "2", "--epochs", "1"), "Give one of them")
+    refused(viaduct("train", "shapes_taster", "--steps", "0", "--run", tmp_path / "r"), "1 or more")
+    refused(viaduct("train", *QUICK, "--data", tmp_path, "--run", tmp_path / "r"), "takes no --data")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_changed_recipe_file_is_refused_and_the_copy_is_kept(tmp_path: Path) -> None:
+    file, run = tmp_path / "mine.py", tmp_path / "run"
+    file.write_text((ROOT / "examples" / "my_recipe.py").read_text())
+    assert viaduct("train", file, "--run", run, "--device", "cpu", "--steps", "3").returncode == 0
+    before = file.read_text()
+    file.write_text(before.replace("lr=1e-3", "lr=5e-3"))
+    refused(viaduct("train", file, "--run", run, "--device", "cpu", "--steps", "5"), "has changed since")
+    assert (run / "recipe.py").read_text() == before
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_begun_again_in_silence(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "summary.json").unlink()
+    for model in run.glob("checkpoints/*/model.safetensors"):
+        model.write_bytes(b"short")
+    metrics = (run / "metrics.jsonl").read_bytes()
+    answer = viaduct("train", "--run", run)
+    assert answer.returncode == 2
+    assert "no whole checkpoint is left" in answer.stderr
+    assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_what_was_removed_of_a_finished_run_is_written_again(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "model.safetensors").unlink()
+    assert viaduct("train", "--run", run).returncode == 0
+    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+
+
 def test_a_run_that_must_be_new_or_must_be_there(finished: Path, tmp_path: Path) -> None:
     refused(viaduct("train", *QUICK, "--run", finished, "--resume", "never"), "holds a run already")
     refused(viaduct("train", *QUICK, "--run", tmp_path / "new", "--resume", "must"), "no run in")
 
 
 def test_a_checkpoint_of_another_model_is_refused(finished: Path, tmp_path: Path) -> None:
-    import shutil
-
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     record = json.loads((run / "recipe.json").read_text())

@@ -41,6 +41,7 @@ class Shapes(Images):
     """Ten silhouettes, drawn with NumPy; `--data` is not needed."""
 
     name: ClassVar[str] = "shapes"
+    takes_path: ClassVar[bool] = False
 
     mean: Colour = (0.425, 0.425, 0.425)
     std: Colour = (0.275, 0.275, 0.275)

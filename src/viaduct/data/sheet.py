@@ -40,8 +40,11 @@ def contact_sheet(records: Path, out: Path, name: str, count: int, split: str, s
         place = folder.place(number)
         label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
         lines.append(f"label {label}, {width}x{height}, {place.path.name} record {place.record}")
-    with replacing(out) as file:
-        file.write(encode_png(arranged(rows)))
+    try:
+        with replacing(out) as file:
+            file.write(encode_png(arranged(rows)))
+    except OSError as error:
+        raise BadData(f"{out} cannot be written: {error.strerror}.") from None
     return lines
 
 

@@ -84,6 +84,7 @@ class Source(ABC):
 
     name: ClassVar[str]
     needs_path: ClassVar[bool] = False
+    takes_path: ClassVar[bool] = True
 
     global_batch: int
     size: int  # side of the square picture the network sees

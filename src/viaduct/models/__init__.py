@@ -31,7 +31,7 @@ def build(name: str, classes: int = 1001) -> nn.Module:
         variants = variants_of(family)
         if name in variants:
             return variants[name](classes)
-    raise UnknownName("model", name, names(), "`viaduct models` shows all of them.")
+    raise UnknownName("model", name, names(), f"There are: {', '.join(names())}.")
 
 
 def names() -> list[str]:

@@ -59,11 +59,13 @@ class RunDir:
         file = self.path / "recipe.json"
         try:
             record: dict[str, Any] = json.loads(file.read_text())
-            return record
-        except FileNotFoundError:
+        except OSError:
             raise BadRun(f"{str(self.path)!r} is not a run: it has no recipe.json.") from None
         except ValueError as error:
             raise BadRun(f"{file} is damaged: {error}") from None
+        if not isinstance(record, dict) or not {"name", "file", "recipe"} <= set(record):
+            raise BadRun(f"{file} is damaged: parts of it are missing.")
+        return record
 
     def summary(self) -> dict[str, Any] | None:
         """summary.json, if the run has finished."""
@@ -88,7 +90,7 @@ class RunDir:
     def begin(self, loaded: Loaded, record: dict[str, Any]) -> None:
         """Write down what this run is."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if loaded.file is not None and loaded.file != self.path.resolve() / "recipe.py":
+        if loaded.file is not None and not (self.path / "recipe.py").exists():
             shutil.copyfile(loaded.file, self.path / "recipe.py")
         write_json(self.path / "recipe.json", record)
 
@@ -99,6 +101,12 @@ class RunDir:
             raise BadRun(
                 f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}.",
                 "Choose another place with --run.",
+            )
+        copied = self.path / "recipe.py"
+        if loaded.file is not None and copied.is_file() and loaded.file.read_bytes() != copied.read_bytes():
+            raise BadRun(
+                f"{loaded.file} has changed since {str(self.path)!r} was begun with it.",
+                f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
         changed = {
             path: values
@@ -116,8 +124,12 @@ class RunDir:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second process out of this run; released when the process ends, however it ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("a+") as lock:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("a+")
+        except OSError as error:
+            raise BadRun(f"{str(self.path)!r} cannot be a run's directory: {error.strerror}.") from None
+        with file as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -127,7 +139,17 @@ class RunDir:
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
-            yield
+            try:
+                yield
+            finally:
+                self.leave_nothing_of_a_false_start()
+
+    def leave_nothing_of_a_false_start(self) -> None:
+        """A run that was refused before it was begun leaves no directory behind."""
+        if not self.begun:
+            (self.path / ".lock").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""

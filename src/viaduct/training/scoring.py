@@ -31,7 +31,7 @@ def score_checkpoints(
         recipe = override(recipe, "precision.compute", precision)
     chosen = choose(run, step, every)
     room, torch_device = devices.pick(device)
-    images = load_images(recipe.data, data or (Path(stored["data"]) if stored["data"] else None))
+    images = load_images(recipe.data, data or (Path(stored["data"]) if stored.get("data") else None))
     model = place(build_model(recipe), torch_device)
     computation = Computation(model, plan_for(recipe.precision, room), torch_device, recipe.mode == "graph", False)
     stream = recipe.data.batches(images.validation, device=torch_device, train=False, seed=recipe.seed)

@@ -115,6 +115,8 @@ def full_disk_named(run: RunDir) -> Iterator[None]:
 def refuse_or_find_finished(request: Request) -> bool:
     """Whether there is nothing left to do; raises where the directory is not this run's."""
     run = request.run
+    if run.path.exists() and not run.path.is_dir():
+        raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
     if not run.begun:
         if run.path.exists() and any(path.name != ".lock" for path in run.path.iterdir()):
             raise BadRun(f"{str(run.path)!r} is not empty and holds no run.", "Choose another place with --run.")
@@ -129,7 +131,8 @@ def refuse_or_find_finished(request: Request) -> bool:
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.summary()
-    return summary is not None and long_enough(summary, request.loaded.recipe)
+    whole = run.model.is_file() and run.report.is_file()  # what was removed since is written again
+    return summary is not None and whole and long_enough(summary, request.loaded.recipe)
 
 
 def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
@@ -143,6 +146,8 @@ def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 def load_images(data: Source, path: Path | None) -> PictureSet:
     if data.needs_path and path is None:
         raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.")
+    if path is not None and not data.takes_path:
+        raise BadData(f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given.")
     return data.load(path)
 
 
@@ -152,8 +157,8 @@ def find_start(request: Request) -> checkpoint.Saved | None:
     saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
     for damage in damaged:
         tell(f"Skipping a damaged checkpoint: {damage}.")
-    if saved is None and (request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
-        raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.")
+    if saved is None and (damaged or request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
+        raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.", "Begin anew with another --run.")
     return saved
 
 

@@ -115,6 +115,13 @@ def begin(
         loaded = load(recipe)
     else:
         loaded, stored = reopen(run or Path())
+    given = dict(changes)
+    if "steps" in given and "epochs" in given:
+        raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
+    if given.get("steps", "").strip() == "0":
+        raise BadValue("steps is 0; it must be 1 or more.")
+    if "epochs" in given:
+        changes = [*changes, ("steps", "0")]  # a run begun with --steps goes by epochs from now on
     changed = loaded.recipe
     for path, text in changes:
         changed = override(changed, path, text)
@@ -129,7 +136,7 @@ def begin(
             loaded=loaded,
             run=RunDir(run or Path("runs") / loaded.name),
             data=data or (Path(stored["data"]) if stored.get("data") else None),
-            device=stored["device"] if stored and device == "auto" else device,
+            device=stored.get("device", device) if device == "auto" else device,
             resume=resume,
             command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
         )
