@@ -52,7 +52,8 @@ def training_part(results: dict[str, dict[str, Any]]) -> list[str]:
         *("images/s", "precision", "machine", "date"),
     ]
     rows = [training_row(name, record) for name, record in results.items()]
-    return ["## Training runs\n", table(columns, rows)]
+    notes = [f"- {record['recipe']}: {record['note']}\n" for record in results.values() if record.get("note")]
+    return ["## Training runs\n", table(columns, rows), "".join(notes)]
 
 
 def training_row(name: str, record: dict[str, Any]) -> list[str]:
