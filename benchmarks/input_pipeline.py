@@ -77,7 +77,8 @@ def main() -> None:
         rows[-1]["memory MiB"] = f"{memory:,.0f}"
         print(" ".join(f"{value:>12s}" for value in rows[-1].values()))
     stages = {name: median(result["stages_ms"][name] for result in results) for name in results[0]["stages_ms"]}
-    note = "Milliseconds per picture in one thread: " + ", ".join(f"{n} {ms:.2f}" for n, ms in stages.items()) + "."
+    note = "Milliseconds per picture in one thread: " + ", ".join(f"{n} {ms:.2f}" for n, ms in stages.items())
+    note += f". We decode {results[0]['decoder']}."
     print(note)
     if options.out:
         words = sys.argv[1 : sys.argv.index("--out")]

@@ -274,3 +274,30 @@ def test_the_gpu_sees_the_same_pictures_as_the_cpu(split: Split) -> None:
     cuda, cpu = first("cuda"), first("cpu")
     assert torch.equal(cuda.index.cpu(), cpu.index)
     np.testing.assert_allclose(cuda.images.cpu().numpy(), cpu.images.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_policy_changes_training_and_not_evaluation(split: Split, device: torch.device, workers: int) -> None:
+    plain = replace(IMAGES, workers=workers)
+    changed = replace(plain, auto_augment="randaugment-2-9")
+
+    def made(images: Arrays, train: bool) -> list[Batch]:
+        return collect(Batches(split, images, device=device, train=train, seed=1), epoch=3)
+
+    assert_same(made(changed, train=True), made(replace(changed, workers=1), train=True))
+    assert indices(made(changed, train=True)) == indices(made(plain, train=True))
+    differ = [not torch.equal(a.images, b.images) for a, b in zip(made(changed, True), made(plain, True), strict=True)]
+    assert all(differ)
+    assert_same(made(changed, train=False), made(plain, train=False))
+
+
+def test_a_policy_is_resumed_exactly_and_ranks_see_what_one_would(split: Split, device: torch.device) -> None:
+    images = replace(IMAGES, auto_augment="cifar10")
+    whole = collect(Batches(split, images, device=device, train=True, seed=1), epoch=3)
+    assert_same(collect(Batches(split, images, device=device, train=True, seed=1), epoch=3, start=5), whole[5:])
+    ranks = [
+        collect(Batches(split, images, device=device, train=True, seed=1, rank=rank, ranks=2), epoch=3)
+        for rank in range(2)
+    ]
+    for one, first, second in zip(whole, *ranks, strict=True):
+        assert torch.equal(one.images, torch.cat([first.images, second.images]))

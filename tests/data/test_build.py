@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import simplejpeg
 
 from data.record_files import png
 from viaduct.data import build as build_module
@@ -302,8 +303,22 @@ def test_places_that_will_not_do(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(BadData, match="There is no such file or folder"):
         find_origin(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(BadData, match="could not be written to"):
+    with pytest.raises(BadData, match="file: it is a file, and records go into a folder"):
         build_records(photos, tmp_path / "file")
+    with pytest.raises(BadData, match=r"file/records: could not be written to: Not a directory\."):
+        build_records(photos, tmp_path / "file" / "records")
+
+
+def test_a_jpeg_that_is_cut_short_is_named_or_ends_the_build(tmp_path: Path) -> None:
+    whole = simplejpeg.encode_jpeg(np.zeros((16, 16, 3), np.uint8))
+    (tmp_path / "photos/ant").mkdir(parents=True)
+    for name, content in {"1": whole, "2": whole[:-2], "3": whole + b"more", "4": whole[:-9]}.items():
+        (tmp_path / f"photos/ant/{name}.jpg").write_bytes(content)
+    built = build_records(tmp_path / "photos", tmp_path / "records")
+    assert built.cut_short == ["ant/2.jpg", "ant/4.jpg"]
+    assert built.train + built.validation == 4
+    with pytest.raises(BadData, match=r"photos: ant/[24].jpg: the JPEG is cut short: it has no end marker"):
+        build_records(tmp_path / "photos", tmp_path / "strict", strict=True)
 
 
 def make_list(folder: Path, *lines: str) -> Path:

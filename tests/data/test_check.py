@@ -91,7 +91,7 @@ def test_a_record_of_another_schema(folder: Path) -> None:
     [
         (4, {}, "its label 4 is not in labels.txt, which has 1 to 3."),
         (-1, {}, "its label is -1."),
-        (3, {"classes": 3}, "its label is 3, where 3 classes have 0 to 2."),
+        (3, {"classes": 2}, "its label is 3, where 2 classes have 1 to 2."),
     ],
 )
 def test_a_label_outside_of_the_classes(folder: Path, label: int, options: dict[str, int], text: str) -> None:
@@ -184,6 +184,39 @@ def test_a_compressed_and_an_empty_file(folder: Path) -> None:
     assert only(folder)[0] == "warning: compressed"
     path.write_bytes(b"")
     assert ("warning", "empty") in found(check_records(folder))
+    assert ("error", "empty") in found(check_records(folder))  # the only file of its split
+
+
+def test_one_empty_file_of_several_is_a_warning(folder: Path) -> None:
+    (folder / "train-00001-of-00002").write_bytes(b"")
+    report = check_records(folder)
+    assert ("warning", "empty") in found(report)
+    assert report.errors == []
+
+
+def test_a_split_without_files_is_a_warning(folder: Path) -> None:
+    (folder / "validation-00000-of-00001").unlink()
+    what, where, text = only(folder)
+    assert (what, where) == ("warning: empty", "validation")
+    assert text == "there are no such files; training wants some."
+
+
+@pytest.mark.parametrize(("classes", "kinds"), [(3, [("warning", "classes")]), (4, []), (1001, [])])
+def test_classes_may_count_the_spare_output_or_not(folder: Path, classes: int, kinds: list[tuple[str, str]]) -> None:
+    report = check_records(folder, classes=classes)
+    assert found(report) == kinds
+    for finding in report.findings:
+        assert "a recipe needs data.classes=4, or data.label_shift=-1 with 3" in finding.message
+
+
+def test_labels_from_zero_on_are_one_more_class(folder: Path) -> None:
+    (folder / "labels.txt").unlink()
+    rewrite(folder / "validation-00000-of-00001", message(100, 0), message(101, 2), message(102, 3))
+    assert ("error", "mislabelled") in found(check_records(folder, classes=3))
+    assert check_records(folder, classes=4).errors == []
+    (folder / "labels.txt").write_text("0:none\n1:ant\n2:bee\n3:cat\n")
+    (error, *_) = check_records(folder, classes=3).errors
+    assert error.message == "its label is 3, where 3 classes have 0 to 2."
 
 
 def test_no_records_at_all(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from viaduct.data.order import Purpose, permutation, uniforms, words
+from viaduct.data.order import Purpose, permutation, sample_generator, uniforms, words
 
 
 def test_golden_order() -> None:
@@ -47,3 +48,10 @@ def test_the_largest_draw_times_any_number_stays_below_it() -> None:
     largest = np.float32(1 - 2.0**-24)
     whole = np.arange(1, 5000, dtype=np.float32)
     assert (np.floor(largest * whole) < whole).all()
+
+
+@pytest.mark.parametrize(("seed", "epoch", "position"), [(0, 0, 0), (7, 3, 1_281_166), (2**63 + 5, 89, 12)])
+def test_a_sample_has_the_stream_of_its_key_and_position(seed: int, epoch: int, position: int) -> None:
+    key, counter = np.array([seed, epoch], np.uint64), np.array([0, position, 0, 7], np.uint64)
+    plain = np.random.Generator(np.random.Philox(key=key, counter=counter))
+    assert np.array_equal(sample_generator(seed, epoch, position).random(50), plain.random(50))

@@ -17,6 +17,7 @@ import torch
 import viaduct.data
 from viaduct.data.batches import Batch
 from viaduct.data.example import encode_example
+from viaduct.data.index import RecordFolder
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.record_batches import RecordBatches
 from viaduct.data.records import SYNTHETIC, Records
@@ -293,6 +294,36 @@ def test_a_corrupt_record_is_skipped_and_named(tmp_path: Path, device: torch.dev
     assert [("record 4 at byte" in name, "checksum" in name) for name in made.skipped] == [(True, True)]
 
 
+def test_the_labels_of_a_split_with_a_corrupt_record_are_read_once(
+    tmp_path: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip(with_bad(tmp_path, {}) / "train-00001-of-00002", 4)
+    skipping = replace(RECORDS, on_bad_record="skip")
+    first = skipping.load(tmp_path).train.labels
+    assert first[24] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordFolder, "record", lambda self, number: pytest.fail("a record was read again"))
+        assert np.array_equal(skipping.load(tmp_path).train.labels, first)
+    with pytest.raises(BadRecord, match=r"train-00001-of-00002: record 4 at byte .*checksum of its data"):
+        _ = RECORDS.load(tmp_path).train.labels
+
+
+def test_skipped_records_are_named_on_stderr(
+    tmp_path: Path, device: torch.device, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("viaduct.data.record_batches.BAD_AT_MOST", 0.5)
+    folder = with_bad(tmp_path, dict.fromkeys(range(12), NO_JPEG))
+    made = batches(folder, device, global_batch=COUNT, on_bad_record="skip")
+    collect(made, 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.startswith(f"skipped: {folder}/train-0000") for line in lines[:10]] == [True] * 10
+    assert lines[10:] == [
+        "skipped: any more are counted at the end; the report names them all",
+        "skipped: 12 of 43 records in all",
+    ]
+    assert len(made.skipped) == 12
+
+
 def test_two_corrupt_records_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
     flip(with_bad(tmp_path, {}) / "train-00000-of-00002", 2)
     flip(tmp_path / "train-00001-of-00002", 4)
@@ -325,3 +356,17 @@ def test_synthetic_evaluation_goes_over_fifty_thousand(device: torch.device) -> 
     records = replace(RECORDS, eval_batch=7)
     made = records.batches(records.load(SYNTHETIC).validation, device=device, train=False, seed=1)
     assert (made.count, made.steps_per_epoch) == (50_000, 7143)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_policy_is_a_function_of_the_position_alone(folder: Path, device: torch.device, network: Any) -> None:
+    options: dict[str, Any] = {"auto_augment": "imagenet", "preprocess": network}
+    whole = collect(batches(folder, device, **options), 2)
+    assert_same(collect(batches(folder, device, workers=1, **options), 2, start=2), whole[2:])
+    plain = collect(batches(folder, device, preprocess=network), 2)
+    assert indices(plain) == indices(whole)
+    assert not any(torch.equal(one.images, other.images) for one, other in zip(plain, whole, strict=True))
+    evaluated = [
+        collect(batches(folder, device, train=False, **more), 0) for more in (options, {"preprocess": network})
+    ]
+    assert_same(*evaluated)

@@ -102,11 +102,41 @@ def test_the_files_of_mnist_are_built(tmp_path: Path) -> None:
 
 
 def test_a_build_of_nothing_or_of_two_things_is_refused(photos: Path, tmp_path: Path) -> None:
-    refused(viaduct("data", "build", cwd=tmp_path), "viaduct data: what shall be built?", "--idx IMAGES LABELS")
+    refused(viaduct("data", "build", cwd=tmp_path), "viaduct data build: what shall be built?", "--idx IMAGES LABELS")
     pair = idx_pair(tmp_path, "train", 1)
     refused(viaduct("data", "build", photos, "--idx", *pair, cwd=tmp_path), "what shall be built?")
     refused(viaduct("data", "build", "nowhere", cwd=tmp_path), "There is no such file or folder")
     assert not (tmp_path / "records").exists()
+
+
+def test_mistakes_are_named_by_flag_and_reasons_have_no_numbers(photos: Path, tmp_path: Path) -> None:
+    words = ("data", "build", photos, "--out", tmp_path / "out")
+    refused(viaduct(*words, "--validation-share", "2"), "viaduct data build: --validation-share must be from 0 to less")
+    refused(viaduct(*words, "--shards", "0"), "--shards must be from 1 to 99,999, got 0")
+    refused(viaduct(*words, "--first-label", "-1"), "--first-label must be at least 0")
+    (tmp_path / "out").touch()
+    answer = viaduct(*words)
+    refused(answer, f"{tmp_path}/out: it is a file, and records go into a folder")
+    assert "Errno" not in answer.stderr
+
+
+def test_a_build_without_validation_pictures_warns(photos: Path, tmp_path: Path) -> None:
+    answer = viaduct("data", "build", photos, "--out", tmp_path / "out", "--validation-share", "0")
+    assert answer.returncode == 0
+    assert answer.stderr == "warning: there are no validation pictures; training wants some to evaluate with.\n"
+
+
+def test_a_strict_build_ends_at_a_jpeg_that_is_cut_short(photos: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(photos, tmp_path / "photos"))
+    (copy / "ant/00.jpg").write_bytes(jpeg(0)[:-2])
+    refused(viaduct("data", "build", copy, "--out", tmp_path / "out", "--strict"), "ant/00.jpg: the JPEG is cut short")
+
+
+def test_a_split_without_a_record_is_an_error(records: Path) -> None:
+    (records / "validation-00000-of-00001").write_bytes(b"")
+    answer = viaduct("data", "check", records)
+    assert answer.returncode == 1
+    assert "error: validation: there is not one record in its 1 files." in answer.stdout
 
 
 def test_sound_records_pass_the_check(built: Path) -> None:
@@ -177,6 +207,14 @@ def test_a_contact_sheet_is_drawn(built: Path, tmp_path: Path, network: str) -> 
     assert again.read_bytes() == content
 
 
+def test_a_policy_shows_on_the_sheet(built: Path, tmp_path: Path) -> None:
+    words = ("data", "show", built, "--count", "2", "--out")
+    answered(*words, tmp_path / "plain.png")
+    answered(*words, tmp_path / "changed.png", "--auto-augment", "randaugment-2-9")
+    assert (tmp_path / "plain.png").read_bytes() != (tmp_path / "changed.png").read_bytes()
+    refused(viaduct(*words, tmp_path / "no.png", "--auto-augment", "imgenet"), "no auto-augment policy", "'imagenet'")
+
+
 def test_a_sheet_of_more_pictures_than_there_are_shows_all(built: Path, tmp_path: Path) -> None:
     words = ("--split", "validation", "--count", "99", "--out", tmp_path / "sheet.png")
     assert len(answered("data", "show", built, *words).splitlines()) == 4 + 1
@@ -192,7 +230,9 @@ def test_an_undecodable_picture_on_a_sheet_is_named(photos: Path, tmp_path: Path
     bad.mkdir(parents=True)
     for number in range(4):
         (bad / f"{number}.jpg").write_bytes(jpeg(number)[:300])
-    answered("data", "build", "photos", "--validation-share", "0.25", cwd=tmp_path)
+    built = viaduct("data", "build", "photos", "--validation-share", "0.25", cwd=tmp_path)
+    assert built.returncode == 0
+    assert "warning: ant/0.jpg: the JPEG is cut short, and training will stop at it" in built.stderr
     answer = viaduct("data", "show", "records", cwd=tmp_path)
     refused(answer, "train-00000-of-00001: record ", "the JPEG cannot be decoded")
     assert not (tmp_path / "sheet.png").exists()
@@ -211,6 +251,7 @@ def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> Non
     assert [row["pipeline"] for row in figures["rows"]] == ["exact", "fast"]
     assert all(row["images_per_s"] > 0 and len(row["samples"]) == 1 for row in figures["rows"])
     assert (figures["batch"], figures["workers"], figures["pictures"]) == (8, 1, 36)
+    assert figures["decoder"].startswith(("the region of a crop with libjpeg-turbo", "whole pictures with simplejpeg"))
     stages = ["read and checksum", "entropy decode", "IDCT and colour", "crop and resize", "normalise"]
     assert list(figures["stages_ms"]) == stages
 
@@ -243,6 +284,20 @@ def test_a_corrupt_record_stops_training_unless_it_may_be_skipped(records: Path,
     refused(viaduct(*words, "--run", tmp_path / "stopped"), f"{place}: the checksum of its data is wrong")
     answered(*words, "--run", tmp_path / "run", "--on-bad-record", "skip")
     assert place in (tmp_path / "run/report.html").read_text()
+
+
+def test_training_is_balanced_and_augmented_when_asked(records: Path, tmp_path: Path) -> None:
+    words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1", "--balance"]
+    answer = viaduct(*words, "--auto-augment", "imagenet", "--run", tmp_path / "run")
+    assert answer.returncode == 0, answer.stderr
+    assert "balance 1: pictures of a class → seen in an epoch: ant: 18 → 18 (x1.00), bee: 18 → 18" in answer.stderr
+    stored = (tmp_path / "run/recipe.json").read_text()
+    assert '"auto_augment": "imagenet"' in stored
+
+
+def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:
+    answer = viaduct("train", "shapes_taster", "--on-bad-record", "skip", cwd=tmp_path)
+    refused(answer, "--on-bad-record: shapes_taster trains on shapes, which has no records")
 
 
 def test_training_on_noise_needs_no_files(tmp_path: Path) -> None:

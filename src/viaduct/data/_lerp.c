@@ -1,95 +1,28 @@
-/* Bilinear sampling at given places: the inner loop of every resize, with the GIL released.
+/* Inner loops over pixels, with the GIL released. Optional: geometry.py and colour.py have the same in numpy.
  *
  *     lerp(pixels, rows_first, rows_second, rows_way, columns_first, columns_second, columns_way, out)
- *
- * pixels: uint8 H x W x 3; first, second: int64 places; way: float32 from the first to the second; out: float32
- * rows x columns x 3. The order of the arithmetic is TensorFlow's, so that results agree to the bit: along the upper
- * row, along the lower row, then between the two. Optional: geometry.py has the same in numpy.
+ *         bilinear sampling at given places, in every resize. pixels: uint8 H x W x 3; first, second: int64 places;
+ *         way: float32 from the first to the second; out: float32 rows x columns x 3
+ *     saturate(picture, factor)
+ *         scale the saturation of a float32 H x W x 3 picture, in place
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
-#include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "_sample.h"
 
-typedef struct {
-    Py_buffer first, second, way;
-    Py_ssize_t count;
-} Axis;
-
-static int take(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flags, const char *what) {
-    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | flags) < 0) return -1;
-    if (view->itemsize != itemsize) {
-        PyErr_Format(PyExc_TypeError, "%s: items of %zd bytes, expected %zd", what, view->itemsize, itemsize);
-        PyBuffer_Release(view);
-        return -1;
-    }
-    return 0;
-}
-
-static int inside(const Py_buffer *places, Py_ssize_t count, Py_ssize_t limit) {
-    const int64_t *place = places->buf;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (place[i] < 0 || place[i] >= limit) return 0;
-    return 1;
-}
-
-/* One row of the result from the two rows of the picture that it lies between. */
-static void sample_row(const uint8_t *above, const uint8_t *below, float fall, const Axis *columns, float *out) {
-    const int64_t *left = columns->first.buf, *right = columns->second.buf;
-    const float *across = columns->way.buf;
-    for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
-        const uint8_t *a = above + 3 * left[c], *b = above + 3 * right[c];
-        const uint8_t *d = below + 3 * left[c], *e = below + 3 * right[c];
-        for (int k = 0; k < 3; k++) {
-            const float top = (float)a[k] + ((float)b[k] - (float)a[k]) * across[c];
-            const float bottom = (float)d[k] + ((float)e[k] - (float)d[k]) * across[c];
-            out[k] = top + (bottom - top) * fall;
-        }
-    }
-}
-
-#ifdef __SSE2__
-/* Red, green, blue and the byte after them as four floats: one conversion instead of three. */
-static inline __m128 colour_at(const uint8_t *pixel) {
-    int word;
-    memcpy(&word, pixel, 4);
-    const __m128i zero = _mm_setzero_si128();
-    const __m128i shorts = _mm_unpacklo_epi8(_mm_cvtsi32_si128(word), zero);
-    return _mm_cvtepi32_ps(_mm_unpacklo_epi16(shorts, zero));
-}
-
-static inline __m128 between(__m128 one, __m128 other, __m128 way) {
-    return _mm_add_ps(one, _mm_mul_ps(_mm_sub_ps(other, one), way));
-}
-
-/* The same, four channels at a time; reads one byte past a pixel and writes one float past a colour. */
-static void sample_row_quickly(const uint8_t *above, const uint8_t *below, float fall, const Axis *columns, float *out) {
-    const int64_t *left = columns->first.buf, *right = columns->second.buf;
-    const float *across = columns->way.buf;
-    const __m128 down = _mm_set1_ps(fall);
-    for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
-        const __m128 way = _mm_set1_ps(across[c]);
-        const __m128 top = between(colour_at(above + 3 * left[c]), colour_at(above + 3 * right[c]), way);
-        const __m128 bottom = between(colour_at(below + 3 * left[c]), colour_at(below + 3 * right[c]), way);
-        _mm_storeu_ps(out, between(top, bottom, down));
-    }
-}
-#else
-#define sample_row_quickly sample_row
-#endif
-
-static void sample(const uint8_t *pixels, Py_ssize_t height, Py_ssize_t width, const Axis *rows, const Axis *columns,
-                   float *out) {
-    const int64_t *first = rows->first.buf, *second = rows->second.buf;
-    const float *way = rows->way.buf;
+static void sample(const uint8_t *pixels, int64_t height, int64_t width, const Axis *rows, const Axis *columns,
+                   Sampled *sampled, float *out) {
     for (Py_ssize_t r = 0; r < rows->count; r++, out += 3 * columns->count) {
-        const uint8_t *above = pixels + first[r] * 3 * width, *below = pixels + second[r] * 3 * width;
-        /* The last row on either side has nothing behind it that may be touched. */
-        const int last = first[r] == height - 1 || second[r] == height - 1 || r == rows->count - 1;
-        (last ? sample_row : sample_row_quickly)(above, below, way[r], columns, out);
+        const int64_t pair[2] = {rows->first[r], rows->second[r]};
+        int slots[2];
+        choose_slots(sampled, pair, slots);
+        for (int i = 0; i < 2; i++) {
+            if (sampled->number[slots[i]] == pair[i]) continue;
+            const uint8_t *line = pixels + pair[i] * 3 * width;
+            /* The last row has nothing behind it that may be touched. */
+            const int last = pair[i] == height - 1;
+            (last ? sample_across : sample_across_quickly)(line, 0, columns, sampled->row[slots[i]]);
+            sampled->number[slots[i]] = pair[i];
+        }
+        blend_rows(sampled->row[slots[0]], sampled->row[slots[1]], rows->way[r], NULL, NULL, out, 3 * columns->count);
     }
 }
 
@@ -106,33 +39,81 @@ static PyObject *lerp(PyObject *self, PyObject *args) {
     for (; taken < 8; taken++)
         if (take(objects[taken], &views[taken], sizes[taken], taken == 7 ? PyBUF_WRITABLE : 0, names[taken]) < 0)
             goto done;
-    Axis rows = {views[1], views[2], views[3], views[3].len / 4};
-    Axis columns = {views[4], views[5], views[6], views[6].len / 4};
+    const Axis rows = {views[1].buf, views[2].buf, views[3].buf, views[3].len / 4};
+    const Axis columns = {views[4].buf, views[5].buf, views[6].buf, views[6].len / 4};
     if (views[0].ndim != 3 || views[0].shape[2] != 3) {
         PyErr_SetString(PyExc_ValueError, "pixels must be height x width x 3");
         goto done;
     }
-    const Py_ssize_t height = views[0].shape[0], width = views[0].shape[1];
     if (views[1].len != 8 * rows.count || views[2].len != 8 * rows.count || views[4].len != 8 * columns.count ||
         views[5].len != 8 * columns.count || views[7].len != 12 * rows.count * columns.count) {
         PyErr_SetString(PyExc_ValueError, "the lengths of the places and of out do not agree");
         goto done;
     }
-    if (!inside(&views[1], rows.count, height) || !inside(&views[2], rows.count, height) ||
-        !inside(&views[4], columns.count, width) || !inside(&views[5], columns.count, width)) {
+    const int64_t height = views[0].shape[0], width = views[0].shape[1];
+    int64_t top, bottom, left, right;
+    reach(&rows, &top, &bottom);
+    reach(&columns, &left, &right);
+    if (top < 0 || bottom >= height || left < 0 || right >= width) {
         PyErr_SetString(PyExc_IndexError, "a place lies outside of the picture");
         goto done;
     }
+    /* One float more than a row has: the quick way writes four for the last colour. */
+    const size_t line = 3 * (size_t)columns.count + 1;
+    float *scratch = malloc(2 * line * sizeof(float));
+    if (scratch == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    Sampled sampled = {{scratch, scratch + line}, {-1, -1}};
     Py_BEGIN_ALLOW_THREADS
-    sample(views[0].buf, height, width, &rows, &columns, views[7].buf);
+    sample(views[0].buf, height, width, &rows, &columns, &sampled, views[7].buf);
     Py_END_ALLOW_THREADS
+    free(scratch);
 done:
     for (int i = 0; i < taken; i++) PyBuffer_Release(&views[i]);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }
 
+/* Each channel moves on a straight line from or to the largest; colour.py says why. */
+static void saturate_pixels(float *restrict pixels, Py_ssize_t count, float factor) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        float *restrict pixel = pixels + 3 * i;
+        const float red = pixel[0], green = pixel[1], blue = pixel[2];
+        const float high = red > green ? red : green, low = red > green ? green : red;
+        const float largest = high > blue ? high : blue, smallest = low < blue ? low : blue;
+        const float span = largest - smallest;
+        const float ratio = largest / (span > 0 ? span : 1.0f); /* divided always: a branch would cost more */
+        const float most = span > 0 ? ratio : 0.0f;
+        const float above = most > 0 ? most : 0.0f;
+        const float share = above < factor ? above : factor;
+        pixel[0] = (red - largest) * share + largest;
+        pixel[1] = (green - largest) * share + largest;
+        pixel[2] = (blue - largest) * share + largest;
+    }
+}
+
+static PyObject *saturate(PyObject *self, PyObject *args) {
+    PyObject *object;
+    Py_buffer picture;
+    float factor;
+    if (!PyArg_ParseTuple(args, "Of", &object, &factor)) return NULL;
+    if (take(object, &picture, 4, PyBUF_WRITABLE, "picture") < 0) return NULL;
+    if (picture.len % 12 != 0) {
+        PyErr_SetString(PyExc_ValueError, "picture must be height x width x 3");
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        saturate_pixels(picture.buf, picture.len / 12, factor);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&picture);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"saturate", saturate, METH_VARARGS, "Scale the saturation of a float32 picture, in place."},
     {"lerp", lerp, METH_VARARGS, "Bilinear sampling of uint8 pixels at given places into float32."},
     {NULL, NULL, 0, NULL},
 };

@@ -22,6 +22,10 @@ import torch
 from torch import Tensor
 
 from viaduct.data.augment import CutOut, Normalise, Row, evaluation_plan, resize, training_plan
+from viaduct.data.auto_augment import augment_batch, policy_named
+from viaduct.data.balance import balanced_order, describe
+from viaduct.data.notices import tell
+from viaduct.data.order import sample_generator
 from viaduct.data.prefetch import prepared_ahead
 from viaduct.data.source import Images, Labels, Split
 from viaduct.data.storage import Resident, store
@@ -76,6 +80,8 @@ class Batches:
         self._local_batch = self.global_batch // ranks
         self._offset = rank * self._local_batch
         self._height, self._width = split.images.shape[1:3]
+        self._policy = policy_named(images.auto_augment) if train else None
+        resident_limit = 0 if self._policy else resident_limit  # a policy changes pictures one by one, on the host
         self._storage = store(split.images, images, train=train, device=device, resident_limit=resident_limit)
         self._labels = torch.from_numpy(split.labels.copy()).to(device)
         self._normalise = Normalise(images, device)
@@ -84,6 +90,9 @@ class Batches:
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
         self._closed = False
         self.skipped: list[str] = []
+        self._host_labels = split.labels
+        if train and images.balance:
+            tell(describe(split.labels, images.balance, {}))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
@@ -93,7 +102,7 @@ class Batches:
             raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
         steps = range(start, self.steps_per_epoch)
         plan = torch.from_numpy(self._plan(epoch))
-        iterator = self._stay(steps, plan) if self._stays else self._stream(steps, plan)
+        iterator = self._stay(steps, plan) if self._stays else self._stream(epoch, steps, plan)
         self._iterators.add(iterator)
         return iterator
 
@@ -117,7 +126,11 @@ class Batches:
     def _plan(self, epoch: int) -> npt.NDArray[np.int64]:
         if not self._train:
             return evaluation_plan(self.count, padded=self.steps_per_epoch * self.global_batch)
-        return training_plan(self._images, self._height, self._width, seed=self._seed, epoch=epoch, count=self.count)
+        images, seed = self._images, self._seed
+        plan = training_plan(images, self._height, self._width, seed=seed, epoch=epoch, count=self.count)
+        if images.balance:
+            plan[Row.INDEX] = balanced_order(self._host_labels, images.balance, seed, epoch)
+        return plan
 
     def _stay(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut and finish in one go. An accelerator is only told to; on the CPU it takes a millisecond or two, and a
@@ -130,17 +143,26 @@ class Batches:
 
         yield from map(prepare, steps)
 
-    def _stream(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
+    def _stream(self, epoch: int, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Threads cut on the host; the caller copies and finishes, on the stream that the step runs on."""
         there = self._copy(plan)
 
         def cut(step: int) -> Tensor:
-            return self._storage.cut(self._slice(plan, step))
+            return self._augmented(self._storage.cut(self._slice(plan, step)), epoch, step)
 
         workers, ahead = self._images.workers, self._images.prefetch
         with closing(prepared_ahead(cut, steps, workers=workers, ahead=ahead)) as pictures:
             for step, cropped in zip(steps, pictures, strict=True):
                 yield self._finish(step, self._slice(there, step), self._copy(cropped))
+
+    def _augmented(self, pictures: Tensor, epoch: int, step: int) -> Tensor:
+        """Changed by the policy, if there is one, in place: these pictures are a copy."""
+        if self._policy:
+            first = step * self.global_batch + self._offset
+            positions = range(first, first + len(pictures))
+            generators = [sample_generator(self._seed, epoch, position) for position in positions]
+            augment_batch(self._policy, pictures.numpy(), generators)
+        return pictures
 
     def _slice(self, plan: Tensor, step: int) -> Tensor:
         first = step * self.global_batch + self._offset

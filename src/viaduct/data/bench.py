@@ -23,11 +23,17 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from viaduct.data import jpeg, region
+from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
+from viaduct.data.order import sample_generator
+from viaduct.data.preprocess import View, look, normal_lines, normalise
 from viaduct.errors import BadValue, UnknownName
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
+Floats = npt.NDArray[np.float32]
 Network = Literal["official", "v15", "resnext", "amoebanet"]
 PREPARED = 3  # batches that a pipeline may have ahead
 SAMPLED = 200  # pictures that the stages are timed on
@@ -64,6 +70,7 @@ def measure(
         "workers": work.workers,
         "pictures": len(folder),
         "mean_bytes": round(float(folder.lengths.mean())),
+        "decoder": region.decoder(),
         "rows": rows,
         "stages_ms": stages(folder, network),
         "left_out": missing,
@@ -248,7 +255,7 @@ class PilPictures:
 
 
 def dali(work: Work) -> Iterator[int]:
-    """NVIDIA DALI's CPU pipeline over DALI's own index of the same files."""
+    """NVIDIA DALI's CPU pipeline over DALI's own index of the same files. Written from its documentation, never run."""
     import tempfile
 
     import nvidia.dali.tfrecord as tfrec
@@ -295,44 +302,65 @@ PIPELINES: dict[str, Callable[[Work], Iterator[int]]] = {
 }
 
 
+STAGES = ("read and checksum", "entropy decode", "IDCT and colour", "crop and resize", "normalise")
+
+
 def stages(folder: RecordFolder, network: str) -> dict[str, float]:
-    """Milliseconds per picture of each stage, in one thread.
-
-    A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and the
-    rest of a full decode for the latter.
-    """
-    from viaduct.data import jpeg
-    from viaduct.data.geometry import resample
-    from viaduct.data.order import sample_generator
-    from viaduct.data.preprocess import look, normalise
-
+    """Milliseconds per picture of each stage of training, in one thread."""
     numbers = np.linspace(0, len(folder) - 1, min(SAMPLED, len(folder))).astype(int).tolist()
-    encoded = [folder.fields(number).encoded for number in numbers]
-    views = [
-        look(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
-        for number, data in enumerate(encoded)
-    ]
     out = np.empty((224, 224, 3), np.float32)
-    seconds = dict.fromkeys(("read", "entropy", "decode", "resize", "normalise"), 0.0)
-    for number, data, view in zip(numbers, encoded, views, strict=True):
-        clock = [time.perf_counter()]
-        folder.fields(number)
+    seconds = np.zeros(len(STAGES))
+    for number in numbers:
+        began = time.perf_counter()
+        data = folder.fields(number).encoded
+        read = time.perf_counter() - began
+        view = look(network, *jpeg.dimensions(data), True, sample_generator(0, 0, number), None)
+        rest = stages_of_region(data, view, network, out) or stages_of_whole(data, view, network, out)
+        seconds += [read, *rest]
+    return dict(zip(STAGES, (1000 * seconds / len(numbers)).tolist(), strict=True))
+
+
+def stages_of_region(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float] | None:
+    """Each stage is what it adds: one pixel at the end of the crop needs the entropy decoding of all that is before it,
+    its four corners need the rest of the decoding, the whole view the resizing. None if it cannot be decoded so."""
+    rows, columns = view.rows, view.columns
+    few = np.empty((2, 2, 3), np.float32)
+    tries = [
+        lambda: region.see(data, ends(rows)[1], ends(columns)[0], few[:1, :1].copy()),
+        lambda: region.see(data, both(rows), both(columns), few),
+        lambda: region.see(data, rows, columns, out),
+        lambda: region.see(data, rows, columns, out, normal=normal_lines(network, len(columns.way))),
+    ]
+    if not tries[-1]():
+        return None
+    times = [seconds_of(attempt) for attempt in tries]
+    return [times[0], *np.maximum(np.diff(times), 0).tolist()]
+
+
+def ends(axis: Axis) -> tuple[Axis, Axis]:
+    """The first and the last pixel that is read, each an axis of its own."""
+    low, high = axis.reach
+    way = np.zeros(1, np.float32)
+    return tuple(Axis(np.array([at]), np.array([at]), way) for at in (low, high - 1))  # type: ignore[return-value]
+
+
+def both(axis: Axis) -> Axis:
+    return Axis(*(np.concatenate(parts) for parts in zip(*ends(axis), strict=True)))
+
+
+def stages_of_whole(data: jpeg.Encoded, view: View, network: str, out: Floats) -> list[float]:
+    """A decode shrunk to an eighth does all of the entropy decoding and next to no IDCT: it stands for the former, and
+    the rest of a full decode for the latter."""
+    pixels = jpeg.decode(data)
+    entropy, decode = seconds_of(lambda: jpeg.decode(data, shrink=8)), seconds_of(lambda: jpeg.decode(data))
+    resize = seconds_of(lambda: resample(pixels, view.rows, view.columns, out))
+    return [entropy, decode - entropy, resize, seconds_of(lambda: normalise(network, out))]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """The quicker of two runs: a stage is a difference of such times, and one that was interrupted would spoil it."""
+    clock = [time.perf_counter()]
+    for _ in range(2):
+        work()
         clock.append(time.perf_counter())
-        jpeg.decode(data, shrink=8)
-        clock.append(time.perf_counter())
-        pixels = jpeg.decode(data)
-        clock.append(time.perf_counter())
-        seen = resample(pixels, view.rows, view.columns, out)
-        clock.append(time.perf_counter())
-        normalise(network, seen)
-        clock.append(time.perf_counter())
-        for name, begin, end in zip(seconds, clock, clock[1:], strict=False):
-            seconds[name] += end - begin
-    ms = {name: 1000 * total / len(numbers) for name, total in seconds.items()}
-    return {
-        "read and checksum": ms["read"],
-        "entropy decode": ms["entropy"],
-        "IDCT and colour": ms["decode"] - ms["entropy"],
-        "crop and resize": ms["resize"],
-        "normalise": ms["normalise"],
-    }
+    return min(clock[1] - clock[0], clock[2] - clock[1])

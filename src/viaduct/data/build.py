@@ -29,6 +29,8 @@ from pathlib import Path
 
 from viaduct.data.atomic import LEFTOVERS, alone_in, replacing
 from viaduct.data.example import encode_example
+from viaduct.data.jpeg import has_an_end
+from viaduct.data.notices import reason
 from viaduct.data.origins import Origin, Picture, find_origin, picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
 from viaduct.data.tfrecord import RecordWriter
@@ -70,6 +72,7 @@ class Built:
     written: int  # shards
     kept: int  # shards that were there already
     labels: dict[str, int]  # class name to label
+    cut_short: Sequence[str] = ()  # pictures written now that have no end
 
 
 def build_records(
@@ -82,13 +85,15 @@ def build_records(
     train_shards: int | None = None,
     validation_shards: int | None = None,
     workers: int = WORKERS,
+    strict: bool = False,
     on_progress: Progress | None = None,
 ) -> Built:
     """Build records, or go on with a build that was stopped.
 
     `source` is a folder of class folders, a .csv of path,label, or an `Origin` (see origins.py). `validation_share` of
     every class is set aside where the source has no validation pictures of its own; 0 sets none aside. Without a
-    number of shards each has about 128 MiB. `on_progress(done, total)` counts pictures.
+    number of shards each has about 128 MiB. A JPEG that is cut short goes in and is named; with `strict` it ends the
+    build. `on_progress(done, total)` counts pictures.
     """
     check_options(validation_share, first_label, train_shards, validation_shards, workers)
     origin = source if isinstance(source, Origin) else find_origin(source)
@@ -102,8 +107,10 @@ def build_records(
         write_text(out / MANIFEST, json.dumps(plan.manifest, indent=2) + "\n")
         write_text(out / LABELS_FILE, "".join(f"{label}:{name}\n" for name, label in plan.labels.items()))
         missing = [shard for shard in plan.shards if not (out / shard.name).is_file()]
-        Builder(origin, plan, out, on_progress).write(missing, workers)
-    return Built(out, plan.train, plan.validation, len(missing), len(plan.shards) - len(missing), plan.labels)
+        builder = Builder(origin, plan, out, strict, on_progress)
+        builder.write(missing, workers)
+    kept = len(plan.shards) - len(missing)
+    return Built(out, plan.train, plan.validation, len(missing), kept, plan.labels, sorted(builder.cut_short))
 
 
 def check_options(
@@ -245,7 +252,7 @@ def read_manifest(path: Path) -> dict[str, object]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise BadData(f"{path}: could not be read: {error}.", "Name a new folder to build into.") from error
+        raise BadData(f"{path}: could not be read: {reason(error)}.", "Name a new folder to build into.") from error
     return manifest if isinstance(manifest, dict) else {}
 
 
@@ -287,7 +294,9 @@ def writable(out: Path) -> Iterator[None]:
                 f"{out}: the disk is full.",
                 "The shards that are there are whole: make room and run the same build again.",
             ) from error
-        raise BadData(f"{out}: could not be written to: {error}.") from error
+        if out.exists() and not out.is_dir():
+            raise BadData(f"{out}: it is a file, and records go into a folder.", "Name a folder.") from error
+        raise BadData(f"{out}: could not be written to: {reason(error)}.") from error
 
 
 # The shards
@@ -300,8 +309,9 @@ class Stopped(Exception):
 class Builder:
     """Writes shards in threads: reading, writing and PNG's compression all leave Python free to go on."""
 
-    def __init__(self, origin: Origin, plan: Plan, out: Path, on_progress: Progress | None) -> None:
-        self.origin, self.plan, self.out = origin, plan, out
+    def __init__(self, origin: Origin, plan: Plan, out: Path, strict: bool, on_progress: Progress | None) -> None:
+        self.origin, self.plan, self.out, self.strict = origin, plan, out, strict
+        self.cut_short: list[str] = []
         self.total = plan.train + plan.validation
         self.done = 0
         self._on_progress = on_progress or (lambda done, total: None)
@@ -334,6 +344,8 @@ class Builder:
         form = picture_format(encoded)
         if form is None:
             raise BadData(f"{self.origin.place}: {picture.name}: neither JPEG nor PNG any more.")
+        if form == "JPEG" and not has_an_end(encoded):
+            self._note_cut_short(picture)
         return encode_example(
             {
                 "image/class/label": self.plan.labels[picture.group],
@@ -343,6 +355,13 @@ class Builder:
                 "image/format": form,
             }
         )
+
+    def _note_cut_short(self, picture: Picture) -> None:
+        """Only the end marker is looked for, which costs next to nothing; `data check --deep` decodes."""
+        if self.strict:
+            raise BadData(f"{self.origin.place}: {picture.name}: the JPEG is cut short: it has no end marker.")
+        with self._lock:
+            self.cut_short.append(picture.name)
 
     def _advance(self, count: int) -> None:
         with self._lock:

@@ -4,8 +4,8 @@
     report.findings, report.shards, report.errors
 
 An error is a record that training could not use or would learn something wrong from: corrupt, undecodable or
-mislabelled, or a file of the set that is missing. All else is a warning. With `decode` every picture is decoded;
-without it only its first bytes are looked at.
+mislabelled; a file of the set that is missing; or a split without a record. All else is a warning. With `decode` every
+picture is decoded; without it only its first bytes are looked at.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ Kind = Literal[
     "labels.txt",
     "compressed",
     "empty",
+    "classes",
 ]
 Progress = Callable[[int, int], None]
 Decode = Callable[[bytes], object]
@@ -108,7 +109,9 @@ def check_records(
 ) -> CheckReport:
     """Check both splits of a folder. `deep` decodes every picture with `decode`, in as many threads as `workers`.
 
-    Labels must be those of labels.txt and, with `classes`, less than that. `on_progress(done, total)` counts bytes.
+    Labels must be those of labels.txt. `classes` is how many there are, or how many outputs a network has for them:
+    where labels begin with 1, as in ImageNet's records, 1,000 classes are 1 to 1,000 and fit 1,001 outputs, so both
+    numbers pass. `on_progress(done, total)` counts bytes.
     """
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
@@ -125,6 +128,7 @@ def check_records(
                 on_progress(done, total)
     report = CheckReport(findings, shards)
     findings += [finding for shard in shards for finding in shard.findings]
+    findings += [*empty_splits(shards), *spare_output(report, names, classes)]
     findings += [*imbalance(report, names), *duplicates(shards), *uneven_shards(shards)]
     findings.sort(key=lambda finding: finding.severity)
     return report
@@ -202,9 +206,14 @@ class Checker:
             return f"its label is {label}"
         if self.names and label not in self.names:
             return f"its label {label} is not in {LABELS_FILE}, which has {min(self.names)} to {max(self.names)}"
-        if self.classes is not None and label >= self.classes:
-            return f"its label is {label}, where {self.classes} classes have 0 to {self.classes - 1}"
+        if self.classes is not None and label > self.last_label(self.classes):
+            last = self.last_label(self.classes)
+            return f"its label is {label}, where {self.classes} classes have {last - self.classes + 1} to {last}"
         return None
+
+    def last_label(self, classes: int) -> int:
+        """Labels begin with 1 unless labels.txt names a 0; without the file, `spare_output` looks at them together."""
+        return classes - 1 if 0 in self.names else classes
 
     def _undecodable(self, encoded: memoryview) -> str | None:
         if self.decode is None:
@@ -259,6 +268,29 @@ def boxes_are_inside(fields: ImageFields) -> bool:
 
 
 # All files together
+
+
+def empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
+    findings = []
+    for split in SPLITS:
+        mine = [shard for shard in shards if shard.split == split]
+        if not mine:
+            findings.append(Finding("warning", "empty", split, "there are no such files; training wants some."))
+        elif not any(shard.records for shard in mine):
+            findings.append(Finding("error", "empty", split, f"there is not one record in its {len(mine)} files."))
+    return findings
+
+
+def spare_output(report: CheckReport, names: dict[int, str], classes: int | None) -> list[Finding]:
+    """Labels 1 to N in a network of N outputs: right for N classes, but output 0 has to be counted, too."""
+    labels = {label for split in SPLITS for label in report.labels(split)}
+    if classes is None or classes not in labels or 0 in names:
+        return []
+    if 0 in labels and not names:
+        message = f"labels are 0 to {classes}, which are {classes + 1} classes and not {classes}."
+        return [Finding("error", "mislabelled", "both splits", message)]
+    advice = f"a recipe needs data.classes={classes + 1}, or data.label_shift=-1 with {classes}."
+    return [Finding("warning", "classes", "both splits", f"labels go up to {classes}, counted from 1: {advice}")]
 
 
 def imbalance(report: CheckReport, names: dict[int, str]) -> list[Finding]:

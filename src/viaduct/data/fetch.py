@@ -37,6 +37,7 @@ from urllib.request import Request, url2pathname, urlopen
 
 from viaduct.data import cifar10
 from viaduct.data.atomic import alone_in, replacing
+from viaduct.data.notices import reason
 from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 
 Progress = Callable[[int, int | None], None]
@@ -157,7 +158,9 @@ def explaining(out: Path) -> Iterator[None]:
             raise DiskFull(
                 f"{out}: the disk is full.", "What has come is kept: make room and run the same command again."
             ) from error
-        raise BadData(f"{out}: could not be used: {error}.", "Give --out a folder that may be written to.") from error
+        raise BadData(
+            f"{out}: could not be used: {reason(error)}.", "Give --out a folder that may be written to."
+        ) from error
 
 
 # What is there already
@@ -203,7 +206,7 @@ def md5_of(file: Path) -> str:
             while piece := opened.read(PIECE_BYTES):
                 digest.update(piece)
     except OSError as error:
-        raise BadData(f"{file}: could not be read: {error}.") from error
+        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
     return digest.hexdigest()
 
 
@@ -527,7 +530,7 @@ def extract(archive: Path, folder: Path) -> None:
                 if name is not None:
                     extract_member(tar, member, folder / name)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise BadData(f"{archive}: could not be unpacked: {error}.") from error
+        raise BadData(f"{archive}: could not be unpacked: {reason(error)}.") from error
     missing = [name for name in RECORD_FILES if not (folder / name).is_file()]
     if missing:
         raise BadData(f"{archive}: there is no {cifar10.FOLDER}/{missing[0]} in it.")

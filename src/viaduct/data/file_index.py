@@ -30,8 +30,9 @@ from viaduct.errors import BadData
 
 Int64s = npt.NDArray[np.int64]
 
-VERSION = 1
+VERSION = 2  # 2: labels of corrupt records
 UNKNOWN = np.iinfo(np.int64).min  # a label that was not read yet
+CORRUPT = UNKNOWN + 1  # one that cannot be read
 HOP_BYTES = 1 << 13  # read at each hop: several small records, or little of a large one
 HEADS = np.dtype([("length", "<u8"), ("crc", "<u4")])
 

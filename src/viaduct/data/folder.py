@@ -38,7 +38,8 @@ class PictureFolder:
         encoded = memoryview(self.origin.read(picture))
         return ImageFields(encoded, int(self._labels[number]), picture.group, NO_BOXES)
 
-    def labels(self) -> Labels:
+    def labels(self, *, skip_bad: bool = False) -> Labels:
+        """From their folders or the list, which no damaged picture can spoil."""
         return self._labels
 
     def blame(self, number: int, reason: str) -> BadData:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from math import sqrt
 from typing import NamedTuple
@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]
 Boxes = npt.ArrayLike  # N x 4: top, left, bottom, right of each object, as fractions of the picture
 
+NO_BOXES: Floats = np.empty((0, 4), dtype=np.float32)
 ROWS_AT_ONCE = 32  # so that what `resample` works on stays in a core's cache: 0.5 ms for 500x375 to 224x224, else 2.1
 
 
@@ -67,7 +68,8 @@ def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generat
     if sampler.frame is not None:
         crop = sample(sampler, sampler.frame, sampler.frame, [], generator)
         return stretched_crop(crop, sampler.frame, height, width)
-    objects = pixel_boxes(boxes, height, width) if sampler.uses_boxes and boxes is not None else []
+    given = np.asarray(boxes, dtype=np.float32) if sampler.uses_boxes and boxes is not None else NO_BOXES
+    objects = pixel_boxes(given, height, width) if given.size else []
     return sample(sampler, height, width, objects, generator)
 
 
@@ -172,10 +174,19 @@ def stretched(start: int, length: int, size: int, skip: int = 0, count: int | No
 
     Place i lies at i * length / size, so the first lies on the first pixel, and the last before the last.
     """
-    steps = np.arange(skip, skip + (size - skip if count is None else count), dtype=np.float32)
-    position = steps * (np.float32(length) / np.float32(size))
+    position = steps(skip, skip + (size - skip if count is None else count)) * (np.float32(length) / np.float32(size))
     first = position.astype(np.intp)
-    return Axis(first + start, np.minimum(first + 1, length - 1) + start, position - first.astype(np.float32))
+    way = position - first.astype(np.float32)
+    first += start
+    return Axis(first, np.minimum(first + 1, start + length - 1), way)
+
+
+@lru_cache(maxsize=64)
+def steps(begin: int, end: int) -> Floats:
+    """Whole numbers as floats, to read: the same few ranges are wanted for every picture."""
+    made = np.arange(begin, end, dtype=np.float32)
+    made.flags.writeable = False
+    return made
 
 
 def central_box(length: int, fraction: float, size: int) -> Axis:

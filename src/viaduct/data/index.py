@@ -20,6 +20,7 @@ import numpy as np
 
 from viaduct.data.example import ImageFields, image_fields, image_label
 from viaduct.data.file_index import (
+    CORRUPT,
     FileIndex,
     Handle,
     Int64s,
@@ -115,19 +116,26 @@ class RecordFolder:
         place = self.place(number)
         return BadRecord(place.path, place.record, place.offset, reason.rstrip("."))
 
-    def labels(self, on_progress: Progress | None = None) -> Int64s:
-        """The label of every record. The first time, every record is read; then they are in the index."""
+    def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
+        """The label of every record. The first time, every record is read; then they are in the index.
+
+        A damaged record raises its `BadRecord`; with `skip_bad` its label is `CORRUPT`.
+        """
         if self._labels is None:
-            self._labels = np.concatenate([self._file_labels(file, on_progress) for file in range(len(self.files))])
+            files = range(len(self.files))
+            self._labels = np.concatenate([self._file_labels(file, on_progress, skip_bad) for file in files])
+        for number in [] if skip_bad else np.flatnonzero(self._labels == CORRUPT).tolist():
+            self._labels[number] = self._label(number)  # an earlier run was told to skip it; this one is to stop
         return self._labels
 
-    def _file_labels(self, file: int, on_progress: Progress | None) -> Int64s:
+    def _file_labels(self, file: int, on_progress: Progress | None, skip_bad: bool) -> Int64s:
         path, first, stop = self.files[file], self.starts[file], self.starts[file + 1]
         stored = stored_index(path)
         labels = stored.labels if stored is not None else None
         if labels is None:
             before = identity_of(path)
-            labels = np.array([self._label(number) for number in range(first, stop)], dtype=np.int64)
+            read = self._label_or_corrupt if skip_bad else self._label
+            labels = np.array([read(number) for number in range(first, stop)], dtype=np.int64)
             keep(path, before, FileIndex(self.offsets[first:stop], self.lengths[first:stop], labels))
         if on_progress:
             on_progress(stop, len(self))
@@ -139,6 +147,12 @@ class RecordFolder:
             return image_label(data)
         except BadData as error:
             raise self.blame(number, error.what) from error
+
+    def _label_or_corrupt(self, number: int) -> int:
+        try:
+            return self._label(number)
+        except BadRecord:
+            return CORRUPT
 
     def _handle(self, file: int) -> Handle:
         """An open file. The oldest one is let go when there are many; whoever is reading it keeps it alive."""

@@ -14,7 +14,8 @@ a chroma subsampling that TurboJPEG has no name for. All failures are BadData, a
 
 simplejpeg was chosen over PyTurboJPEG (needs a system library), imagecodecs (26 MB; for Python 3.10 only an old
 release) and turbojpeg (cannot scale, no wheel for ARM): 0.4 MB with libjpeg-turbo 3.1 inside, and wheels for Python
-3.10 to 3.13 on x86-64 and ARM. It does not decode regions; of the four none does.
+3.10 to 3.13 on x86-64 and ARM. It does not decode regions, none of the four does: for that there is region.py, which
+leaves to this file whatever is not plain.
 """
 
 from __future__ import annotations

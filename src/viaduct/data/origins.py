@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.data.notices import reason
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadData, BadValue
 
@@ -220,7 +221,7 @@ def listed(file: Path) -> Iterator[tuple[int, str, str]]:
                     raise BadData(f"{file}: line {number:,}: expected path,label, found {','.join(row)!r}.")
                 yield number, cells[0], cells[1]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadData(f"{file}: could not be read: {error}.") from error
+        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
 
 
 # IDX
@@ -289,4 +290,4 @@ def idx_content(file: Path) -> bytes:
         content = file.read_bytes()
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
-        raise BadData(f"{file}: could not be read: {error}.") from error
+        raise BadData(f"{file}: could not be read: {reason(error)}.") from error

@@ -10,13 +10,15 @@ is computed from the size alone; then the picture is decoded and `resample`d onc
 
 `exact` (the default) decodes as TensorFlow does, bit for bit, and resizes to within 1e-4 grey levels of it.
 `fast` lets libjpeg-turbo shrink the picture by 2, 4 or 8 while it decodes, if even then every pixel of the result has
-one of its own. It is `exact` for views less than twice the size of the result, so it neither changes nor speeds up
-224x224 out of 500x375. Beyond, it averages where the references skip pixels. Measured in evaluation, on the scale of
-0..255: mean 1.5, 99th percentile 7 (a retina, 1411x1411); 3.0 and 19 (a field of stars, 1000x872); 4.4 and 41, at most
-122 (a portrait, 512x512). These are not small: a network evaluated in `fast` sees smoother pictures.
+one of its own; and in training it repeats chroma rather than interpolate it, as the reference of `v15` does. Evaluation
+in `fast` is `exact` for views less than twice the size of the result. Beyond, it averages where the references skip
+pixels. Measured in evaluation, on the scale of 0..255: mean 1.5, 99th percentile 7 (a retina, 1411x1411); 3.0 and 19 (a
+field of stars, 1000x872); 4.4 and 41, at most 122 (a portrait, 512x512). These are not small: a network evaluated in
+`fast` sees smoother pictures.
 
-Some of the references' training decodes no more than the crop, and TensorFlow then has other chroma in its leftmost and
-rightmost column, by up to 13 grey levels (60 crops); we decode as if the picture were whole, and equal it elsewhere.
+In both modes no more is decoded than a view needs, where the extension is there (region.py); the pixels are the same.
+Some of the references' training does so too, and TensorFlow then has other chroma in its leftmost and rightmost column,
+by up to 13 grey levels (60 crops); we decode as if the picture were whole, and equal it elsewhere.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from viaduct.data import jpeg
+from viaduct.data import jpeg, region
+from viaduct.data.auto_augment import Policy
 from viaduct.data.colour import (
     add_to_channels,
     draw_amoebanet,
@@ -150,7 +153,7 @@ def preprocess(
     mode: Mode = "exact",
 ) -> Floats:
     """What the network called `name` sees: float32, size x size x 3, normalised. Training needs a generator."""
-    return normalise(name, picture(name, jpeg_bytes, train, generator, boxes, size, mode))
+    return see(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
 
 
 def picture(
@@ -164,9 +167,35 @@ def picture(
     out: Floats | None = None,
 ) -> Floats:
     """The same on the scale of 0..255, for whoever normalises later: on the device, or for people to look at."""
+    return see(name, jpeg_bytes, train, generator, boxes, size, mode, out)
+
+
+def see(
+    name: str,
+    jpeg_bytes: jpeg.Encoded,
+    train: bool = False,
+    generator: np.random.Generator | None = None,
+    boxes: Boxes | None = None,
+    size: int = 224,
+    mode: Mode = "exact",
+    out: Floats | None = None,
+    *,
+    normalised: bool = False,
+    policy: Policy | None = None,
+) -> Floats:
+    """Both of them, into `out` where it is given. `policy` changes training pictures before the colours are varied."""
     height, width = jpeg.dimensions(jpeg_bytes)
     view = look(name, height, width, train, generator, boxes, size)
-    return render(jpeg_bytes, view, fancy_upsampling=named(name).fancy_upsampling[train], mode=mode, out=out)
+    fancy_upsampling = named(name).fancy_upsampling[train] and not (train and mode == "fast")
+    if policy is None or generator is None:
+        return render(jpeg_bytes, view, name if normalised else None, fancy_upsampling, mode, out)
+    seen = render(jpeg_bytes, view._replace(recolour=None), None, fancy_upsampling, mode, out)
+    seen[:] = policy(as_bytes(seen), generator)
+    return finish(seen, view.recolour, name if normalised else None)
+
+
+def as_bytes(seen: Floats) -> npt.NDArray[np.uint8]:
+    return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
 
 
 def normalisation(name: str) -> tuple[Floats, Floats]:
@@ -224,21 +253,40 @@ def look_at_random(
 def render(
     jpeg_bytes: jpeg.Encoded,
     view: View,
-    *,
+    normal: str | None = None,
     fancy_upsampling: bool = True,
     mode: Mode = "exact",
     out: Floats | None = None,
 ) -> Floats:
-    """Decode, read what is to be seen, recolour it; into `out`, such as a row of a batch, where one is given."""
+    """Decode, read what is to be seen, recolour it, normalise it as `normal` does; into `out` where one is given."""
     if mode not in ("exact", "fast"):
         raise BadValue(f"mode must be 'exact' or 'fast', got {mode!r}.")
-    shrink = largest_shrink(view.rows, view.columns) if mode == "fast" and jpeg.is_jpeg(jpeg_bytes) else 1
-    pixels = jpeg.decode(jpeg_bytes, fancy_upsampling=fancy_upsampling, shrink=shrink)
     rows, columns, recolour = view
+    out = np.empty((len(rows.way), len(columns.way), 3), dtype=np.float32) if out is None else out
+    fast = mode == "fast" and jpeg.is_jpeg(jpeg_bytes)
+    shrink = largest_shrink(rows, columns) if fast else 1
     if shrink > 1:
-        rows, columns = shrunk(rows, shrink, pixels.shape[0]), shrunk(columns, shrink, pixels.shape[1])
-    seen = resample(pixels, rows, columns, out)
-    return recolour(seen) if recolour else seen
+        height, width = jpeg.dimensions(jpeg_bytes)
+        rows, columns = shrunk(rows, shrink, -(-height // shrink)), shrunk(columns, shrink, -(-width // shrink))
+    lines = normal_lines(normal, len(columns.way)) if normal and not recolour else None
+    if region.see(jpeg_bytes, rows, columns, out, shrink=shrink, fancy_upsampling=fancy_upsampling, normal=lines):
+        return out if lines else finish(out, recolour, normal)
+    pixels = jpeg.decode(jpeg_bytes, fancy_upsampling=fancy_upsampling, shrink=shrink)
+    return finish(resample(pixels, rows, columns, out), recolour, normal)
+
+
+def finish(seen: Floats, recolour: Recolour | None, normal: str | None) -> Floats:
+    """What is left to be done to sampled pixels, in place."""
+    if recolour:
+        seen = recolour(seen)
+    return normalise(normal, seen) if normal else seen
+
+
+@cache
+def normal_lines(name: str, width: int) -> region.Lines:
+    """(-mean, scale) for each number of a row: the same sums and products as in `normalise`."""
+    mean, scale = normalisation(name)
+    return np.tile(-mean, width), np.tile(scale, width)
 
 
 class CallableModule(ModuleType):

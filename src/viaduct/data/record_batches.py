@@ -9,6 +9,7 @@ again: a batch on the CPU is good until the next one is asked for. What a pictur
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,9 +22,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from viaduct.data.auto_augment import policy_named
+from viaduct.data.balance import balanced_order, describe
 from viaduct.data.batches import Batch, check_count
-from viaduct.data.order import permutation, sample_generator
-from viaduct.data.preprocess import normalisation, normalise, picture
+from viaduct.data.notices import NAMED_AT_MOST, tell
+from viaduct.data.order import sample_generator
+from viaduct.data.preprocess import normalisation, see
 from viaduct.data.records import Records, RecordSplit, SyntheticSplit
 from viaduct.errors import BadData
 
@@ -53,8 +57,12 @@ class RecordBatches:
         filled = self.count // self.global_batch
         self.steps_per_epoch = filled if train else -(-self.count // self.global_batch)
         self.skipped: list[str] = []  # bad records, named
+        self._lock = threading.Lock()
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = torch.from_numpy(split.labels.copy())
+        self._policy = policy_named(records.auto_augment) if train else None
+        if train and records.balance:
+            tell(describe(split.labels, records.balance, split.names))
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or len(os.sched_getaffinity(0))
@@ -70,6 +78,8 @@ class RecordBatches:
     def close(self) -> None:
         for iterator in list(self._iterators):
             iterator.close()
+        if len(self.skipped) > NAMED_AT_MOST:
+            tell(f"skipped: {len(self.skipped):,} of {self.count:,} records in all")
 
     def __enter__(self) -> RecordBatches:
         return self
@@ -78,7 +88,7 @@ class RecordBatches:
         self.close()
 
     def _epoch(self, epoch: int, start: int) -> Generator[Batch, None, None]:
-        order = permutation(self._seed, epoch, self.count) if self._train else np.arange(self.count)
+        order = self._order(epoch) if self._train else np.arange(self.count)
         order = np.resize(order, self.steps_per_epoch * self.global_batch)  # evaluation: filled up from the beginning
         pool = ThreadPoolExecutor(self._workers, "viaduct-decode")
         pending: deque[tuple[int, Buffer, list[Future[None]]]] = deque()
@@ -93,6 +103,9 @@ class RecordBatches:
                 self._buffers.append(pending.popleft()[1])
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+        return balanced_order(self._split.labels, self._records.balance, self._seed, epoch)
 
     def _begin(
         self, pool: ThreadPoolExecutor, order: npt.NDArray[np.int64], epoch: int, step: int
@@ -113,29 +126,48 @@ class RecordBatches:
         generator = sample_generator(self._seed, epoch, position) if self._train else None
         try:
             encoded, _, _, boxes = self._split.folder.fields(number)
-            picture(records.preprocess, encoded, self._train, generator, boxes, records.size, records.decode, out)
+            see(
+                records.preprocess,
+                encoded,
+                self._train,
+                generator,
+                boxes,
+                records.size,
+                records.decode,
+                out,
+                normalised=self._device.type == "cpu",
+                policy=self._policy,
+            )
         except BadData as error:
             named = error if self._names_its_place(error) else self._split.folder.blame(number, error.what)
             if records.on_bad_record == "stop":
                 raise named from None
             self._replace(named, out)
-        if self._device.type == "cpu":
-            normalise(records.preprocess, out)
 
     def _names_its_place(self, error: BadData) -> bool:
         return type(error) is not BadData
 
+    def _note(self, error: BadData) -> None:
+        """Name a bad record once: here for the report, and the first ones on stderr as they are met."""
+        with self._lock:
+            if error.what in self.skipped:
+                return
+            self.skipped.append(error.what)
+            if len(self.skipped) <= NAMED_AT_MOST:
+                tell(f"skipped: {error.what}")
+            if len(self.skipped) == NAMED_AT_MOST:
+                tell("skipped: any more are counted at the end; the report names them all")
+
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
         """The mean colour for a bad picture; too many bad ones end the run."""
-        if error.what not in self.skipped:
-            self.skipped.append(error.what)
+        self._note(error)
         if len(self.skipped) > max(1, int(BAD_AT_MOST * self.count)):
             raise BadData(
                 f"{len(self.skipped)} of {self.count:,} records are bad, more than {100 * BAD_AT_MOST:g} %.",
                 f"The last: {error.what}",
                 "`viaduct data check` lists them all.",
             )
-        out[:] = normalisation(self._records.preprocess)[0]
+        out[:] = 0 if self._device.type == "cpu" else normalisation(self._records.preprocess)[0]
 
     def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, parts: list[Future[None]]) -> Batch:
         for part in parts:

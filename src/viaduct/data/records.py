@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders
 from viaduct.data.index import RecordFolder
 from viaduct.data.source import Labels, Pictures, PictureSet, Source
@@ -65,15 +66,19 @@ class RecordSplit:
     def __len__(self) -> int:
         return len(self.folder)
 
+    @property
+    def names(self) -> dict[int, str]:
+        """Of the classes, by label as the network counts them."""
+        return {label + self.records.label_shift: name for label, name in self.folder.names.items()}
+
     @cached_property
     def labels(self) -> Labels:
-        """Every label, checked: reading them for the first time also verifies every record's checksum."""
-        try:
-            labels = self.folder.labels() + self.records.label_shift
-        except BadRecord:
-            if self.records.on_bad_record == "stop":
-                raise
-            labels = np.array([self._label_or_zero(number) for number in range(len(self))], dtype=np.int64)
+        """Every label, checked: reading them for the first time also verifies every record's checksum.
+
+        0 for a corrupt record that is skipped: it counts and is named when a batch needs it.
+        """
+        stored = self.folder.labels(skip_bad=self.records.on_bad_record == "skip")
+        labels: Labels = np.where(stored == CORRUPT, 0, stored + self.records.label_shift)
         wrong = np.flatnonzero((labels < 0) | (labels >= self.records.classes))
         if len(wrong):
             first = int(wrong[0])
@@ -81,16 +86,9 @@ class RecordSplit:
             raise self.folder.blame(first, reason)
         return labels
 
-    def _label_or_zero(self, number: int) -> int:
-        """0 for a corrupt record, which is skipped: it counts and is named when a batch needs it."""
-        try:
-            return self.folder.fields(number).label + self.records.label_shift
-        except BadRecord:
-            return 0
-
     def picture(self, index: int) -> Pictures:
         """What evaluation sees; of a record that may be skipped, as there, the mean colour."""
-        from viaduct.data.preprocess import normalisation, picture
+        from viaduct.data.preprocess import as_bytes, normalisation, picture
 
         side = self.records.size
         try:
@@ -99,7 +97,7 @@ class RecordSplit:
             if self.records.on_bad_record == "stop":
                 raise error if isinstance(error, BadRecord) else self.folder.blame(index, error.what) from None
             seen = np.full((side, side, 3), normalisation(self.records.preprocess)[0])
-        return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
+        return as_bytes(seen)
 
 
 class RecordSet:

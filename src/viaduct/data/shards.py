@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from viaduct.data.notices import reason
 from viaduct.errors import BadData
 
 Split = Literal["train", "validation"]
@@ -73,7 +74,7 @@ def read_label_names(folder: Path) -> dict[int, str]:
     try:
         lines = [line.strip() for line in file.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise BadData(f"{file}: could not be read: {error}.") from error
+        raise BadData(f"{file}: could not be read: {reason(error)}.") from error
     while lines and not lines[-1]:
         lines.pop()
     numbered = [re.fullmatch(r"(\d{1,18}):\s*(.*)", line) for line in lines]

@@ -9,19 +9,23 @@ import numpy.typing as npt
 
 from viaduct.data import jpeg
 from viaduct.data.atomic import replacing
+from viaduct.data.auto_augment import policy_named
 from viaduct.data.geometry import resample, stretched
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.png_encoder import encode_png
-from viaduct.data.preprocess import picture
+from viaduct.data.preprocess import as_bytes, picture, see
 from viaduct.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
 SIDE, GAP, CROPS = 160, 8, 3
 
 
-def contact_sheet(records: Path, out: Path, name: str, count: int, split: str, seed: int) -> list[str]:
+def contact_sheet(
+    records: Path, out: Path, name: str, count: int, split: str, seed: int, auto_augment: str = ""
+) -> list[str]:
     """Write the sheet; returns a line for each of its rows: the original, evaluation's view, three of training's."""
+    policy = policy_named(auto_augment)
     folder = RecordFolder(records, split)
     chosen = permutation(seed, 0, len(folder))[:count].tolist()
     rows, lines = [], []
@@ -35,8 +39,8 @@ def contact_sheet(records: Path, out: Path, name: str, count: int, split: str, s
         views = [picture(name, fields.encoded, size=SIDE)]
         for crop in range(CROPS):
             chance = sample_generator(seed, crop, number)
-            views.append(picture(name, fields.encoded, True, chance, fields.boxes, SIDE))
-        rows.append([fitted(whole), *map(to_bytes, views)])
+            views.append(see(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
+        rows.append([fitted(whole), *map(as_bytes, views)])
         place = folder.place(number)
         label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
         lines.append(f"label {label}, {width}x{height}, {place.path.name} record {place.record}")
@@ -48,16 +52,12 @@ def contact_sheet(records: Path, out: Path, name: str, count: int, split: str, s
     return lines
 
 
-def to_bytes(seen: npt.NDArray[np.float32]) -> Pixels:
-    return np.clip(np.rint(seen), 0, 255).astype(np.uint8)
-
-
 def fitted(whole: Pixels) -> Pixels:
     """The whole picture within a square, its sides in proportion."""
     height, width = whole.shape[:2]
     scale = SIDE / max(height, width)
     inner = max(1, round(height * scale)), max(1, round(width * scale))
-    small = to_bytes(resample(whole, stretched(0, height, inner[0]), stretched(0, width, inner[1])))
+    small = as_bytes(resample(whole, stretched(0, height, inner[0]), stretched(0, width, inner[1])))
     square = np.full((SIDE, SIDE, 3), 255, np.uint8)
     top, left = (SIDE - inner[0]) // 2, (SIDE - inner[1]) // 2
     square[top : top + inner[0], left : left + inner[1]] = small

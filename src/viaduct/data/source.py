@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from viaduct.data.auto_augment import policy_named
 from viaduct.errors import BadData, BadValue
 
 Pictures = npt.NDArray[np.uint8]
@@ -92,12 +93,16 @@ class Source(ABC):
     eval_batch: int = 0  # 0: the same as global_batch
     workers: int = 1  # threads that prepare batches in host memory; 0: none
     prefetch: int = 2  # batches prepared ahead by these threads
+    balance: float = 0.0  # training: 0: pictures as they are, 1: every class equally often (balance.py)
+    auto_augment: str = ""  # training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
         for field in ("global_batch", "size", "classes", "prefetch"):
             require_at_least(1, field, getattr(self, field))
         for field in ("eval_batch", "workers"):
             require_at_least(0, field, getattr(self, field))
+        require_share("balance", self.balance)
+        policy_named(self.auto_augment)
 
     @abstractmethod
     def load(self, path: Path | None) -> PictureSet:
@@ -168,6 +173,11 @@ def require_at_least(low: int, field: str, value: object) -> None:
         raise BadValue(f"{field} must be a whole number, got {value!r}.")
     if value < low:
         raise BadValue(f"{field} must be at least {low}, got {value}.")
+
+
+def require_share(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadValue(f"{field} must be a number from 0 to 1, got {value!r}.")
 
 
 def require_colour(field: str, value: object) -> None:

@@ -38,11 +38,15 @@ def build(
         tuple[Path, Path] | None, typer.Option(help="With --idx: the validation pair.", show_default=False)
     ] = None,
     validation_share: Annotated[
-        float, typer.Option(help="Set aside of every class, where the source has no validation pictures.")
+        float,
+        typer.Option(help="Set aside of every class, where the source has no validation pictures; 0: none."),
     ] = 0.1,
     shards: Annotated[int | None, typer.Option(help="Training files.", show_default="of about 128 MiB")] = None,
     seed: Annotated[int, typer.Option(help="Of the shuffle and the setting aside.")] = 0,
     first_label: Annotated[int, typer.Option(help="1 as in ImageNet's records, or 0.")] = 1,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End at a JPEG that is cut short; else it is named.")
+    ] = False,
 ) -> None:
     """Make sharded TFRecords and labels.txt. A build that was stopped goes on; the result has the same bytes."""
     from viaduct.data.build import build_records
@@ -51,7 +55,7 @@ def build(
     if (source is None) == (idx is None):
         raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
     origin: Origin | Path = idx_files(*idx, validation=idx_validation) if idx else source or Path()
-    with progress("pictures") as on_progress:
+    with progress("pictures") as on_progress, in_flags(BUILD_FLAGS):
         built = build_records(
             origin,
             out,
@@ -59,12 +63,14 @@ def build(
             validation_share=validation_share,
             first_label=first_label,
             train_shards=shards,
+            strict=strict,
             on_progress=on_progress,
         )
     kept = f", {built.kept} were there already" if built.kept else ""
     classes = f"{len(built.labels)} classes"
     print(f"{out}: {built.train:,} training and {built.validation:,} validation pictures of {classes}, ", end="")
     print(f"{built.written} files written{kept}")
+    warn_of(built)
 
 
 @app.command()
@@ -103,7 +109,10 @@ def index(
 def check(
     records: Records,
     deep: Annotated[bool, typer.Option("--deep", help="Decode every picture, too.")] = False,
-    classes: Annotated[int | None, typer.Option(help="Labels must be below this.", show_default=False)] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option(help="How many classes, with or without the spare output 0.", show_default=False, min=1),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Look for corrupt, undecodable and mislabelled records (exit 1), imbalance and duplicates (warnings)."""
@@ -127,11 +136,16 @@ def show(
     count: Annotated[int, typer.Option(help="Pictures.", min=1)] = 8,
     split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
     seed: Annotated[int, typer.Option(help="Of the choice and the crops.")] = 0,
+    auto_augment: Annotated[
+        str,
+        typer.Option(help="imagenet, cifar10, randaugment or randaugment-N-M.", show_default="none", metavar="POLICY"),
+    ] = "",
 ) -> None:
     """A contact sheet: each picture, what evaluation sees of it, and what training may see of it."""
     from viaduct.data.sheet import contact_sheet
 
-    for number, line in enumerate(contact_sheet(records, out, preprocess, count, split, seed), start=1):
+    sheet = contact_sheet(records, out, preprocess, count, split, seed, auto_augment)
+    for number, line in enumerate(sheet, start=1):
         print(f"row {number}: {line}")
     print(out)
 
@@ -142,7 +156,7 @@ def bench(
     preprocess: Annotated[Network, typer.Option(help="Whose preprocessing.")] = "official",
     peer: Annotated[str, typer.Option(help="Compare with: tf.data,dali,pil (those installed).")] = "",
     batch: Annotated[int, typer.Option(help="Pictures in a batch.", min=1)] = 256,
-    workers: Annotated[int, typer.Option(help="Threads.", show_default="one a core", min=0)] = 0,
+    workers: Annotated[int, typer.Option(help="Threads; 0: one a core.", min=0)] = 0,
     seconds: Annotated[float, typer.Option(help="Of each turn.", min=0.1)] = 4.0,
     turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.", min=1)] = 3,
     as_json: AsJson = False,
@@ -158,6 +172,31 @@ def bench(
         print(json.dumps(result, indent=1))
     else:
         show_bench(result)
+
+
+# What the functions call their options, and what they are called here.
+BUILD_FLAGS = {"validation_share": "--validation-share", "first_label": "--first-label", "train_shards": "--shards"}
+
+
+@contextlib.contextmanager
+def in_flags(flags: dict[str, str]) -> Iterator[None]:
+    """Mistakes in the words of the command line."""
+    try:
+        yield
+    except BadValue as error:
+        lines = [error.what, *error.hints]
+        for field, flag in flags.items():
+            lines = [line.replace(field, flag) for line in lines]
+        raise BadValue(*lines) from None
+
+
+def warn_of(built: Any) -> None:
+    from viaduct.data.notices import tell, tell_some
+
+    named = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
+    tell_some(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
+    if not built.validation:
+        tell("warning: there are no validation pictures; training wants some to evaluate with.")
 
 
 @contextlib.contextmanager
@@ -209,6 +248,7 @@ def show_bench(result: dict[str, Any]) -> None:
         turns = " ".join(f"{rate:,.0f}" for rate in row["samples"])
         table.add_row(row["pipeline"], f"{row['images_per_s']:,.0f}", turns, f"{row['memory_mib']:,.0f}", row["ratio"])
     Console().print(table)
+    print(f"decoded: {result['decoder']}")
     stages = ", ".join(f"{name} {ms:.2f}" for name, ms in result["stages_ms"].items())
     print(f"ms per image in one thread: {stages}")
     for name, reason in result["left_out"].items():

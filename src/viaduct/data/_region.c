@@ -1,0 +1,254 @@
+/* A JPEG straight to what is seen of it: only the crop is decoded, and sampled row by row as it is decoded.
+ *
+ *     see(data, rows_first, rows_second, rows_way, columns_first, columns_second, columns_way, out,
+ *         shrink, fast_dct, fancy_upsampling, shift, factor)          True; or False, and out is undefined
+ *
+ * The places are as in _lerp.c, those of rows in order and each pair next to each other; shift and factor are float32,
+ * one a float of a row of out, or None. Rows above the crop are entropy-decoded only, and rows below not even that.
+ * Columns beside it are not transformed. One MCU more is decoded on each side, because chroma is interpolated from
+ * neighbours: so the pixels are those of a full decode, bit for bit.
+ *
+ * False means: leave this one to the full decoder. It does so for CMYK, for incomplete progressive pictures, and at
+ * the first warning or error of libjpeg, so that all decisions about damage, and all messages, are made in one place.
+ */
+#include "_sample.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+
+#if !defined(LIBJPEG_TURBO_VERSION_NUMBER) || LIBJPEG_TURBO_VERSION_NUMBER < 2001000
+#error "decoding regions needs libjpeg-turbo 2.1 or later"
+#endif
+
+#define KEPT 4 /* rows: two are decoded at a time, and the one before them may still be wanted */
+
+typedef struct {
+    struct jpeg_error_mgr base; /* first, so that a pointer to it is a pointer to this */
+    jmp_buf escape;
+} Complaints;
+
+/* Everything one picture needs. It lives outside of the function that calls setjmp, so a longjmp leaves it as it is. */
+typedef struct {
+    struct jpeg_decompress_struct decoder;
+    Complaints complaints;
+    const uint8_t *data;
+    size_t length;
+    Axis rows, columns;
+    int64_t top, bottom, left, right; /* the first and the last place in each direction */
+    int shrink, fast_dct, fancy_upsampling;
+    const float *shift, *factor;
+    float *out;
+    uint8_t *lines; /* the last rows that were decoded, by their number modulo KEPT */
+    float *samples; /* two rows as sampled */
+    size_t line;    /* bytes of a decoded row, and some more */
+    int64_t origin; /* the first decoded column */
+} Job;
+
+static void give_up(j_common_ptr decoder) { longjmp(((Complaints *)decoder->err)->escape, 1); }
+
+static void give_up_on_warning(j_common_ptr decoder, int level) {
+    if (level < 0) give_up(decoder);
+}
+
+static void say_nothing(j_common_ptr decoder) {}
+
+static int begin(Job *job) {
+    j_decompress_ptr decoder = &job->decoder;
+    jpeg_mem_src(decoder, job->data, job->length);
+    jpeg_read_header(decoder, TRUE);
+    const J_COLOR_SPACE colours = decoder->jpeg_color_space;
+    if (colours != JCS_GRAYSCALE && colours != JCS_YCbCr && colours != JCS_RGB) return 0;
+    if (decoder->data_precision != 8) return 0;
+    decoder->out_color_space = JCS_RGB;
+    decoder->scale_num = 1;
+    decoder->scale_denom = job->shrink;
+    decoder->dct_method = job->fast_dct ? JDCT_IFAST : JDCT_ISLOW;
+    decoder->do_fancy_upsampling = job->fancy_upsampling ? TRUE : FALSE;
+    jpeg_calc_output_dimensions(decoder);
+    if (job->bottom >= (int64_t)decoder->output_height || job->right >= (int64_t)decoder->output_width) return 0;
+    return jpeg_start_decompress(decoder) && decoder->output_components == 3;
+}
+
+/* Whether some scans of a progressive picture are missing: libjpeg then smooths, in its own way in each version. */
+static int is_incomplete(const Job *job) {
+    const struct jpeg_decompress_struct *decoder = &job->decoder;
+    if (decoder->coef_bits == NULL) return 0;
+    for (int component = 0; component < decoder->num_components; component++)
+        for (int k = 0; k < DCTSIZE2; k++)
+            if (decoder->coef_bits[component][k] != 0) return 1;
+    return 0;
+}
+
+/* Narrow the decoder down to the columns that are needed and one MCU on each side; skip the rows above. */
+static int narrow(Job *job) {
+    j_decompress_ptr decoder = &job->decoder;
+    const int64_t across = (int64_t)decoder->max_h_samp_factor * decoder->min_DCT_scaled_size;
+    const int64_t down = (int64_t)decoder->max_v_samp_factor * decoder->min_DCT_scaled_size;
+    const int64_t width = decoder->output_width;
+    int64_t left = job->left - across, right = job->right + 1 + across;
+    if (left < 0) left = 0;
+    if (right > width) right = width;
+    if (left > 0 || right < width) {
+        JDIMENSION begin = (JDIMENSION)left, count = (JDIMENSION)(right - left);
+        jpeg_crop_scanline(decoder, &begin, &count);
+        left = begin;
+        if (left > job->left || left + (int64_t)decoder->output_width <= job->right) return 0;
+    }
+    job->origin = left;
+    const int64_t above = job->top / down - 1;
+    if (above <= 0) return 1;
+    return jpeg_skip_scanlines(decoder, (JDIMENSION)(above * down)) == (JDIMENSION)(above * down);
+}
+
+static int make_room(Job *job) {
+    /* The quick way reads a byte past the last pixel and writes a float past the last colour. Rows begin on an odd
+     * address: on an aligned one libjpeg-turbo's SIMD writes past the cache, and sampling took three times as long. */
+    job->line = (3 * (size_t)job->decoder.output_width + 16) & ~(size_t)1;
+    job->lines = malloc(KEPT * job->line + 1);
+    job->samples = malloc(2 * (3 * (size_t)job->columns.count + 4) * sizeof(float));
+    return job->lines != NULL && job->samples != NULL;
+}
+
+static uint8_t *line_of(const Job *job, int64_t row) { return job->lines + 1 + (row % KEPT) * job->line; }
+
+/* Decode up to and with this row, two at a time: that is how they come where chroma is halved, without a copy. */
+static int decode_to(Job *job, int64_t row) {
+    while ((int64_t)job->decoder.output_scanline <= row) {
+        const int64_t next = job->decoder.output_scanline;
+        JSAMPROW pair[2] = {line_of(job, next), line_of(job, next + 1)};
+        if (jpeg_read_scanlines(&job->decoder, pair, 2) < 1) return 0;
+    }
+    return 1;
+}
+
+static int see_rows(Job *job) {
+    const Py_ssize_t count = 3 * job->columns.count;
+    Sampled sampled = {{job->samples, job->samples + count + 4}, {-1, -1}};
+    float *out = job->out;
+    for (Py_ssize_t r = 0; r < job->rows.count; r++, out += count) {
+        const int64_t pair[2] = {job->rows.first[r], job->rows.second[r]};
+        int slots[2];
+        if (!decode_to(job, pair[1])) return 0;
+        choose_slots(&sampled, pair, slots);
+        for (int i = 0; i < 2; i++) {
+            if (sampled.number[slots[i]] == pair[i]) continue;
+            sample_across_quickly(line_of(job, pair[i]), job->origin, &job->columns, sampled.row[slots[i]]);
+            sampled.number[slots[i]] = pair[i];
+        }
+        blend_rows(sampled.row[slots[0]], sampled.row[slots[1]], job->rows.way[r], job->shift, job->factor, out, count);
+    }
+    return 1;
+}
+
+/* Without the GIL. The decoder is destroyed, and what was allocated is freed, on every way out. */
+static int see_picture(Job *job) {
+    int done = 0;
+    job->decoder.err = jpeg_std_error(&job->complaints.base);
+    job->complaints.base.error_exit = give_up;
+    job->complaints.base.emit_message = give_up_on_warning;
+    job->complaints.base.output_message = say_nothing;
+    if (setjmp(job->complaints.escape) == 0) {
+        jpeg_create_decompress(&job->decoder);
+        done = begin(job) && !is_incomplete(job) && narrow(job) && make_room(job) && see_rows(job);
+    } else {
+        done = 0;
+    }
+    jpeg_destroy_decompress(&job->decoder);
+    free(job->lines);
+    free(job->samples);
+    return done;
+}
+
+/* Rows come out of the decoder in order, and only two of them are at hand at a time. */
+static int in_order(const Axis *rows) {
+    for (Py_ssize_t r = 0; r < rows->count; r++) {
+        if (rows->second[r] != rows->first[r] && rows->second[r] != rows->first[r] + 1) return 0;
+        if (r > 0 && (rows->first[r] < rows->first[r - 1] || rows->second[r] < rows->second[r - 1])) return 0;
+    }
+    return 1;
+}
+
+static const char *mistake(const Job *job, const Py_buffer *views, int normalising) {
+    const Py_ssize_t rows = job->rows.count, columns = job->columns.count;
+    if (views[1].len != 8 * rows || views[2].len != 8 * rows || views[4].len != 8 * columns ||
+        views[5].len != 8 * columns || views[7].len != 12 * rows * columns)
+        return "the lengths of the places and of out do not agree";
+    if (normalising && (views[8].len != 12 * columns || views[9].len != 12 * columns))
+        return "shift and factor must have one number for each of a row of out";
+    if (job->shrink != 1 && job->shrink != 2 && job->shrink != 4 && job->shrink != 8)
+        return "shrink must be 1, 2, 4 or 8";
+    if (rows == 0 || columns == 0) return "there are no places to see";
+    return in_order(&job->rows) ? NULL : "the places of rows must be in order, and pairs next to each other";
+}
+
+static PyObject *see(PyObject *self, PyObject *args) {
+    PyObject *objects[10];
+    Py_buffer views[10];
+    static const Py_ssize_t sizes[10] = {1, 8, 8, 4, 8, 8, 4, 4, 4, 4};
+    static const char *names[10] = {"data",        "rows_first", "rows_second", "rows_way", "columns_first",
+                                    "columns_second", "columns_way", "out",     "shift",    "factor"};
+    int shrink, fast_dct, fancy_upsampling, taken = 0, done = 0;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOippOO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4],
+                          &objects[5], &objects[6], &objects[7], &shrink, &fast_dct, &fancy_upsampling, &objects[8],
+                          &objects[9]))
+        return NULL;
+    const int normalising = objects[8] != Py_None && objects[9] != Py_None;
+    const int wanted = normalising ? 10 : 8;
+    for (; taken < wanted; taken++)
+        if (take(objects[taken], &views[taken], sizes[taken], taken == 7 ? PyBUF_WRITABLE : 0, names[taken]) < 0)
+            goto release;
+    Job *job = calloc(1, sizeof(Job));
+    if (job == NULL) {
+        PyErr_NoMemory();
+        goto release;
+    }
+    job->data = views[0].buf;
+    job->length = (size_t)views[0].len;
+    job->rows = (Axis){views[1].buf, views[2].buf, views[3].buf, views[3].len / 4};
+    job->columns = (Axis){views[4].buf, views[5].buf, views[6].buf, views[6].len / 4};
+    job->shrink = shrink;
+    job->fast_dct = fast_dct;
+    job->fancy_upsampling = fancy_upsampling;
+    job->shift = normalising ? views[8].buf : NULL;
+    job->factor = normalising ? views[9].buf : NULL;
+    job->out = views[7].buf;
+    const char *wrong = mistake(job, views, normalising);
+    if (wrong == NULL) {
+        reach(&job->rows, &job->top, &job->bottom);
+        reach(&job->columns, &job->left, &job->right);
+        if (job->top < 0 || job->left < 0) wrong = "a place lies outside of the picture";
+    }
+    if (wrong != NULL) {
+        PyErr_SetString(PyExc_ValueError, wrong);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        done = see_picture(job);
+        Py_END_ALLOW_THREADS
+    }
+    free(job);
+release:
+    for (int i = 0; i < taken; i++) PyBuffer_Release(&views[i]);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(done);
+}
+
+static PyMethodDef methods[] = {
+    {"see", see, METH_VARARGS, "Decode what is needed of a JPEG and sample it at given places into float32."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_region", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+#define SPELLED(number) #number
+#define SPELL(number) SPELLED(number)
+
+PyMODINIT_FUNC PyInit__region(void) {
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL && PyModule_AddStringConstant(made, "VERSION", SPELL(LIBJPEG_TURBO_VERSION)) < 0) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    return made;
+}

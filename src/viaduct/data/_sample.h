@@ -1,0 +1,103 @@
+/* Bilinear sampling along a row, shared by _lerp.c (pixels in memory) and _region.c (pixels as they are decoded).
+ *
+ * The order of the arithmetic is TensorFlow's, so that results agree to the bit: along the upper row, along the lower
+ * row, then between the two. A row that serves two rows of the result is sampled once.
+ */
+#ifndef VIADUCT_SAMPLE_H
+#define VIADUCT_SAMPLE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+/* Places along one direction: each lies between two pixels, so far (0..1) on the way to the second. */
+typedef struct {
+    const int64_t *first, *second;
+    const float *way;
+    Py_ssize_t count;
+} Axis;
+
+static int take(PyObject *object, Py_buffer *view, Py_ssize_t itemsize, int flags, const char *what) {
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | flags) < 0) return -1;
+    if (view->itemsize != itemsize) {
+        PyErr_Format(PyExc_TypeError, "%s: items of %zd bytes, expected %zd", what, view->itemsize, itemsize);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    return 0;
+}
+
+/* The smallest and the largest place of an axis; 0 and -1 if it has none. */
+static void reach(const Axis *axis, int64_t *low, int64_t *high) {
+    *low = axis->count ? axis->first[0] : 0;
+    *high = axis->count ? axis->first[0] : -1;
+    for (Py_ssize_t i = 0; i < axis->count; i++) {
+        const int64_t a = axis->first[i], b = axis->second[i];
+        if (a < *low) *low = a;
+        if (b < *low) *low = b;
+        if (a > *high) *high = a;
+        if (b > *high) *high = b;
+    }
+}
+
+/* A row of the picture at the given places: three floats each. `pixels` begins at pixel `origin` of the row. */
+static inline void sample_across(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
+    for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
+        const uint8_t *a = pixels + 3 * (columns->first[c] - origin), *b = pixels + 3 * (columns->second[c] - origin);
+        for (int k = 0; k < 3; k++) out[k] = (float)a[k] + ((float)b[k] - (float)a[k]) * columns->way[c];
+    }
+}
+
+#ifdef __SSE2__
+/* Red, green, blue and the byte after them as four floats: one conversion instead of three. */
+static inline __m128 colour_at(const uint8_t *pixel) {
+    int word;
+    memcpy(&word, pixel, 4);
+    const __m128i zero = _mm_setzero_si128();
+    const __m128i shorts = _mm_unpacklo_epi8(_mm_cvtsi32_si128(word), zero);
+    return _mm_cvtepi32_ps(_mm_unpacklo_epi16(shorts, zero));
+}
+
+/* The same, four channels at a time: reads one byte past a pixel and writes one float past a colour. */
+static inline void sample_across_quickly(const uint8_t *pixels, int64_t origin, const Axis *columns, float *out) {
+    for (Py_ssize_t c = 0; c < columns->count; c++, out += 3) {
+        const __m128 one = colour_at(pixels + 3 * (columns->first[c] - origin));
+        const __m128 other = colour_at(pixels + 3 * (columns->second[c] - origin));
+        const __m128 way = _mm_set1_ps(columns->way[c]);
+        _mm_storeu_ps(out, _mm_add_ps(one, _mm_mul_ps(_mm_sub_ps(other, one), way)));
+    }
+}
+#else
+#define sample_across_quickly sample_across
+#endif
+
+/* Two sampled rows of the picture, and which they are; -1: none. */
+typedef struct {
+    float *row[2];
+    int64_t number[2];
+} Sampled;
+
+/* Where the two rows of a pair are or shall go, leaving a row that is wanted in its place. */
+static inline void choose_slots(const Sampled *sampled, const int64_t pair[2], int slots[2]) {
+    const int keeps_second = sampled->number[0] == pair[1];
+    slots[0] = sampled->number[0] == pair[0] ? 0 : sampled->number[1] == pair[0] ? 1 : keeps_second;
+    slots[1] = pair[1] == pair[0] ? slots[0] : 1 - slots[0];
+}
+
+/* Between two sampled rows. With `shift` and `factor`, one a float, what comes out is normalised. */
+static inline void blend_rows(const float *restrict top, const float *restrict bottom, float fall,
+                              const float *restrict shift, const float *restrict factor, float *restrict out,
+                              Py_ssize_t count) {
+    if (shift == NULL)
+        for (Py_ssize_t i = 0; i < count; i++) out[i] = top[i] + (bottom[i] - top[i]) * fall;
+    else
+        for (Py_ssize_t i = 0; i < count; i++)
+            out[i] = (top[i] + (bottom[i] - top[i]) * fall + shift[i]) * factor[i];
+}
+
+#endif

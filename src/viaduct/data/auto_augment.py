@@ -1,0 +1,153 @@
+"""Augmentation policies that were searched for, as a data option: `auto_augment`, or `--auto-augment` in training.
+
+    imagenet             AutoAugment's policy for ImageNet (Cubuk et al. 2018, arXiv:1805.09501, table 9)
+    cifar10              and for CIFAR-10 (table 7)
+    randaugment          two operations drawn from fourteen, all at magnitude 9 of 10 (Cubuk et al. 2019,
+    randaugment-N-M      arXiv:1909.13719); or N operations at magnitude M, 0 to 30
+
+AutoAugment draws one of 25 pairs; each operation of a pair has its own chance and its magnitude, 0 to 10 over the range
+that the paper gives. Where the paper and its code differ we follow the paper (posterize keeps 8 to 4 bits), and shifts
+are in proportion to the side. A policy sees the picture after cropping, mirroring and resizing, as bytes, and before
+the network's own colours and normalisation. It draws from the picture's own generator and after everything else, so the
+crop is the same with and without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data.operations import CIFAR_SHIFT, OPERATIONS, Operation, Pixels, shift_x, shift_y
+from viaduct.errors import BadValue, UnknownName
+
+Policy = Callable[[Pixels, np.random.Generator], Pixels]
+Step = tuple[str, float, float]  # operation, its chance, its magnitude
+
+STRONGEST = 10.0  # the magnitude at which an operation reaches the end of its published range
+RANDOM_OPERATIONS, RANDOM_MAGNITUDE = 2, 9
+MOST_OPERATIONS, MOST_MAGNITUDE = 14, 30
+
+IMAGENET: tuple[tuple[Step, Step], ...] = (
+    (("posterize", 0.4, 8), ("rotate", 0.6, 9)),
+    (("solarize", 0.6, 5), ("auto contrast", 0.6, 5)),
+    (("equalize", 0.8, 8), ("equalize", 0.6, 3)),
+    (("posterize", 0.6, 7), ("posterize", 0.6, 6)),
+    (("equalize", 0.4, 7), ("solarize", 0.2, 4)),
+    (("equalize", 0.4, 4), ("rotate", 0.8, 8)),
+    (("solarize", 0.6, 3), ("equalize", 0.6, 7)),
+    (("posterize", 0.8, 5), ("equalize", 1.0, 2)),
+    (("rotate", 0.2, 3), ("solarize", 0.6, 8)),
+    (("equalize", 0.6, 8), ("posterize", 0.4, 6)),
+    (("rotate", 0.8, 8), ("colour", 0.4, 0)),
+    (("rotate", 0.4, 9), ("equalize", 0.6, 2)),
+    (("equalize", 0.0, 7), ("equalize", 0.8, 8)),
+    (("invert", 0.6, 4), ("equalize", 1.0, 8)),
+    (("colour", 0.6, 4), ("contrast", 1.0, 8)),
+    (("rotate", 0.8, 8), ("colour", 1.0, 2)),
+    (("colour", 0.8, 8), ("solarize", 0.8, 7)),
+    (("sharpness", 0.4, 7), ("invert", 0.6, 8)),
+    (("shear x", 0.6, 5), ("equalize", 1.0, 9)),
+    (("colour", 0.4, 0), ("equalize", 0.6, 3)),
+    (("equalize", 0.4, 7), ("solarize", 0.2, 4)),
+    (("solarize", 0.6, 5), ("auto contrast", 0.6, 5)),
+    (("invert", 0.6, 4), ("equalize", 1.0, 8)),
+    (("colour", 0.6, 4), ("contrast", 1.0, 8)),
+    (("equalize", 0.8, 8), ("equalize", 0.6, 3)),
+)
+CIFAR10: tuple[tuple[Step, Step], ...] = (
+    (("invert", 0.1, 7), ("contrast", 0.2, 6)),
+    (("rotate", 0.7, 2), ("shift x", 0.3, 9)),
+    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
+    (("shear y", 0.5, 8), ("shift y", 0.7, 9)),
+    (("auto contrast", 0.5, 8), ("equalize", 0.9, 2)),
+    (("shear y", 0.2, 7), ("posterize", 0.3, 7)),
+    (("colour", 0.4, 3), ("brightness", 0.6, 7)),
+    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
+    (("equalize", 0.6, 5), ("equalize", 0.5, 1)),
+    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
+    (("colour", 0.7, 7), ("shift x", 0.5, 8)),
+    (("equalize", 0.3, 7), ("auto contrast", 0.4, 8)),
+    (("shift y", 0.4, 3), ("sharpness", 0.2, 6)),
+    (("brightness", 0.9, 6), ("colour", 0.2, 8)),
+    (("solarize", 0.5, 2), ("invert", 0.0, 3)),
+    (("equalize", 0.2, 0), ("auto contrast", 0.6, 0)),
+    (("equalize", 0.2, 8), ("equalize", 0.6, 4)),
+    (("colour", 0.9, 9), ("equalize", 0.6, 6)),
+    (("auto contrast", 0.8, 4), ("solarize", 0.2, 8)),
+    (("brightness", 0.1, 3), ("colour", 0.7, 0)),
+    (("solarize", 0.4, 5), ("auto contrast", 0.9, 3)),
+    (("shift y", 0.9, 9), ("shift y", 0.7, 9)),
+    (("auto contrast", 0.9, 2), ("solarize", 0.8, 3)),
+    (("equalize", 0.8, 8), ("invert", 0.1, 3)),
+    (("shift y", 0.7, 9), ("auto contrast", 0.9, 1)),
+)
+RANDOM = tuple(name for name in OPERATIONS if name != "invert")
+CIFAR_OPERATIONS: dict[str, Operation] = {
+    **OPERATIONS,
+    "shift x": partial(shift_x, most=CIFAR_SHIFT),
+    "shift y": partial(shift_y, most=CIFAR_SHIFT),
+}
+NAMES = ("imagenet", "cifar10", "randaugment")
+
+
+@cache
+def policy_named(name: str) -> Policy | None:
+    """A function from a picture and its generator to the changed picture; None for the empty name."""
+    if not name:
+        return None
+    if name == "imagenet":
+        return partial(one_of, IMAGENET, OPERATIONS)
+    if name == "cifar10":
+        return partial(one_of, CIFAR10, CIFAR_OPERATIONS)
+    spelled = re.fullmatch(r"randaugment(?:-(\d{1,3})-(\d{1,3}))?", name)
+    if spelled is None:
+        raise UnknownName("auto-augment policy", name, NAMES, "RandAugment's numbers are written randaugment-2-9.")
+    count, magnitude = (
+        int(word or usual) for word, usual in zip(spelled.groups(), (RANDOM_OPERATIONS, RANDOM_MAGNITUDE), strict=True)
+    )
+    if not (1 <= count <= MOST_OPERATIONS and magnitude <= MOST_MAGNITUDE):
+        raise BadValue(
+            f"{name}: RandAugment takes 1 to {MOST_OPERATIONS} operations at a magnitude of 0 to {MOST_MAGNITUDE}.",
+            "ResNet-50 was published with randaugment-2-9.",
+        )
+    return partial(several, count, magnitude / STRONGEST)
+
+
+def one_of(
+    pairs: Sequence[tuple[Step, Step]],
+    operations: dict[str, Operation],
+    picture: Pixels,
+    generator: np.random.Generator,
+) -> Pixels:
+    """AutoAugment. Everything is drawn always, so that one operation's luck does not change the other's."""
+    draws = generator.random(5)
+    for (name, chance, magnitude), luck, side in zip(
+        pairs[int(draws[0] * len(pairs))], draws[1::2], draws[2::2], strict=True
+    ):
+        if luck < chance:
+            picture = operations[name](picture, magnitude / STRONGEST, signed(side))
+    return picture
+
+
+def several(count: int, strength: float, picture: Pixels, generator: np.random.Generator) -> Pixels:
+    """RandAugment."""
+    for choice, side in generator.random((count, 2)):
+        picture = OPERATIONS[RANDOM[int(choice * len(RANDOM))]](picture, strength, signed(side))
+    return picture
+
+
+def signed(draw: float) -> float:
+    return 1.0 if draw < 0.5 else -1.0
+
+
+def augment_batch(
+    policy: Policy, pictures: npt.NDArray[np.uint8], generators: Sequence[np.random.Generator]
+) -> npt.NDArray[np.uint8]:
+    """The same for each picture of a batch, N x H x W x 3, in place."""
+    for picture, generator in zip(pictures, generators, strict=True):
+        picture[:] = policy(picture, generator)
+    return pictures

@@ -1,0 +1,60 @@
+"""Fashion-MNIST in its four IDX files, plain or gzipped: 70,000 grey pictures of 28x28.
+
+    train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-images-idx3-ubyte[.gz], t10k-labels-idx1-ubyte[.gz]
+
+`viaduct data fetch fashion-mnist --out fashion` brings them. Grey becomes three equal channels, so that a network
+trained on colour pictures can go on from there. Other sets of the same shape (MNIST) can be read too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from viaduct.data.origins import IDX_IMAGES, IDX_LABELS, read_idx
+from viaduct.data.source import Colour, Images, ImageSet, Split
+from viaduct.errors import BadData
+
+NAMES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle-boot")
+GET_IT = "`viaduct data fetch fashion-mnist --out DIR` brings the four files."
+
+
+@dataclass(frozen=True)
+class FashionMnist(Images):
+    """60,000 pictures to train on and 10,000 to validate, read from the folder given with --data."""
+
+    name: ClassVar[str] = "fashion-mnist"
+    needs_path: ClassVar[bool] = True
+
+    mean: Colour = (0.2860, 0.2860, 0.2860)
+    std: Colour = (0.3530, 0.3530, 0.3530)
+
+    def load(self, path: Path | None) -> ImageSet:
+        if path is None:
+            raise BadData("fashion-mnist is read from a folder; none was given.", "Give --data DIR.", GET_IT)
+        if not path.is_dir():
+            raise BadData(f"{path}: there is no such folder.", GET_IT)
+        return ImageSet(read_split(path, "train"), read_split(path, "t10k"), NAMES)
+
+
+def read_split(folder: Path, split: str) -> Split:
+    images = find(folder, f"{split}-images-idx3-ubyte")
+    labels = find(folder, f"{split}-labels-idx1-ubyte")
+    pixels, classes = read_idx(images, IDX_IMAGES), read_idx(labels, IDX_LABELS)
+    if len(pixels) != len(classes):
+        raise BadData(f"{images}: {len(pixels):,} pictures, but {len(classes):,} labels in {labels}.")
+    if len(classes) and classes.max() >= len(NAMES):
+        raise BadData(f"{labels}: label {classes.max()} found; expected 0 to {len(NAMES) - 1}.")
+    return Split(np.repeat(pixels[..., None], 3, axis=3), classes.astype(np.int64))
+
+
+def find(folder: Path, name: str) -> Path:
+    """The file of that name, plain or gzipped."""
+    for file in (folder / name, folder / f"{name}.gz"):
+        if file.is_file():
+            return file
+    seen = ", ".join(sorted(entry.name for entry in folder.iterdir())[:12]) or "nothing"
+    raise BadData(f"{folder / name}[.gz]: there is no such file.", f"{folder} has: {seen}", GET_IT)

@@ -1,0 +1,82 @@
+"""Decoding no more of a JPEG than a view needs, where the extension `_region.c` was built.
+
+    see(data, rows, columns, out)     True: `out` holds what `resample(decode(data), rows, columns)` would, bit for bit
+                                      False: decode it whole (no extension, a PNG, CMYK, damage of any kind)
+    decoder()                         which of the two this installation uses, for people
+
+The extension is built where a compiler and libjpeg-turbo's headers are at hand. VIADUCT_NO_REGION=1 leaves it unused.
+
+A JPEG that is cut short is not touched here, so that it is refused as ever. Damage below the rows that a view needs is
+not seen, because nothing below them is read: `viaduct data check --deep` looks at whole pictures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data import jpeg
+from viaduct.data.geometry import Axis
+
+Floats = npt.NDArray[np.float32]
+Lines = tuple[Floats, Floats]  # added to a row of `out`, then multiplied with it
+
+SWITCH = "VIADUCT_NO_REGION"
+END = b"\xff\xd9"
+
+
+def see(
+    data: jpeg.Encoded,
+    rows: Axis,
+    columns: Axis,
+    out: Floats,
+    *,
+    shrink: jpeg.Shrink = 1,
+    dct: jpeg.Dct = "fast",
+    fancy_upsampling: bool = True,
+    normal: Lines | None = None,
+) -> bool:
+    """Decode what lies at these places into `out`, normalised if `normal` says how; False if that cannot be."""
+    compiled = compiled_see()
+    if compiled is None or not jpeg.is_jpeg(data) or not is_whole(data):
+        return False
+    shift, factor = normal or (None, None)
+    return compiled(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
+
+
+def is_whole(data: jpeg.Encoded) -> bool:
+    return data[-2:] == END or jpeg.has_an_end(bytes(data))
+
+
+def decoder() -> str:
+    if switched_off():
+        return f"whole pictures with simplejpeg ({SWITCH} is set)"
+    try:
+        return f"the region of a crop with libjpeg-turbo {extension().VERSION}"
+    except ImportError as error:
+        return f"whole pictures with simplejpeg (no extension: {error})"
+
+
+@cache
+def compiled_see() -> Callable[..., bool] | None:
+    if switched_off():
+        return None
+    try:
+        compiled: Callable[..., bool] = extension().see
+    except ImportError:
+        return None
+    return compiled
+
+
+def extension() -> ModuleType:
+    return import_module("viaduct.data._region")
+
+
+def switched_off() -> bool:
+    return os.environ.get(SWITCH, "") not in ("", "0")

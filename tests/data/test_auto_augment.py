@@ -1,0 +1,113 @@
+"""Policies: what they are called, how often they do what, and that they are a function of the position alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from viaduct.data import auto_augment
+from viaduct.data.auto_augment import CIFAR10, IMAGENET, RANDOM, policy_named
+from viaduct.data.operations import OPERATIONS
+from viaduct.data.preprocess import PREPROCESSINGS, picture, see
+from viaduct.data.records import Records
+from viaduct.errors import BadValue, UnknownName
+
+from .photographs import encoded, photograph
+
+PICTURE = np.ascontiguousarray(photograph("chelsea")[:64, 100:164])
+
+
+def test_without_a_name_there_is_no_policy() -> None:
+    assert policy_named("") is None
+
+
+@pytest.mark.parametrize("name", ["imagenet2", "Imagenet", "randaugment-2", "randaugment-x-y", "randaugment2-9"])
+def test_an_unknown_policy_is_answered_with_the_closest(name: str) -> None:
+    with pytest.raises(UnknownName, match=f"no auto-augment policy called '{name}'"):
+        Records(global_batch=1, size=8, auto_augment=name)
+
+
+@pytest.mark.parametrize("name", ["randaugment-0-9", "randaugment-15-9", "randaugment-2-31"])
+def test_numbers_out_of_range_are_named(name: str) -> None:
+    with pytest.raises(BadValue, match=f"{name}: RandAugment takes 1 to 14 operations"):
+        policy_named(name)
+
+
+@pytest.mark.parametrize("pairs", [IMAGENET, CIFAR10], ids=["imagenet", "cifar10"])
+def test_the_tables_are_whole(pairs: Any) -> None:
+    assert len(pairs) == 25
+    for name, chance, magnitude in (step for pair in pairs for step in pair):
+        assert name in OPERATIONS
+        assert 0 <= chance <= 1
+        assert 0 <= magnitude <= 9
+
+
+@pytest.mark.parametrize("name", ["imagenet", "cifar10", "randaugment", "randaugment-3-15"])
+def test_the_same_generator_gives_the_same_picture_and_pictures_vary(name: str) -> None:
+    policy = policy_named(name)
+    assert policy is not None
+    one, other = ([policy(PICTURE, np.random.default_rng(seed)) for seed in range(40)] for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert len({made.tobytes() for made in one}) > 15
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, operations: dict[str, Any]) -> Counter[str]:
+    """Each call of an operation, with its strength."""
+    calls: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        def count(picture: Any, strength: float, sign: float) -> Any:
+            calls[name] += 1
+            calls[f"{name} at {strength:g}, {sign:+g}"] += 1
+            return picture
+
+        return count
+
+    for name in list(operations):
+        monkeypatch.setitem(operations, name, counting(name))
+    return calls
+
+
+def test_operations_come_as_often_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, auto_augment.OPERATIONS)
+    policy, chance = policy_named("imagenet"), np.random.default_rng(0)
+    assert policy is not None
+    trials = 20_000
+    for _ in range(trials):
+        policy(PICTURE, chance)
+    for name in OPERATIONS:
+        expected = sum(step[1] for pair in IMAGENET for step in pair if step[0] == name) / 25
+        assert abs(calls[name] / trials - expected) < 0.015, name
+    assert abs(calls["rotate at 0.9, +1"] / calls["rotate at 0.9, -1"] - 1) < 0.15
+
+
+def test_randaugment_draws_each_of_fourteen_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, auto_augment.OPERATIONS)
+    policy, chance = policy_named("randaugment-3-5"), np.random.default_rng(0)
+    assert policy is not None
+    for _ in range(5000):
+        policy(PICTURE, chance)
+    assert len(RANDOM) == 14
+    assert sum(calls[name] for name in RANDOM) == 15_000
+    assert all(abs(calls[name] / 15_000 - 1 / 14) < 0.01 for name in RANDOM)
+    assert all("at 0.5" in key for key in calls if " at " in key)
+
+
+@pytest.mark.parametrize("name", PREPROCESSINGS)
+def test_the_crop_is_the_same_with_and_without_a_policy(name: str) -> None:
+    def nothing(picture: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        return picture
+
+    plain = picture(name, encoded("chelsea"), True, np.random.default_rng(4))
+    through = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=nothing)
+    assert abs(plain - through).mean() < 1  # it was rounded to bytes on the way; contrast may stretch that
+    inverted = see(name, encoded("chelsea"), True, np.random.default_rng(4), policy=lambda p, g: 255 - p)
+    assert abs(plain - inverted).mean() > 10
+
+
+def test_evaluation_is_not_changed() -> None:
+    policy = policy_named("randaugment-5-20")
+    assert np.array_equal(see("official", encoded("chelsea"), policy=policy), picture("official", encoded("chelsea")))

@@ -1,0 +1,39 @@
+"""The compiled colours are those of numpy, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from viaduct.data.colour import compiled_saturate, scale_saturation, scale_saturation_in_numpy
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.4, 1.0, 1.37, 1.6])
+def test_saturation_is_the_same_compiled_or_not(factor: float) -> None:
+    picture = np.random.default_rng(0).uniform(0, 255, (31, 45, 3)).astype(np.float32)
+    picture[:3] = 7  # grey
+    picture[3:6] -= 200  # contrast may have taken a channel, or all, below zero
+    picture[6] = 0
+    one, other = picture.copy(), picture.copy()
+    scale_saturation(one, factor)
+    scale_saturation_in_numpy(other, factor)
+    assert np.array_equal(one, other)
+    assert factor == 1.0 or not np.array_equal(one, picture)
+
+
+def test_a_view_is_changed_in_place() -> None:
+    whole = np.random.default_rng(0).uniform(0, 255, (8, 12, 3)).astype(np.float32)
+    expected = whole[:, ::2].copy()
+    scale_saturation_in_numpy(expected, 1.3)
+    scale_saturation(whole[:, ::2], 1.3)
+    assert np.array_equal(whole[:, ::2], expected)
+
+
+@pytest.mark.skipif(compiled_saturate() is None, reason="the extension was not built")
+def test_wrong_pictures_are_refused() -> None:
+    saturate = compiled_saturate()
+    assert saturate is not None
+    with pytest.raises(TypeError):
+        saturate(np.zeros((2, 2, 3)), 1.0)
+    with pytest.raises(ValueError, match="height x width x 3"):
+        saturate(np.zeros((2, 2), np.float32), 1.0)
