@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from viaduct.models.initialisers import CUT_NORMAL_DEVIATION, small_normal, tf_layers, variance_scaling
+from viaduct.models.initialisers import (
+    CUT_NORMAL_DEVIATION,
+    nvidia,
+    resnext,
+    slim,
+    small_normal,
+    tf_layers,
+    variance_scaling,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +27,8 @@ def seed() -> None:
 def test_other_layers_are_left_alone() -> None:
     norm = nn.BatchNorm2d(3)
     nn.init.constant_(norm.weight, 7.0)
-    tf_layers(norm)
-    small_normal(norm)
+    for initialiser in (tf_layers, small_normal, nvidia, resnext, slim):
+        initialiser(norm)
     assert norm.weight.tolist() == [7.0, 7.0, 7.0]
 
 
@@ -55,3 +63,33 @@ def test_the_books_weights_are_small_and_normal(layer: nn.Conv2d | nn.Linear) ->
     small_normal(layer)
     assert layer.weight.std().item() == pytest.approx(0.01, rel=0.02)
     assert layer.weight.abs().max().item() > 0.03
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(64, 64, 3), nn.Linear(576, 100)])
+def test_v15_draws_convolutions_and_classifier_twice_as_wide(layer: nn.Conv2d | nn.Linear) -> None:
+    nvidia(layer)
+    assert layer.weight.std().item() == pytest.approx(math.sqrt(2 / 576), rel=0.02)
+    assert not isinstance(layer, nn.Linear) or not layer.bias.any()
+
+
+def test_resnexts_grouped_kernel_is_uniform_as_if_it_were_one() -> None:
+    layer = nn.Conv2d(256, 256, 3, groups=32, bias=False)
+    resnext(layer)
+    limit = math.sqrt(6 / (9 * 8 + 9 * 256))
+    assert 0.999 * limit < layer.weight.abs().max().item() <= limit
+    assert layer.weight.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.02)
+
+
+def test_resnexts_classifier_is_scaled_by_its_inputs() -> None:
+    layer = nn.Linear(2048, 100)
+    resnext(layer)
+    assert layer.weight.std().item() == pytest.approx(math.sqrt(1 / 2048), rel=0.02)
+    assert not layer.bias.any()
+
+
+@pytest.mark.parametrize(("layer", "outputs"), [(nn.Conv2d(16, 128, (1, 7)), 7 * 128), (nn.Linear(500, 128), 128)])
+def test_slims_normal_has_its_variance_before_it_is_cut(layer: nn.Conv2d | nn.Linear, outputs: int) -> None:
+    slim(layer)
+    deviation = math.sqrt(1.3 * 2 / outputs)
+    assert layer.weight.std().item() == pytest.approx(deviation * CUT_NORMAL_DEVIATION, rel=0.02)
+    assert 0.99 * 2 * deviation < layer.weight.abs().max().item() <= 2 * deviation * (1 + 1e-6)

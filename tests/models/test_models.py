@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -21,7 +23,16 @@ PARAMETERS = {
     "resnet101_v1": 44_551_209,
     "resnet152_v1": 60_194_857,
     "resnet200_v1": 64_675_881,
+    "resnet18_v2": 11_692_329,
+    "resnet34_v2": 21_800_489,
+    "resnet50_v2": 25_551_401,
+    "resnet101_v2": 44_543_529,
+    "resnet152_v2": 60_187_177,
+    "resnet200_v2": 64_668_201,
     "resnet50_book": 25_559_081,
+    "resnet50_v15": 25_559_081,
+    "resnext50": 25_030_953,
+    "amoebanet_d": 46_763_161,
 }
 PARAMETERS_OF_TEN_CLASSES = {
     "resnet56_cifar": 856_058,
@@ -37,15 +48,39 @@ PRODUCTS = {
     "resnet101_v1": 7_801_407_488,
     "resnet152_v1": 11_513_628_672,
     "resnet200_v1": 15_007_483_904,
+    "resnet18_v2": 1_826_918_912,
+    "resnet34_v2": 3_676_606_976,
+    "resnet50_v2": 4_089_186_304,
+    "resnet101_v2": 7_801_407_488,
+    "resnet152_v2": 11_513_628_672,
+    "resnet200_v2": 15_007_483_904,
     "resnet50_book": 4_089_186_304,
+    "resnet50_v15": 4_089_186_304,
+    "resnext50": 4_230_481_920,
+    "amoebanet_d": 5_715_773_792,
 }
-ONE_OF_EACH_KIND = ["resnet18_v1", "resnet50_v1", "resnet50_stem3", "resnet20_cifar", "resnet50_book"]
+# Names with the options that make them quick to run on a CPU.
+ONE_OF_EACH_KIND: dict[str, dict[str, Any]] = {
+    "resnet18_v1": {},
+    "resnet50_v1": {},
+    "resnet18_v2": {},
+    "resnet50_v2": {},
+    "resnet50_stem3": {},
+    "resnet20_cifar": {},
+    "resnet50_book": {},
+    "resnet50_v15": {},
+    "resnext50": {},
+    "amoebanet_d": {"filters": 32, "image": 96},
+}
+# Copies for padding on pictures of 64: of the stem, and of the first blocks of the last three stages; in AmoebaNet of
+# the 3x3 convolutions that see 16, 8 and 4 cells, and of the odd rows and columns of 31.
+LOPSIDED = {"resnet50_book": 4, "resnet50_v15": 4, "resnext50": 3, "amoebanet_d": 4}
 
 
-def on_paper(name: str, classes: int = 1001) -> nn.Module:
+def on_paper(name: str, classes: int = 1001, **options: Any) -> nn.Module:
     """A network with shapes but without values, so that it costs nothing."""
     with torch.device("meta"):
-        return models.build(name, classes)
+        return models.build(name, classes, **options).eval()
 
 
 def multiplications(network: nn.Module, images: Tensor) -> int:
@@ -98,16 +133,36 @@ def test_a_network_without_classes_is_refused() -> None:
         models.build("resnet18_v1", classes=0)
 
 
-def test_every_name_appears_once_and_builds() -> None:
+def test_an_option_that_a_network_does_not_have_is_refused() -> None:
+    with pytest.raises(UnknownName, match="Closest is 'cells'"):
+        models.build("amoebanet_d", cell=3)
+    with pytest.raises(UnknownName, match="no option of resnet18_v1 called 'aux'"):
+        models.build("resnet18_v1", aux=False)
+
+
+def test_options_reach_the_network() -> None:
+    network = models.build("resnet18_v1", classes=3, blocks=(1,), filters=(4,))
+    assert network(torch.randn(2, 3, 16, 16)).shape == (2, 3)
+    assert len(network.stages) == 1
+
+
+def test_every_name_appears_once_and_builds_with_a_classifier_called_head() -> None:
     names = models.names()
-    assert len(names) == len(set(names)) == 14
+    assert len(names) == len(set(names)) == 30
     for name in names:
-        assert on_paper(name, classes=7)(torch.empty(2, 3, 32, 32, device="meta")).shape == (2, 7)
+        network = on_paper(name, classes=7)
+        assert isinstance(network.head, nn.Linear)
+        assert network(torch.empty(2, 3, 32, 32, device="meta")).shape == (2, 7)
 
 
 @pytest.mark.parametrize(("name", "expected"), PARAMETERS.items())
 def test_parameters_are_the_references(name: str, expected: int) -> None:
     assert sum(parameter.numel() for parameter in on_paper(name).parameters()) == expected
+
+
+def test_amoebanet_without_its_second_head_has_the_references_parameters() -> None:
+    network = on_paper("amoebanet_d", aux=False)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 46_099_177
 
 
 @pytest.mark.parametrize(("name", "expected"), PARAMETERS_OF_TEN_CLASSES.items())
@@ -128,17 +183,31 @@ def test_any_picture_gives_one_row_of_logits(name: str, size: tuple[int, int]) -
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_every_layer_keeps_channels_last(name: str) -> None:
-    network = models.build(name, classes=10).to(memory_format=torch.channels_last)
+    network = models.build(name, classes=10, **ONE_OF_EACH_KIND[name]).to(memory_format=torch.channels_last)
     broken = []
 
-    def check(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
-        if output.dim() == 4 and not output.is_contiguous(memory_format=torch.channels_last):
+    def check(layer: nn.Module, inputs: tuple[Tensor], output: Tensor | tuple[Tensor, Tensor]) -> None:
+        if (
+            isinstance(output, Tensor)
+            and output.dim() == 4
+            and not output.is_contiguous(memory_format=torch.channels_last)
+        ):
             broken.append(layer)
 
     for layer in network.modules():
         layer.register_forward_hook(check)
-    network(torch.randn(2, 3, 64, 64).to(memory_format=torch.channels_last))
+    network(torch.randn(2, 3, 96, 96).to(memory_format=torch.channels_last))
     assert not broken
+
+
+@pytest.mark.parametrize("name", ["resnet18_v2", "resnet50_v15", "resnext50", "amoebanet_d"])
+def test_both_layouts_give_the_same_logits(name: str) -> None:
+    network = models.build(name, classes=10, **ONE_OF_EACH_KIND[name]).eval()
+    images = torch.randn(2, 3, 45, 52)
+    with torch.no_grad():
+        expected = network(images)
+        logits = network.to(memory_format=torch.channels_last)(images.to(memory_format=torch.channels_last))
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
@@ -149,16 +218,17 @@ def test_only_lopsided_convolutions_copy(name: str) -> None:
         network(images)
     copies = {operator: operators.seen[operator] for operator in ("clone", "copy_", "_to_copy")}
     assert not any(copies.values()), copies
-    # The book's stem and the first blocks of its last three stages pad (2, 3) and (0, 1).
-    assert operators.seen["constant_pad_nd"] == (4 if name == "resnet50_book" else 0)
+    assert operators.seen["constant_pad_nd"] == LOPSIDED.get(name, 0)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     torch.manual_seed(0)
-    network = with_gamma_of_one(models.build(name, classes=10))
-    logits = network(torch.randn(2, 3, 32, 32))
-    nn.functional.cross_entropy(logits, torch.arange(2)).backward()
+    network = with_gamma_of_one(models.build(name, classes=10, **ONE_OF_EACH_KIND[name]))
+    size = 96 if name == "amoebanet_d" else 32
+    logits = network(torch.randn(2, 3, size, size))
+    losses = [F.cross_entropy(each, torch.arange(2)) for each in (logits if isinstance(logits, tuple) else [logits])]
+    sum(losses).backward()
     still = [key for key, value in network.named_parameters() if value.grad is None or not value.grad.any()]
     assert not still
 
@@ -180,14 +250,27 @@ def test_the_compiler_sees_one_graph_at_every_size() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-def test_compiled_network_gives_the_same_logits_and_gradients() -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "size"),
+    [
+        ("resnet20_cifar", {}, 32),
+        ("resnet18_v2", {"blocks": (1, 1), "filters": (16, 32)}, 32),
+        ("resnext50", {"blocks": (1, 1), "filters": (32, 64)}, 32),
+        ("amoebanet_d", {"cells": 3, "filters": 32, "image": 75, "dropout_keep": 1.0}, 75),
+    ],
+)
+def test_compiled_network_gives_the_same_logits_and_gradients(name: str, options: dict[str, Any], size: int) -> None:
+    # In double precision: rounding alone may push a cell over the kink of a ReLU, and its gradient with it.
     torch.manual_seed(0)
-    network = models.build("resnet20_cifar", classes=10).to(memory_format=torch.channels_last)
-    images = torch.randn(4, 3, 32, 32).to(memory_format=torch.channels_last)
+    network = models.build(name, classes=10, **options).double().to(memory_format=torch.channels_last)
+    images = torch.randn(4, 3, size, size, dtype=torch.float64).to(memory_format=torch.channels_last)
+    first = next(network.parameters())
     results = []
     for forward in (network, torch.compile(network, fullgraph=True)):
         network.zero_grad()
-        logits = forward(images)
+        answer = forward(images)
+        logits = torch.cat(answer) if isinstance(answer, tuple) else answer
         logits.square().mean().backward()
-        results.append((logits.detach(), network.stem.conv.weight.grad))
-    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+        results.append((logits.detach(), first.grad))
+    largest = max(result.abs().max().item() for result in results[0])
+    torch.testing.assert_close(*results, rtol=1e-8, atol=1e-10 * largest)

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from viaduct.models.padding import SameConv2d, SameMaxPool2d, max_pool_same, same_padding
+from viaduct.models.padding import (
+    SameAveragePool2d,
+    SameConv2d,
+    SameMaxPool2d,
+    average_pool_same,
+    max_pool_same,
+    same_padding,
+)
 
 KERNELS = [1, 2, 3, 5, 7]
 STRIDES = [1, 2, 3]
@@ -57,6 +64,37 @@ def test_max_pool_is_tensorflows(tf, kernel: int, stride: int) -> None:
 
 @pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_average_pool_is_tensorflows(tf, kernel: int, stride: int) -> None:
+    for height, width in SIZES:
+        pictures = random_pictures(height, width)
+        expected = tf.nn.avg_pool2d(pictures.permute(0, 2, 3, 1).numpy(), kernel, stride, "SAME")
+        torch.testing.assert_close(average_pool_same(pictures, kernel, stride), from_nhwc(expected))
+
+
+def test_average_at_an_edge_is_over_real_cells_only() -> None:
+    ones = torch.ones(1, 1, 4, 5)
+    assert torch.equal(average_pool_same(ones, 3, 1), ones)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [((1, 7), (1, 2)), ((7, 1), (2, 1)), ((1, 7), (1, 1)), ((7, 1), (1, 1))])
+def test_rows_and_columns_are_padded_apart(kernel: tuple[int, int], stride: tuple[int, int]) -> None:
+    # TensorFlow's convolution on a CPU takes one stride for both: stride 1, then every second row or column.
+    convolution = SameConv2d(6, 4, kernel, stride)
+    for height, width in SIZES:
+        pictures = random_pictures(height, width)
+        (top, bottom), (left, right) = (
+            same_padding(size, *each)
+            for size, each in zip((height, width), zip(kernel, stride, strict=True), strict=True)
+        )
+        padded = torch.nn.functional.pad(pictures, (left, right, top, bottom))
+        expected = torch.nn.functional.conv2d(padded, convolution.weight)[:, :, :: stride[0], :: stride[1]]
+        result = convolution(pictures)
+        assert result.shape[2:] == (-(-height // stride[0]), -(-width // stride[1]))
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_convolution_is_tensorflows(tf, kernel: int, stride: int) -> None:
     convolution = SameConv2d(6, 4, kernel, stride)
     weights_HWIO = convolution.weight.detach().permute(2, 3, 1, 0).numpy()
@@ -76,7 +114,7 @@ def test_groups_see_only_their_own_channels() -> None:
     assert changed.tolist() == [True, True, False, False, False, False]
 
 
-@pytest.mark.parametrize("layer", [SameConv2d(6, 4, 3, 2), SameMaxPool2d(3, 2)])
+@pytest.mark.parametrize("layer", [SameConv2d(6, 4, 3, 2), SameMaxPool2d(3, 2), SameAveragePool2d(3, 1)])
 @pytest.mark.parametrize("size", [8, 9])
 def test_layers_keep_channels_last(layer: torch.nn.Module, size: int) -> None:
     layer.to(memory_format=torch.channels_last)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from viaduct import models
-from viaduct.models.resnet import BasicBlock, Bottleneck, Style
+from viaduct.models.resnet import BasicBlock, BasicBlock2, Block, Bottleneck, Bottleneck2, Style
 
 
 def norms(name: str) -> list[nn.BatchNorm2d]:
@@ -32,6 +32,41 @@ def test_layers_stand_in_tensorflows_order() -> None:
     assert list(network.state_dict())[-2:] == ["head.weight", "head.bias"]
 
 
+def test_version_2_stands_in_tensorflows_order_too() -> None:
+    with torch.device("meta"):
+        network = models.build("resnet50_v2")
+    kinds = (nn.Conv2d, nn.BatchNorm2d)
+    layers = [name for name, layer in network.named_modules() if isinstance(layer, kinds)]
+    assert layers[:9] == [
+        "stem.conv",
+        "stages.0.0.norm1",
+        "stages.0.0.projection",
+        "stages.0.0.conv1",
+        "stages.0.0.norm2",
+        "stages.0.0.conv2",
+        "stages.0.0.norm3",
+        "stages.0.0.conv3",
+        "stages.0.1.norm1",
+    ]
+    assert layers[-1] == "norm"
+    assert len(norms("resnet50_v2")) == 49
+
+
+@pytest.mark.parametrize("block", [BasicBlock2, Bottleneck2])
+def test_version_2_carries_the_raw_sum_past_its_block(block: type[BasicBlock2] | type[Bottleneck2]) -> None:
+    features = torch.randn(2, 4 * block.expansion, 5, 5)
+    humble = block(4 * block.expansion, 4, 1, Style())
+    nn.init.zeros_((humble.conv3 if isinstance(humble, Bottleneck2) else humble.conv2).weight)
+    assert torch.equal(humble(features), features)
+
+
+def test_version_2_projects_what_is_activated() -> None:
+    block = BasicBlock2(4, 8, 2, Style(), project=True).eval()
+    nn.init.zeros_(block.conv2.weight)
+    features = -torch.rand(2, 4, 6, 6) - 1
+    assert not block(features).any()
+
+
 @pytest.mark.parametrize(("name", "stages"), [("resnet18_v1", 4), ("resnet50_v1", 4), ("resnet20_cifar", 3)])
 def test_only_the_first_block_of_every_stage_projects(name: str, stages: int) -> None:
     with torch.device("meta"):
@@ -50,9 +85,13 @@ def test_a_bottleneck_strides_in_its_middle() -> None:
     ("name", "epsilon", "momentum"),
     [
         ("resnet50_v1", 1e-5, 0.003),
+        ("resnet50_v2", 1e-5, 0.003),
         ("resnet56_cifar", 1e-5, 0.003),
         ("resnet50_stem3", 1e-5, 0.1),
         ("resnet50_book", 1e-4, 0.1),
+        ("resnet50_v15", 1e-5, 0.1),
+        ("resnext50", 1e-4, 0.1),
+        ("amoebanet_d", 1e-5, 0.1),
     ],
 )
 def test_norms_have_the_references_constants(name: str, epsilon: float, momentum: float) -> None:
@@ -68,8 +107,8 @@ def test_with_gamma_zero_a_block_starts_as_its_shortcut(block: type[BasicBlock] 
     assert torch.equal(humble(features), features)
 
 
-@pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
-def test_a_block_leaves_its_input_as_it_was(block: type[BasicBlock] | type[Bottleneck]) -> None:
+@pytest.mark.parametrize("block", [BasicBlock, Bottleneck, BasicBlock2, Bottleneck2])
+def test_a_block_leaves_its_input_as_it_was(block: Block) -> None:
     features = torch.randn(2, 4 * block.expansion, 5, 5)
     kept = features.clone()
     block(4 * block.expansion, 4, 1, Style())(features)

@@ -3,35 +3,42 @@
     from viaduct import models
     network = models.build("resnet50_v1", classes=10)
 
-A family is a file here with a table `variants`, from a name to something that takes the number of classes.
-Families are imported when first asked for, so importing this package does not import torch.
+A family is a file here with a table `variants`, from a name to something that takes the number of classes and,
+as keywords, the options of the family. Families are imported when first asked for, so importing this package
+does not import torch.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import BadValue, UnknownName
 
 if TYPE_CHECKING:
     from torch import nn
 
-    Variants = Mapping[str, Callable[[int], nn.Module]]
+    Variants = Mapping[str, Callable[..., nn.Module]]
 
-FAMILIES = ("resnet", "resnet_cifar", "resnet_book")
+FAMILIES = ("resnet", "resnet_cifar", "resnet_book", "resnet_v15", "resnext", "amoebanet")
 
 
-def build(name: str, classes: int = 1001) -> nn.Module:
-    """A fresh network with as many outputs as there are classes, initialised as its reference is."""
+def build(name: str, classes: int = 1001, **options: Any) -> nn.Module:
+    """A fresh network with as many outputs as there are classes, initialised as its reference is.
+
+    Options are the keywords of the family's class: build("amoebanet_d", classes=10, aux=False).
+    """
     if classes < 1:
         raise BadValue(f"a network cannot have {classes} classes.", "Give 1 or more.")
-    for family in FAMILIES:
-        variants = variants_of(family)
-        if name in variants:
-            return variants[name](classes)
-    raise UnknownName("model", name, names(), f"There are: {', '.join(names())}.")
+    variant = variants_of(family_of(name))[name]
+    known = [key for key in inspect.signature(variant).parameters if key != "classes"]
+    for option in options:
+        if option not in known:
+            raise UnknownName(f"option of {name}", option, known, f"It has: {', '.join(known)}.")
+    return variant(classes, **options)
 
 
 def names() -> list[str]:
@@ -39,6 +46,18 @@ def names() -> list[str]:
     return [name for family in FAMILIES for name in variants_of(family)]
 
 
+def family_of(name: str) -> str:
+    """The file that has this network."""
+    for family in FAMILIES:
+        if name in variants_of(family):
+            return family
+    raise UnknownName("model", name, names(), f"There are: {', '.join(names())}.")
+
+
 def variants_of(family: str) -> Variants:
-    variants: Variants = importlib.import_module(f"{__name__}.{family}").variants
+    variants: Variants = module_of(family).variants
     return variants
+
+
+def module_of(family: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{family}")

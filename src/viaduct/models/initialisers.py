@@ -27,6 +27,32 @@ def tf_layers(layer: nn.Module) -> None:
         nn.init.zeros_(layer.bias)
 
 
+def nvidia(layer: nn.Module) -> None:
+    """ResNet-50 v1.5: convolutions and classifier scaled by 2 over their inputs (its flag `weight_init=fan_in`)."""
+    if isinstance(layer, (nn.Conv2d, nn.Linear)):
+        variance_scaling(layer.weight, scale=2.0)
+    if isinstance(layer, nn.Linear):
+        nn.init.zeros_(layer.bias)
+
+
+def resnext(layer: nn.Module) -> None:
+    """ResNeXt: all scaled but the grouped kernels, which TensorFlow draws by default as it does one large one."""
+    if isinstance(layer, nn.Conv2d) and layer.groups > 1:
+        glorot_uniform_of_a_grouped_kernel(layer.weight)
+    elif isinstance(layer, (nn.Conv2d, nn.Linear)):
+        variance_scaling(layer.weight)
+    if isinstance(layer, nn.Linear):
+        nn.init.zeros_(layer.bias)
+
+
+def slim(layer: nn.Module) -> None:
+    """AmoebaNet: contrib's variance scaling of factor 2 over the outputs, for convolutions and classifiers."""
+    if isinstance(layer, (nn.Conv2d, nn.Linear)):
+        slim_variance_scaling(layer.weight)
+    if isinstance(layer, nn.Linear):
+        nn.init.zeros_(layer.bias)
+
+
 def small_normal(layer: nn.Module) -> None:
     """Normal weights of deviation 0.01 throughout, as in the book's listing 5-11."""
     if isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -38,7 +64,24 @@ def small_normal(layer: nn.Module) -> None:
 def variance_scaling(weight: Tensor, scale: float = 1.0) -> None:
     """A normal cut at two sigma, whose variance is `scale` over the number of inputs of one output."""
     fan_in = weight[0].numel()
-    deviation = math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION
+    cut_normal(weight, math.sqrt(scale / fan_in) / CUT_NORMAL_DEVIATION)
+
+
+def slim_variance_scaling(weight: Tensor, factor: float = 2.0) -> None:
+    """contrib's: a normal of variance 1.3 * `factor` over the outputs of one input, before it is cut."""
+    fan_out = weight[:, 0].numel()
+    cut_normal(weight, math.sqrt(1.3 * factor / fan_out))
+
+
+def glorot_uniform_of_a_grouped_kernel(weight: Tensor) -> None:
+    """Glorot's limit on the stored shape (3, 3, width / groups, width), where outputs count across the groups."""
+    fan_in, fan_out = weight[0].numel(), weight[:, 0].numel()
+    limit = math.sqrt(6 / (fan_in + fan_out))
+    nn.init.uniform_(weight, -limit, limit)
+
+
+def cut_normal(weight: Tensor, deviation: float) -> None:
+    """A normal of this deviation, cut at two sigma."""
     edge = math.erf(CUT / math.sqrt(2))
     # By the inverse of the distribution: an eighth of the time of trunc_normal_, which draws until all fit.
     with torch.no_grad():

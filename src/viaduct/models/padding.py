@@ -7,13 +7,15 @@ one, where PyTorch's own padding is the same on both sides.
 
 Sizes are read from the tensor at run time, as plain numbers that `torch.compile` can guard on; with
 ceil(n / s) in place of the remainder, a ResNet-50 whose input changes size traces in 39 seconds instead of 5.
-Only a lopsided convolution copies its input: a max pool hangs over the far edge by PyTorch's ceiling mode.
+Only a lopsided convolution copies its input: a pool hangs over the far edge by PyTorch's ceiling mode.
 """
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+Extent = int | tuple[int, int]  # of height and width, alike or apart
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -33,6 +35,17 @@ def max_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
     return F.max_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True)
 
 
+def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
+    """Average over the real cells under each window of SAME padding: at an edge, fewer than kernel * kernel."""
+    top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
+    left, right = same_padding(x_NCHW.shape[3], kernel, stride)
+    if stride == 1 and kernel % 2 == 0:
+        # Ceiling mode adds no window here: pad both sides as much as the far one, and drop the first window.
+        pooled = F.avg_pool2d(x_NCHW, kernel, 1, padding=(bottom, right), count_include_pad=False)
+        return pooled[:, :, bottom - top :, right - left :]
+    return F.avg_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True, count_include_pad=False)
+
+
 class SameMaxPool2d(nn.Module):
     """`max_pool_same` as a layer."""
 
@@ -48,10 +61,17 @@ class SameMaxPool2d(nn.Module):
         return f"kernel={self.kernel}, stride={self.stride}"
 
 
+class SameAveragePool2d(SameMaxPool2d):
+    """`average_pool_same` as a layer."""
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        return average_pool_same(x_NCHW, self.kernel, self.stride)
+
+
 class SameConv2d(nn.Conv2d):
     """A convolution without bias over SAME padding of zeros."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+    def __init__(self, inputs: int, outputs: int, kernel: Extent, stride: Extent = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x_NCHW: Tensor) -> Tensor:

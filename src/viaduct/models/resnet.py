@@ -1,12 +1,13 @@
-"""ResNet as in TensorFlow's official models, r1 (He et al., https://arxiv.org/abs/1512.03385).
+"""ResNet as in TensorFlow's official models, r1 (He et al., https://arxiv.org/abs/1512.03385 and 1603.05027).
 
-Version 1 normalises after every convolution. Three habits set it apart from torchvision's: the first block of
-every stage projects its shortcut, even 64 channels to 64; the max pool is SAME; and batch norms remember
+Version 1 normalises after every convolution; version 2, the second paper's, before, so that its shortcuts carry
+sums untouched, and once more behind the last stage. Three habits set both apart from torchvision's: the first
+block of every stage projects its shortcut, even 64 channels to 64; the max pool is SAME; and batch norms remember
 longer. As in torchvision's, a bottleneck strides in its 3x3 convolution (elsewhere called v1.5).
 
 Layers stand in the order in which TensorFlow creates its variables, a block's projection before its own, so
 that the numbers in a checkpoint follow `modules()`. Additions and ReLUs are in place: what they overwrite is
-the output of a batch norm, which no backward pass reads.
+the output of a batch norm or, in version 2, of a convolution, which no backward pass reads.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class Style:
     momentum: float = 0.003  # PyTorch's: one minus TensorFlow's decay of 0.997
     zero_gamma: bool = False  # blocks start as their shortcuts (https://arxiv.org/abs/1706.02677, 5.1)
 
-    def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         if self.same and stride > 1:
-            return SameConv2d(inputs, outputs, kernel, stride)
-        return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+            return SameConv2d(inputs, outputs, kernel, stride, groups)
+        return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 
     def norm(self, channels: int) -> nn.BatchNorm2d:
         return nn.BatchNorm2d(channels, eps=self.epsilon, momentum=self.momentum)
@@ -50,8 +51,6 @@ class Style:
 
 
 OFFICIAL = Style()
-# A decay of 0.997 remembers some 330 steps; in a run of a few thousand the statistics must keep up.
-QUICK = Style(momentum=0.1, zero_gamma=True)
 
 
 class Stem(nn.Module):
@@ -68,7 +67,17 @@ class Stem(nn.Module):
         return pooled
 
 
-small_stem = partial(Stem, kernel=3, stride=1, pool=False)
+class BareStem(nn.Module):
+    """The stem of version 2, which leaves norm and ReLU to the first block."""
+
+    def __init__(self, filters: int, style: Style, *, kernel: int = 7, stride: int = 2, pool: bool = True) -> None:
+        super().__init__()
+        self.conv = style.conv(3, filters, kernel, stride)
+        self.pool = SameMaxPool2d(kernel=3, stride=2) if pool else nn.Identity()
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        pooled: Tensor = self.pool(self.conv(x_NCHW))
+        return pooled
 
 
 class Projection(nn.Module):
@@ -107,6 +116,7 @@ class Bottleneck(nn.Module):
     """1x1 down, 3x3 with the stride, 1x1 up to four times the filters."""
 
     expansion = 4
+    groups = 1  # of the 3x3 convolution
 
     def __init__(self, inputs: int, filters: int, stride: int, style: Style, project: bool = False) -> None:
         super().__init__()
@@ -114,7 +124,7 @@ class Bottleneck(nn.Module):
         self.shortcut = Projection(inputs, outputs, stride, style) if project else nn.Identity()
         self.conv1 = style.conv(inputs, filters, 1)
         self.norm1 = style.norm(filters)
-        self.conv2 = style.conv(filters, filters, 3, stride)
+        self.conv2 = style.conv(filters, filters, 3, stride, self.groups)
         self.norm2 = style.norm(filters)
         self.conv3 = style.conv(filters, outputs, 1)
         self.norm3 = style.last_norm(outputs)
@@ -126,6 +136,54 @@ class Bottleneck(nn.Module):
         return F.relu(branch.add_(self.shortcut(x_NCHW)), inplace=True)
 
 
+class BasicBlock2(nn.Module):
+    """Version 2 of the basic block: a projection sees the activated input, an identity the raw one."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, filters: int, stride: int, style: Style, project: bool = False) -> None:
+        super().__init__()
+        self.norm1 = style.norm(inputs)
+        self.projection = style.conv(inputs, filters, 1, stride) if project else None
+        self.conv1 = style.conv(inputs, filters, 3, stride)
+        self.norm2 = style.norm(filters)
+        self.conv2 = style.conv(filters, filters, 3)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        active = F.relu(self.norm1(x_NCHW), inplace=True)
+        shortcut = x_NCHW if self.projection is None else self.projection(active)
+        branch: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active)), inplace=True))
+        return branch.add_(shortcut)
+
+
+class Bottleneck2(nn.Module):
+    """Version 2 of the bottleneck."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, filters: int, stride: int, style: Style, project: bool = False) -> None:
+        super().__init__()
+        outputs = filters * self.expansion
+        self.norm1 = style.norm(inputs)
+        self.projection = style.conv(inputs, outputs, 1, stride) if project else None
+        self.conv1 = style.conv(inputs, filters, 1)
+        self.norm2 = style.norm(filters)
+        self.conv2 = style.conv(filters, filters, 3, stride)
+        self.norm3 = style.norm(filters)
+        self.conv3 = style.conv(filters, outputs, 1)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        active = F.relu(self.norm1(x_NCHW), inplace=True)
+        shortcut = x_NCHW if self.projection is None else self.projection(active)
+        branch = self.conv2(F.relu(self.norm2(self.conv1(active)), inplace=True))
+        branch = self.conv3(F.relu(self.norm3(branch), inplace=True))
+        added: Tensor = branch.add_(shortcut)
+        return added
+
+
+Block = type[BasicBlock] | type[Bottleneck] | type[BasicBlock2] | type[Bottleneck2]
+
+
 class ResNet(nn.Module):
     """Stem, stages of blocks, mean over the picture, classifier."""
 
@@ -133,21 +191,24 @@ class ResNet(nn.Module):
         self,
         classes: int,
         *,
-        block: type[BasicBlock] | type[Bottleneck],
+        block: Block,
         blocks: Sequence[int],
         filters: Sequence[int] = (64, 128, 256, 512),
+        stem_filters: int | None = None,  # None: as many as the first stage
         style: Style = OFFICIAL,
         stem: Callable[[int, Style], nn.Module] = Stem,
         initialiser: Initialiser = initialisers.tf_layers,
     ) -> None:
         super().__init__()
-        channels = [filters[0], *(width * block.expansion for width in filters)]
-        self.stem = stem(filters[0], style)
+        self.style = style
+        channels = [stem_filters or filters[0], *(width * block.expansion for width in filters)]
+        self.stem = stem(channels[0], style)
         self.stages = nn.Sequential()
         for index, (count, width) in enumerate(zip(blocks, filters, strict=True)):
             first = block(channels[index], width, 1 if index == 0 else 2, style, project=True)
             others = (block(channels[index + 1], width, 1, style) for _ in range(count - 1))
             self.stages.append(nn.Sequential(first, *others))
+        self.norm = style.norm(channels[-1]) if block in (BasicBlock2, Bottleneck2) else None
         self.head = nn.Linear(channels[-1], classes)
         self.apply(initialiser)
 
@@ -158,7 +219,7 @@ class ResNet(nn.Module):
     def features(self, images_NCHW: Tensor) -> Tensor:
         """The last stage's output, before the mean."""
         features: Tensor = self.stages(self.stem(images_NCHW))
-        return features
+        return features if self.norm is None else F.relu(self.norm(features), inplace=True)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
@@ -166,12 +227,22 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
+INPUT_SIZE = 224
+CLASSES = 1001
+
+version1 = partial(ResNet, block=Bottleneck)
+version2 = partial(ResNet, block=Bottleneck2, stem=BareStem)
 variants = {
-    "resnet18_v1": partial(ResNet, block=BasicBlock, blocks=(2, 2, 2, 2)),
-    "resnet34_v1": partial(ResNet, block=BasicBlock, blocks=(3, 4, 6, 3)),
-    "resnet50_v1": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3)),
-    "resnet101_v1": partial(ResNet, block=Bottleneck, blocks=(3, 4, 23, 3)),
-    "resnet152_v1": partial(ResNet, block=Bottleneck, blocks=(3, 8, 36, 3)),
-    "resnet200_v1": partial(ResNet, block=Bottleneck, blocks=(3, 24, 36, 3)),
-    "resnet50_stem3": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), stem=small_stem, style=QUICK),
+    "resnet18_v1": partial(version1, block=BasicBlock, blocks=(2, 2, 2, 2)),
+    "resnet34_v1": partial(version1, block=BasicBlock, blocks=(3, 4, 6, 3)),
+    "resnet50_v1": partial(version1, blocks=(3, 4, 6, 3)),
+    "resnet101_v1": partial(version1, blocks=(3, 4, 23, 3)),
+    "resnet152_v1": partial(version1, blocks=(3, 8, 36, 3)),
+    "resnet200_v1": partial(version1, blocks=(3, 24, 36, 3)),
+    "resnet18_v2": partial(version2, block=BasicBlock2, blocks=(2, 2, 2, 2)),
+    "resnet34_v2": partial(version2, block=BasicBlock2, blocks=(3, 4, 6, 3)),
+    "resnet50_v2": partial(version2, blocks=(3, 4, 6, 3)),
+    "resnet101_v2": partial(version2, blocks=(3, 4, 23, 3)),
+    "resnet152_v2": partial(version2, blocks=(3, 8, 36, 3)),
+    "resnet200_v2": partial(version2, blocks=(3, 24, 36, 3)),
 }

@@ -14,6 +14,8 @@ from functools import partial
 from viaduct.models import initialisers
 from viaduct.models.resnet import Bottleneck, ResNet, Style
 
+INPUT_SIZE = 224
+CLASSES = 10
 variants = {
     "resnet50_book": partial(
         ResNet,

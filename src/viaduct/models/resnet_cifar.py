@@ -1,16 +1,28 @@
-"""ResNet for pictures of 32x32 (He et al. section 4.2), as in TensorFlow's official models, r1.
+"""ResNet for 32x32 pictures, as in TensorFlow's official models, r1 (He et al. 4.2, https://arxiv.org/abs/1512.03385).
 
 Depth 6n + 2: three stages of n basic blocks with 16, 32 and 64 filters, behind a 3x3 stem without a pool. The
 paper's shortcuts have no weights; TensorFlow's project in the first block of every stage, as on ImageNet.
+
+`resnet20_quick` and `resnet50_stem3` are not TensorFlow's: they start as their shortcuts, and their norms keep
+up with a run of a few thousand steps, where a decay of 0.997 would remember some 330 of them. `resnet50_stem3`
+is ResNet-50 behind the small stem.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from viaduct.models.resnet import QUICK, BasicBlock, ResNet, small_stem
+from viaduct.models.resnet import BareStem, BasicBlock, BasicBlock2, Bottleneck, ResNet, Stem, Style
 
+QUICK = Style(momentum=0.1, zero_gamma=True)
+
+INPUT_SIZE = 32
+CLASSES = 10
+
+small_stem = partial(Stem, kernel=3, stride=1, pool=False)
+small_bare_stem = partial(BareStem, kernel=3, stride=1, pool=False)
 small_resnet = partial(ResNet, block=BasicBlock, filters=(16, 32, 64), stem=small_stem)
+small_resnet2 = partial(ResNet, block=BasicBlock2, filters=(16, 32, 64), stem=small_bare_stem)
 
 variants = {
     "resnet20_cifar": partial(small_resnet, blocks=(3, 3, 3)),
@@ -18,5 +30,11 @@ variants = {
     "resnet44_cifar": partial(small_resnet, blocks=(7, 7, 7)),
     "resnet56_cifar": partial(small_resnet, blocks=(9, 9, 9)),
     "resnet110_cifar": partial(small_resnet, blocks=(18, 18, 18)),
-    "resnet20_quick": partial(small_resnet, blocks=(3, 3, 3), style=QUICK),  # not TensorFlow's: for runs of minutes
+    "resnet20_cifar_v2": partial(small_resnet2, blocks=(3, 3, 3)),
+    "resnet32_cifar_v2": partial(small_resnet2, blocks=(5, 5, 5)),
+    "resnet44_cifar_v2": partial(small_resnet2, blocks=(7, 7, 7)),
+    "resnet56_cifar_v2": partial(small_resnet2, blocks=(9, 9, 9)),
+    "resnet110_cifar_v2": partial(small_resnet2, blocks=(18, 18, 18)),
+    "resnet20_quick": partial(small_resnet, blocks=(3, 3, 3), style=QUICK),
+    "resnet50_stem3": partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3), stem=small_stem, style=QUICK),
 }

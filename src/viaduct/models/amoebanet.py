@@ -1,0 +1,192 @@
+"""AmoebaNet-D as in tensorflow/tpu and its Ascend port (Real et al., https://arxiv.org/abs/1802.01548).
+
+A stem convolution, two stem cells that halve the picture, then normal cells; a third and two thirds of the way
+comes a reduction cell, which halves the picture and doubles the filters. A cell sees the outputs of the last two.
+
+In training mode the network returns (logits, auxiliary logits), otherwise logits alone. Names follow the
+TensorFlow scopes: `cells.cell_0.combinations.1.right.pre_1x1` is `cell_0/comb_iter_1/right/pre_1x1`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.errors import BadValue
+from viaduct.models import initialisers
+from viaduct.models.amoebanet_cells import NORMAL, REDUCTION, Cell, Plan, Previous, activated, norm
+from viaduct.models.resnet import at_least_float32
+
+DropPathVersion = Literal["v1", "v2", "v3"]
+
+
+class Stem(nn.Module):
+    """3x3 with stride 2 over whole windows only, and a norm without a ReLU, which the cells bring."""
+
+    def __init__(self, filters: int) -> None:
+        super().__init__()
+        self.conv0 = nn.Conv2d(3, filters, 3, stride=2, bias=False)
+        self.conv0_bn = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        result: Tensor = self.conv0_bn(self.conv0(x_NCHW))
+        return result
+
+
+class Auxiliary(nn.Module):
+    """A second classifier two thirds of the way, in training only; `grid` is the size of what it sees, pooled."""
+
+    def __init__(self, inputs: int, classes: int, grid: int) -> None:
+        super().__init__()
+        self.grid = grid
+        self.proj = nn.Conv2d(inputs, int(128 * 0.4), 1, bias=False)
+        self.aux_bn0 = norm(int(128 * 0.4))
+        self.conv = nn.Conv2d(int(128 * 0.4), int(768 * 0.4), grid, bias=False)
+        self.aux_bn1 = norm(int(768 * 0.4))
+        self.head = nn.Linear(int(768 * 0.4), classes)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        self.refuse_another_size(x_NCHW)
+        features = F.avg_pool2d(x_NCHW, 5, stride=3)
+        features = activated(self.aux_bn0(self.proj(features)))
+        features = activated(self.aux_bn1(self.conv(features)))
+        return at_least_float32(self.head(features.flatten(1)))
+
+    def refuse_another_size(self, x_NCHW: Tensor) -> None:
+        if tuple(map(pooled_size, x_NCHW.shape[2:])) != (self.grid, self.grid):
+            raise BadValue(
+                "the auxiliary head of AmoebaNet was built for pictures of another size.",
+                'Give their size: build("amoebanet_d", image=…); or leave the head out: build(…, aux=False).',
+            )
+
+
+def pooled_size(size: int) -> int:
+    """Along one axis, behind the auxiliary head's pool."""
+    return (size - 5) // 3 + 1
+
+
+def auxiliary_grid(image: int) -> int:
+    """For pictures of this size: 4 for 224, 5 for 299."""
+    size = (image - 3) // 2 + 1  # behind the stem's convolution
+    for _ in range(3):  # two stem cells and one reduction cell
+        size = -(-size // 2)
+    if size < 5:
+        raise BadValue(
+            f"pictures of {image}x{image} are too small for AmoebaNet's auxiliary head.",
+            "It needs at least 67x67; aux=False leaves it out.",
+        )
+    return pooled_size(size)
+
+
+class AmoebaNet(nn.Module):
+    """Stem, cells, mean over the picture, dropout, classifier.
+
+    `set_progress(step / steps)` tells drop path how far training has come; versions v1 and v3 drop more and more
+    from nothing at 0 to the full rate at 1, versions v2 and v3 drop less in earlier cells.
+    """
+
+    drop_path_progress: Tensor
+
+    def __init__(
+        self,
+        classes: int,
+        *,
+        cells: int = 6,
+        filters: int = 256,
+        stem_filters: int = 32,
+        image: int = 224,
+        aux: bool = True,
+        dropout_keep: float = 0.5,
+        drop_path_keep: float = 1.0,
+        drop_path_version: DropPathVersion = "v1",
+    ) -> None:
+        super().__init__()
+        check(cells, filters, dropout_keep, drop_path_keep, drop_path_version)
+        self.drop_path_keep = drop_path_keep
+        self.drop_path_version = drop_path_version
+        self.register_buffer("drop_path_progress", torch.tensor(1.0), persistent=False)
+        self.stem = Stem(stem_filters)
+        self.cells = stack(cells, filters, stem_filters)
+        self.aux_after = f"cell_{2 * cells // 3 - 1}"
+        self.aux = Auxiliary(outputs(self.cells, self.aux_after), classes, auxiliary_grid(image)) if aux else None
+        self.dropout = nn.Dropout(1 - dropout_keep)
+        self.head = nn.Linear(outputs(self.cells, f"cell_{cells - 1}"), classes)
+        self.apply(initialisers.slim)
+
+    def forward(self, images_NCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        previous = self.stem(images_NCHW)
+        x_NCHW = F.relu(previous)  # not in place: the first cell reads the stem raw, too
+        auxiliary = None
+        for index, (name, cell) in enumerate(self.cells.items()):
+            previous, x_NCHW = x_NCHW, cell(x_NCHW, previous, self.keep(index))
+            if self.training and self.aux is not None and name == self.aux_after:
+                auxiliary = self.aux(x_NCHW)
+        features = self.dropout(x_NCHW.mean((2, 3)))
+        logits = at_least_float32(self.head(features))
+        return logits if auxiliary is None else (logits, auxiliary)
+
+    def set_progress(self, share: float) -> None:
+        """How far training has come, from 0 to 1."""
+        self.drop_path_progress.fill_(min(share, 1.0))
+
+    def keep(self, index: int) -> Tensor | None:
+        """With what probability an operation of this cell is kept for an example; None: always."""
+        if not self.training or self.drop_path_keep == 1.0:
+            return None
+        dropped = torch.full_like(self.drop_path_progress, 1 - self.drop_path_keep, dtype=torch.float32)
+        if self.drop_path_version in ("v2", "v3"):
+            dropped = dropped * ((index + 1) / len(self.cells))
+        if self.drop_path_version in ("v1", "v3"):
+            dropped = dropped * self.drop_path_progress
+        return 1 - dropped
+
+
+def stack(cells: int, filters: int, stem_filters: int) -> nn.ModuleDict:
+    """Every cell under its name, in the order in which they work."""
+    stacked = nn.ModuleDict()
+    inputs, previous = stem_filters, None
+    for name, plan, width in plans(cells, filters):
+        stride = 2 if plan is REDUCTION else 1
+        cell = Cell(plan, inputs, previous, width, stride)
+        previous, inputs = Previous(inputs, halved=stride == 2), cell.outputs
+        stacked[name] = cell
+    return stacked
+
+
+def plans(cells: int, filters: int) -> list[tuple[str, Plan, int]]:
+    """Name, plan and filters of every cell."""
+    listed = [("cell_stem_0", REDUCTION, filters // 4), ("cell_stem_1", REDUCTION, filters // 2)]
+    reductions = (cells // 3, 2 * cells // 3)
+    for index in range(cells):
+        if index in reductions:
+            filters *= 2
+            listed.append((f"reduction_cell_{reductions.index(index)}", REDUCTION, filters))
+        listed.append((f"cell_{index}", NORMAL, filters))
+    return listed
+
+
+def outputs(cells: nn.ModuleDict, name: str) -> int:
+    cell = cells[name]
+    assert isinstance(cell, Cell)
+    return cell.outputs
+
+
+def check(cells: int, filters: int, dropout_keep: float, drop_path_keep: float, version: str) -> None:
+    if cells < 3:
+        raise BadValue(f"AmoebaNet cannot have {cells} cells.", "Give 3 or more: two of its thirds begin smaller.")
+    if filters < 16 or filters % 16:
+        raise BadValue(f"AmoebaNet cannot have {filters} filters.", "Give a multiple of 16: its cells use quarters.")
+    for name, keep in {"dropout_keep": dropout_keep, "drop_path_keep": drop_path_keep}.items():
+        if not 0 < keep <= 1:
+            raise BadValue(f"{name} is {keep}.", "Give a share above 0 and up to 1.")
+    if version not in ("v1", "v2", "v3"):
+        raise BadValue(f"drop_path_version is {version!r}.", "Give v1, v2 or v3.")
+
+
+INPUT_SIZE = 224
+CLASSES = 1001
+variants = {"amoebanet_d": partial(AmoebaNet)}

@@ -1,0 +1,257 @@
+"""The cells of AmoebaNet-D, and the operations they are made of.
+
+A cell starts from two states: h0 from the output of the cell before it, h1 from that of the one before. It makes
+five more, each the sum of an operation on one state and an operation on another, and gives some of them side by
+side. All who read a cell's output read it through a ReLU, so the cell applies it, once for all.
+
+Attributes are called as the TensorFlow scopes are, with `conv_` before those that begin with a figure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.models.padding import Extent, SameAveragePool2d, SameConv2d, SameMaxPool2d
+
+Choice = tuple[str, int]  # an operation and the state it works on
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a cell combines, and which states it gives."""
+
+    combinations: tuple[tuple[Choice, Choice], ...]
+    output: tuple[int, ...]
+
+
+NORMAL = Plan(
+    combinations=(
+        (("1x1", 1), ("max 3x3", 1)),
+        (("none", 1), ("1x7_7x1", 0)),
+        (("1x1", 0), ("1x7_7x1", 0)),
+        (("max 3x3", 2), ("none", 2)),
+        (("avg 3x3", 1), ("1x1", 5)),
+    ),
+    output=(0, 3, 4, 6),
+)
+REDUCTION = Plan(
+    combinations=(
+        (("max 2x2", 0), ("max 3x3", 0)),
+        (("none", 2), ("3x3", 1)),
+        (("1x7_7x1", 2), ("max 3x3", 2)),
+        (("none", 3), ("max 2x2", 1)),
+        (("avg 3x3", 2), ("1x1", 3)),
+    ),
+    output=(4, 5, 6),
+)
+
+
+def conv(inputs: int, outputs: int, kernel: Extent = 1, stride: Extent = 1) -> nn.Conv2d:
+    if kernel == 1:
+        return nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+    return SameConv2d(inputs, outputs, kernel, stride)
+
+
+def norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
+
+
+def activated(x_NCHW: Tensor) -> Tensor:
+    """ReLU in place, over what nobody else reads."""
+    return F.relu(x_NCHW, inplace=True)
+
+
+class Pointwise(nn.Module):
+    """*1x1*, and *none* where stride or channels must change."""
+
+    def __init__(self, inputs: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.conv_1x1 = conv(inputs, filters, 1, stride)
+        self.bn_1 = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        result: Tensor = self.bn_1(self.conv_1x1(F.relu(x_NCHW)))
+        return result
+
+
+class PointwiseAfterPool(nn.Module):
+    """A pool, then a convolution to the cell's channels; no ReLU between them."""
+
+    def __init__(self, pool: nn.Module, inputs: int, filters: int) -> None:
+        super().__init__()
+        self.pool = pool
+        self.conv_1x1 = conv(inputs, filters)
+        self.bn_1 = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        result: Tensor = self.bn_1(self.conv_1x1(self.pool(x_NCHW)))
+        return result
+
+
+class Squeezed3x3(nn.Module):
+    """*3x3*, in a quarter of the channels."""
+
+    def __init__(self, inputs: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.pre_1x1 = conv(inputs, filters // 4)
+        self.pre_bn = norm(filters // 4)
+        self.conv_3x3 = conv(filters // 4, filters // 4, 3, stride)
+        self.bn = norm(filters // 4)
+        self.post_1x1 = conv(filters // 4, filters)
+        self.post_bn = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        squeezed = activated(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
+        squeezed = activated(self.bn(self.conv_3x3(squeezed)))
+        result: Tensor = self.post_bn(self.post_1x1(squeezed))
+        return result
+
+
+class Squeezed1x7And7x1(nn.Module):
+    """*1x7_7x1*, in a quarter of the channels: along the rows, then along the columns, each with its stride."""
+
+    def __init__(self, inputs: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.pre_1x1 = conv(inputs, filters // 4)
+        self.pre_bn = norm(filters // 4)
+        self.conv_1x7 = conv(filters // 4, filters // 4, (1, 7), (1, stride))
+        self.bn_1x7_7x1 = norm(filters // 4)
+        self.conv_7x1 = conv(filters // 4, filters // 4, (7, 1), (stride, 1))
+        self.bn = norm(filters // 4)
+        self.post_1x1 = conv(filters // 4, filters)
+        self.post_bn = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        squeezed = activated(self.pre_bn(self.pre_1x1(F.relu(x_NCHW))))
+        squeezed = activated(self.bn_1x7_7x1(self.conv_1x7(squeezed)))
+        squeezed = activated(self.bn(self.conv_7x1(squeezed)))
+        result: Tensor = self.post_bn(self.post_1x1(squeezed))
+        return result
+
+
+def operation(name: str, inputs: int, filters: int, stride: int) -> nn.Module:
+    if name.startswith(("max", "avg")):
+        layer = SameMaxPool2d if name.startswith("max") else SameAveragePool2d
+        pool = layer(int(name[-1]), stride)
+        return pool if inputs == filters else PointwiseAfterPool(pool, inputs, filters)
+    if name == "none" and stride == 1 and inputs == filters:
+        return nn.Identity()
+    kinds = {"none": Pointwise, "1x1": Pointwise, "3x3": Squeezed3x3, "1x7_7x1": Squeezed1x7And7x1}
+    return kinds[name](inputs, filters, stride)
+
+
+def drop_path(x_NCHW: Tensor, keep: Tensor) -> Tensor:
+    """Examples live with probability `keep`, and those that do are scaled up to make good for the others."""
+    draw = torch.rand(x_NCHW.shape[0], 1, 1, 1, device=x_NCHW.device, dtype=torch.float32)
+    scale = torch.floor(keep + draw) / keep
+    return x_NCHW * scale.to(x_NCHW.dtype)
+
+
+class Combination(nn.Module):
+    """One more state: an operation on one of those there are, plus an operation on another."""
+
+    def __init__(self, choices: tuple[Choice, Choice], channels: list[int], filters: int, stride: int) -> None:
+        super().__init__()
+        self.choices = choices
+        # Only the states that come from outside are still at full size.
+        left, right = (operation(name, channels[state], filters, stride if state < 2 else 1) for name, state in choices)
+        self.left = left
+        self.right = right
+
+    def forward(self, states: list[Tensor], keep: Tensor | None) -> Tensor:
+        return self.side(0, self.left, states, keep) + self.side(1, self.right, states, keep)
+
+    def side(self, index: int, layer: nn.Module, states: list[Tensor], keep: Tensor | None) -> Tensor:
+        name, state = self.choices[index]
+        result: Tensor = layer(states[state])
+        return result if keep is None or name == "none" else drop_path(result, keep)
+
+
+class Entry(nn.Module):
+    """h0: the output of the cell before, brought to the cell's channels."""
+
+    def __init__(self, inputs: int, filters: int) -> None:
+        super().__init__()
+        self.conv_1x1 = conv(inputs, filters)
+        self.beginning_bn = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        result: Tensor = self.beginning_bn(self.conv_1x1(x_NCHW))
+        return result
+
+
+class PreviousEntry(nn.Module):
+    """h1 of the same size as h0, brought to the cell's channels."""
+
+    def __init__(self, inputs: int, filters: int) -> None:
+        super().__init__()
+        self.prev_1x1 = conv(inputs, filters)
+        self.prev_bn = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        result: Tensor = self.prev_bn(self.prev_1x1(x_NCHW))
+        return result
+
+
+class FactorisedReduction(nn.Module):
+    """h1 from before a reduction: half the channels from even rows and columns, half from odd ones.
+
+    A picture of odd size has one odd row and column less than even ones; zeros stand in for them.
+    """
+
+    def __init__(self, inputs: int, filters: int) -> None:
+        super().__init__()
+        self.path1_conv = conv(inputs, filters // 2, 1, stride=2)
+        self.path2_conv = conv(inputs, filters // 2)
+        self.final_path_bn = norm(filters)
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        even = self.path1_conv(x_NCHW)
+        odd = x_NCHW[:, :, 1::2, 1::2]
+        lacking = (0, x_NCHW.shape[3] % 2, 0, x_NCHW.shape[2] % 2)
+        if any(lacking):
+            odd = F.pad(odd, lacking)
+        result: Tensor = self.final_path_bn(torch.cat((even, self.path2_conv(odd)), dim=1))
+        return result
+
+
+@dataclass(frozen=True)
+class Previous:
+    """The output two cells back: its channels, and whether the cell between halved the picture.
+
+    It always has three or four times the channels of a cell, or of one of half the filters: never as many as it needs.
+    """
+
+    channels: int
+    halved: bool
+
+    def entry(self, filters: int) -> nn.Module:
+        return (FactorisedReduction if self.halved else PreviousEntry)(self.channels, filters)
+
+
+class Cell(nn.Module):
+    """Two states, five combinations, some of the seven side by side.
+
+    There is no previous output for the first cell, which takes its one input a second time, raw, in its place.
+    """
+
+    def __init__(self, plan: Plan, inputs: int, previous: Previous | None, filters: int, stride: int) -> None:
+        super().__init__()
+        self.output = plan.output
+        self.outputs = filters * len(plan.output)
+        self.entry = Entry(inputs, filters)
+        self.previous = nn.Identity() if previous is None else previous.entry(filters)
+        channels = [filters, inputs if previous is None else filters, *[filters] * len(plan.combinations)]
+        self.combinations = nn.ModuleList(
+            Combination(choices, channels, filters, stride) for choices in plan.combinations
+        )
+
+    def forward(self, x_NCHW: Tensor, previous_NCHW: Tensor, keep: Tensor | None) -> Tensor:
+        states = [self.entry(x_NCHW), self.previous(previous_NCHW)]
+        for combination in self.combinations:
+            states.append(combination(states, keep))
+        return activated(torch.cat([states[index] for index in self.output], dim=1))

@@ -1,0 +1,109 @@
+"""How large a network is: parameters, multiplications and shapes, part by part and layer by layer.
+
+Everything is worked out on PyTorch's meta device, which has shapes but no values, so that it costs nothing.
+Multiplications are those of convolutions and classifiers on one picture, in evaluation: what the papers count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from viaduct import models
+
+
+@dataclass
+class Part:
+    """A block or a layer; it has no output where it works in training only."""
+
+    name: str
+    kind: str
+    parameters: int
+    output: tuple[int, ...] | None = None
+    multiplications: int = 0
+
+
+@dataclass
+class Sizes:
+    """A network's parts, in the order in which they stand."""
+
+    name: str
+    family: str
+    classes: int
+    input_size: int
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def parameters(self) -> int:
+        return sum(part.parameters for part in self.parts)
+
+    @property
+    def multiplications(self) -> int:
+        return sum(part.multiplications for part in self.parts)
+
+    @property
+    def parameters_in_training_only(self) -> int:
+        return sum(part.parameters for part in self.parts if part.output is None)
+
+
+class WithoutNorms(TorchFunctionMode):
+    """Batch norm changes no shape; left out, a list of all networks takes half the time."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, inputs: Any = (), keywords: dict[str, Any] | None = None
+    ) -> Any:
+        return inputs[0] if function is F.batch_norm else function(*inputs, **(keywords or {}))
+
+
+def measure(name: str, classes: int | None = None, layers: bool = False) -> Sizes:
+    """The sizes of a network at its usual input size; `layers` goes down to single layers."""
+    family = models.family_of(name)
+    module = models.module_of(family)
+    sizes = Sizes(name, family, classes or module.CLASSES, module.INPUT_SIZE)
+    with torch.device("meta"), torch.no_grad():
+        network = models.build(name, sizes.classes).eval()
+        pieces = dict(single_layers(network) if layers else blocks(network))
+        sizes.parts = [observed(path, piece) for path, piece in pieces.items()]
+        with WithoutNorms():
+            network(torch.empty(1, 3, sizes.input_size, sizes.input_size))
+    return sizes
+
+
+def single_layers(network: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module that has parameters of its own."""
+    for path, layer in network.named_modules():
+        if any(True for _ in layer.parameters(recurse=False)):
+            yield path, layer
+
+
+def blocks(network: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """What the network consists of, with its containers opened."""
+    for name, piece in network.named_children():
+        if isinstance(piece, (nn.Sequential, nn.ModuleDict, nn.ModuleList)):
+            yield from blocks(piece, f"{path}{name}.")
+        elif any(True for _ in piece.parameters()):
+            yield path + name, piece
+
+
+def observed(path: str, piece: nn.Module) -> Part:
+    """A part that notes its output and its multiplications when the network runs."""
+    part = Part(path, type(piece).__name__, sum(parameter.numel() for parameter in piece.parameters()))
+
+    def note_output(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        part.output = tuple(output.shape[1:])
+
+    def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        assert isinstance(layer, (nn.Conv2d, nn.Linear))
+        part.multiplications += layer.weight[0].numel() * output.numel()
+
+    piece.register_forward_hook(note_output)
+    for layer in piece.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            layer.register_forward_hook(add)
+    return part
