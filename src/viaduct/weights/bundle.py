@@ -1,0 +1,301 @@
+"""TensorFlow V2 checkpoints ("tensor bundles") without TensorFlow.
+
+    with Bundle("train/model.ckpt-5") as stored:
+        stored.entries["global_step"].shape, stored.read("global_step")
+    write_bundle("out/model.ckpt-5", {"dense/bias": tensor})
+
+PREFIX.index is a table (table.py) from names to messages: 1 dtype, 2 shape, 3 shard, 4 offset, 5 size, 6 masked CRC-32C
+of the values, which lie raw and little-endian in PREFIX.data-0000i-of-0000n. Only the index is read at once; values
+are read one variable at a time, after all that is said about them was found possible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from viaduct.data.atomic import replacing
+from viaduct.data.example import BYTES, FIXED32, VARINT, field, fields, pack_varint, varint
+from viaduct.data.tfrecord import masked_crc32c
+from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
+from viaduct.weights.locate import find_prefix, name_latest
+from viaduct.weights.table import read_table, write_table
+
+LARGEST_INDEX = 16 << 20  # bytes; AmoebaNet's with its 1,700 variables has 90,000
+MOST_VARIABLES = 100_000
+MOST_AXES = 254  # TensorFlow's own limit
+VERSION = 1
+
+# What torch can hold, by TensorFlow's numbers; the rest is listed by name and cannot be read.
+DTYPES = {
+    1: torch.float32,
+    2: torch.float64,
+    3: torch.int32,
+    4: torch.uint8,
+    9: torch.int64,
+    10: torch.bool,
+    14: torch.bfloat16,
+    19: torch.float16,
+}
+OTHER_DTYPES = {
+    5: "int16",
+    6: "int8",
+    7: "string",
+    8: "complex64",
+    11: "qint8",
+    12: "quint8",
+    13: "qint32",
+    17: "uint16",
+    18: "complex128",
+    20: "resource",
+    21: "variant",
+    22: "uint32",
+    23: "uint64",
+}
+NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the index says of one variable."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    number: int  # of the dtype, TensorFlow's
+    shard: int
+    offset: int
+    size: int
+    checksum: int
+    sliced: bool = False  # a partitioned variable: its values are under other names
+
+    @property
+    def count(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+class Bundle:
+    """A checkpoint that is open for reading."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.prefix = find_prefix(Path(path))
+        self.index = self.prefix.with_name(self.prefix.name + ".index")
+        self.shards = 0
+        self.entries: dict[str, Stored] = {}
+        self._open: dict[int, BufferedReader] = {}
+        with self.damage_named():
+            self._read_index()
+
+    def __enter__(self) -> Bundle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def read(self, name: str) -> Tensor:
+        """The values of one variable, their checksum looked at."""
+        if name not in self.entries:
+            raise UnknownName(f"variable in {self.prefix}", name, self.entries)
+        stored = self.entries[name]
+        self._refuse_unreadable(name, stored)
+        file, shard = self._shard(stored.shard)
+        available = os.fstat(file.fileno()).st_size
+        if stored.offset + stored.size > available:
+            place = f"{stored.size:,} bytes at byte {stored.offset:,}"
+            raise BadData(f"{shard}: {name} should be {place}, but the file has {available:,} bytes: it was cut short.")
+        file.seek(stored.offset)
+        content = bytearray(stored.size)
+        if file.readinto(content) != stored.size or masked_crc32c(content) != stored.checksum:
+            raise BadData(f"{shard}: the values of {name} are not what was written (checksum).")
+        return as_tensor(content, stored)
+
+    def scalar(self, name: str) -> int | None:
+        """A whole number that is stored by itself, such as global_step; None where there is none."""
+        stored = self.entries.get(name)
+        if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in (torch.int64, torch.int32):
+            return None
+        return int(self.read(name).item())
+
+    @contextlib.contextmanager
+    def damage_named(self) -> Iterator[None]:
+        """What is found wrong in the index is told with the file's name."""
+        try:
+            yield
+        except BadData as error:
+            reason = error.what.removeprefix("not a tf.train.Example: ")
+            raise BadData(f"{self.index}: not a usable checkpoint index: {reason}", *error.hints) from None
+
+    def _read_index(self) -> None:
+        size = self.index.stat().st_size
+        if size > LARGEST_INDEX:
+            raise BadData(f"it has {size:,} bytes; an index of more than {LARGEST_INDEX:,} is not read.")
+        for number, (key, value) in enumerate(read_table(self.index.read_bytes())):
+            if number > MOST_VARIABLES:
+                raise BadData(f"it names more than {MOST_VARIABLES:,} variables.")
+            if number == 0:
+                if key != b"":
+                    raise BadData("it has no header.")
+                self.shards = read_header(value)
+            elif not key.startswith(b"\0"):  # a slice of a partitioned variable, which has an entry of its own
+                self.entries[key.decode("utf-8", "backslashreplace")] = read_entry(value)
+        if not self.shards:
+            raise BadData("it has no header.")
+
+    def _refuse_unreadable(self, name: str, stored: Stored) -> None:
+        if stored.sliced:
+            raise BadData(f"{self.prefix}: {name} is partitioned; its slices are not put together here.")
+        if stored.number not in DTYPES:
+            known = ", ".join(sorted(dtype_name(number) for number in DTYPES))
+            raise BadData(
+                f"{self.prefix}: {name} holds {stored.dtype} values, which cannot be read.", f"Read: {known}."
+            )
+        expected = stored.count * DTYPES[stored.number].itemsize
+        if expected != stored.size:
+            what = f"{name} of shape {stored.shape} and type {stored.dtype} has {stored.size:,} bytes"
+            raise BadData(f"{self.index}: {what}, expected {expected:,}.")
+        if stored.shard >= self.shards:
+            raise BadData(f"{self.index}: {name} lies in shard {stored.shard} of {self.shards}.")
+
+    def _shard(self, number: int) -> tuple[BufferedReader, Path]:
+        # The name is computed, never read from the file: an index cannot point elsewhere.
+        path = self.prefix.with_name(shard_name(self.prefix.name, number, self.shards))
+        if number not in self._open:
+            if not path.is_file():
+                raise BadData(f"{path} is missing; the checkpoint {self.prefix} has its values there.")
+            self._open[number] = path.open("rb")
+        return self._open[number], path
+
+
+def shard_name(prefix: str, number: int, count: int) -> str:
+    return f"{prefix}.data-{number:05d}-of-{count:05d}"
+
+
+def as_tensor(content: bytearray, stored: Stored) -> Tensor:
+    dtype = DTYPES[stored.number]
+    if not content:
+        return torch.empty(stored.shape, dtype=dtype)
+    if dtype is torch.bool:  # a byte that is neither 0 nor 1 must not become a bool as it is
+        return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(stored.shape)
+    return torch.frombuffer(content, dtype=dtype).reshape(stored.shape)
+
+
+def dtype_name(number: int) -> str:
+    if number in DTYPES:
+        return str(DTYPES[number]).removeprefix("torch.")
+    return OTHER_DTYPES.get(number, f"type {number}")
+
+
+def read_header(value: memoryview) -> int:
+    """The number of shards; a checkpoint that was written the other way round is refused."""
+    shards = endianness = oldest_reader = 0
+    for number, wire, begin, end in fields(value, 0, len(value)):
+        if (number, wire) == (1, VARINT):
+            shards = varint(value, begin, end)[0]
+        elif (number, wire) == (2, VARINT):
+            endianness = varint(value, begin, end)[0]
+        elif (number, wire) == (3, BYTES):
+            oldest_reader = number_in(value[begin:end], 2)
+    if endianness:
+        raise BadData("its values are big-endian.", "Save the checkpoint again on a little-endian machine.")
+    if oldest_reader > VERSION:
+        raise BadData(f"it asks for a reader of version {oldest_reader}; this one is {VERSION}.")
+    if not 1 <= shards <= 99_999:
+        raise BadData(f"it claims {shards:,} data files.")
+    return shards
+
+
+def number_in(message: memoryview, wanted: int) -> int:
+    found = 0
+    for number, wire, begin, end in fields(message, 0, len(message)):
+        if (number, wire) == (wanted, VARINT):
+            found = varint(message, begin, end)[0]
+    return found
+
+
+def read_entry(value: memoryview) -> Stored:
+    numbers = dict.fromkeys((1, 3, 4, 5), 0)
+    shape: tuple[int, ...] = ()
+    checksum, sliced = 0, False
+    for number, wire, begin, end in fields(value, 0, len(value)):
+        if wire == VARINT and number in numbers:
+            numbers[number] = varint(value, begin, end)[0]
+        elif (number, wire) == (2, BYTES):
+            shape = read_shape(value[begin:end])
+        elif (number, wire) == (6, FIXED32):
+            (checksum,) = struct.unpack_from("<I", value, begin)
+        elif number == 7:
+            sliced = True
+    kind = numbers[1]
+    return Stored(dtype_name(kind), shape, kind, numbers[3], numbers[4], numbers[5], checksum, sliced)
+
+
+def read_shape(message: memoryview) -> tuple[int, ...]:
+    shape = []
+    for number, wire, begin, end in fields(message, 0, len(message)):
+        if (number, wire) == (2, BYTES):
+            shape.append(number_in(message[begin:end], 1))
+    if len(shape) > MOST_AXES or any(extent >> 63 for extent in shape):
+        raise BadData(f"a variable has an impossible shape of {len(shape)} axes.")
+    return tuple(shape)
+
+
+# Writing
+
+
+def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
+    """Write a checkpoint of one shard, each file whole or not there at all; returns its prefix."""
+    prefix = Path(path)
+    for name, tensor in tensors.items():
+        if tensor.dtype not in NUMBERS:
+            raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a TensorFlow checkpoint.")
+    order = sorted(tensors, key=lambda name: name.encode())
+    try:
+        prefix.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(prefix.with_name(shard_name(prefix.name, 0, 1))) as file:
+            pairs = list(write_values(file, ((name, tensors[name]) for name in order)))
+        with replacing(prefix.with_name(prefix.name + ".index")) as file:
+            file.write(write_table([(b"", header()), *pairs]))
+        name_latest(prefix)
+    except OSError as error:
+        raise DiskFull(f"cannot write the checkpoint {prefix}: {error.strerror}.") from None
+    return prefix
+
+
+def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[bytes, bytes]]:
+    """Writes values one after another; gives each name with its entry."""
+    offset = 0
+    for name, tensor in tensors:
+        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        file.write(content)
+        yield name.encode(), entry(tensor, offset, content)
+        offset += len(content)
+
+
+def header() -> bytes:
+    version = pack_varint(1 << 3) + pack_varint(VERSION)
+    return pack_varint(1 << 3) + pack_varint(1) + field(3, version)
+
+
+def entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
+    shape = b"".join(field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
+    message = pack_varint(1 << 3) + pack_varint(NUMBERS[tensor.dtype]) + field(2, shape)
+    if offset:
+        message += pack_varint(4 << 3) + pack_varint(offset)
+    message += pack_varint(5 << 3) + pack_varint(len(content))
+    return message + pack_varint(6 << 3 | FIXED32) + struct.pack("<I", masked_crc32c(content))

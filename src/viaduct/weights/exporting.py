@@ -1,0 +1,195 @@
+"""Ways between files: a TensorFlow checkpoint into a safetensors file, and our weights into either.
+
+A safetensors file written here says in its metadata what it holds: model, classes, global_step, source and, for
+AmoebaNet, the options it is built with. Optimizer slots go into a second file, NAME.slots.safetensors, under
+`SLOT/PARAMETER`, so that the first holds what `load_state_dict` expects and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as pack
+from torch import Tensor, nn
+
+from viaduct.data.atomic import replacing
+from viaduct.errors import BadData, BadValue, DiskFull
+from viaduct.weights import recognise
+from viaduct.weights.bundle import Bundle, write_bundle
+from viaduct.weights.importing import SHADOW, STEP, Imported, Values, read_values, some
+from viaduct.weights.locate import has_index
+from viaduct.weights.maps import Link, layouts_of
+from viaduct.weights.recognise import Guess
+from viaduct.weights.stored import Stored
+
+RESNEXT_LAYOUT = "b"  # that of the published checkpoints
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written."""
+
+    model: str
+    classes: int
+    tensors: int
+    recognised: bool  # the network was not named, but found by names and shapes
+    done: Imported | None = None
+
+
+# Into safetensors
+
+
+def import_file(
+    source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False, slots: bool = False
+) -> Converted:
+    """A TensorFlow checkpoint as a safetensors file; network and classes are found where they are not given."""
+    with Bundle(source) as bundle:
+        guess = choose(model, classes, bundle)
+        network = network_of(guess, bundle.prefix)
+        values = read_values(network, bundle, ema=ema, slots=slots)
+        if slots and not values.done.slots:
+            raise BadData(f"{bundle.prefix} holds no optimizer slots.", "Leave out --slots.")
+        metadata = describe(guess, values.done.global_step, str(source), ema=ema)
+    write_safetensors(out, with_counters(network, values), metadata)
+    if slots:
+        named = {f"{slot}/{name}": value for slot, held in values.done.slots.items() for name, value in held.items()}
+        write_safetensors(slots_beside(out), named, metadata)
+    return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done)
+
+
+def choose(model: str, classes: int, bundle: Bundle) -> Guess:
+    """The network and classes that were asked for, or those that the checkpoint shows."""
+    guesses = recognise.in_tensorflow({name: entry.shape for name, entry in bundle.entries.items()})
+    if not model:
+        if not guesses or not guesses[0].certain:
+            raise BadData(
+                f"{bundle.prefix} looks like none of our networks"
+                + (f"; it comes closest to {guesses[0]}." if guesses else "."),
+                "Say which one it should be: --model NAME; `viaduct models` shows them.",
+            )
+        model = guesses[0].model
+    same = next((guess for guess in guesses if guess.model == model), None)
+    found = same or Guess(model, guesses[0].classes if guesses else 1001, 0.0)
+    return Guess(model, classes or found.classes, found.share, found.layout, found.options)
+
+
+def with_counters(network: nn.Module, values: Values) -> dict[str, Tensor]:
+    """The tensors and, for norms, the counters that a state dict has and TensorFlow has not."""
+    counters = {name for name, _ in network.named_buffers() if name.endswith("num_batches_tracked")}
+    there = {name for name in counters if name.replace("num_batches_tracked", "running_mean") in values.tensors}
+    return {**values.tensors, **{name: torch.tensor(0) for name in there}}
+
+
+def describe(guess: Guess, step: int | None, source: str, **more: Any) -> dict[str, str]:
+    """The metadata of a safetensors file: words, all of them."""
+    facts = {"model": guess.model, "classes": guess.classes, STEP: step, "source": source, **more}
+    words = {name: str(value) for name, value in facts.items() if value not in (None, False)}
+    if guess.options:
+        words["options"] = json.dumps(dict(guess.options))
+    return {"format": "pt", **words}
+
+
+def slots_beside(file: Path) -> Path:
+    return file.with_name(f"{file.stem}.slots.safetensors")
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(pack({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata))
+    except OSError as error:
+        raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
+
+
+# Out of ours
+
+
+def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
+    guess = named_network(stored, model)
+    tensors = {name: stored.read(name) for name in stored.infos}
+    write_safetensors(out, tensors, describe(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
+    return Converted(guess.model, guess.classes, len(tensors), recognised(stored, model))
+
+
+def export_tf_checkpoint(
+    stored: Stored, prefix: Path, *, model: str = "", layout: str = "", averages: Stored | None = None
+) -> Converted:
+    """Our weights under the names of the network's reference, for TensorFlow's Saver; `averages` become its shadows."""
+    guess = named_network(stored, model)
+    network = network_of(guess, stored.path)
+    links = chosen_links(network, layout, guess.model)
+    refuse_another_network(network, stored, guess)
+    variables = variables_from(stored, links)
+    if averages is not None:
+        variables |= {name + SHADOW: value for name, value in variables_from(averages, links).items()}
+    step = stored.facts.step if stored.facts.step is not None else step_in_name(prefix)
+    write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
+    return Converted(guess.model, guess.classes, len(variables) + 1, recognised(stored, model))
+
+
+def named_network(stored: Stored, model: str) -> Guess:
+    """The network that was named, the one that the file names, or the only one it can be."""
+    name, options = model or stored.facts.model, tuple(stored.facts.options.items())
+    shape = stored.shapes.get("head.bias")
+    if shape and name:
+        return Guess(name, shape[0], 1.0, options=options)
+    guesses = [guess for guess in stored.guesses() if guess.certain]
+    if len(guesses) == 1:
+        return guesses[0]
+    could = f"It may be {', '.join(guess.model for guess in guesses)}." if guesses else ""
+    raise BadValue(
+        f"{stored.path} does not say which network it is of.", *([could] if could else []), "Say it: --model NAME."
+    )
+
+
+def network_of(guess: Guess, where: Path) -> nn.Module:
+    try:
+        return recognise.sketch(guess.model, guess.classes, guess.options)
+    except (TypeError, ValueError, RuntimeError) as error:
+        options = "".join(f", {name}={value!r}" for name, value in guess.options)
+        raise BadData(f"{where}: no {guess} can be built{options}: {str(error).splitlines()[0]}") from None
+
+
+def recognised(stored: Stored, model: str) -> bool:
+    return not model and not stored.facts.model
+
+
+def chosen_links(network: nn.Module, layout: str, name: str) -> list[Link]:
+    layouts = layouts_of(network)
+    if layout and layout not in layouts:
+        raise BadValue(
+            f"{name} has one layout in TensorFlow, not {layout!r}.", "Only resnext has two: --layout a or b."
+        )
+    return layouts[layout] if layout else layouts.get(RESNEXT_LAYOUT) or layouts[""]
+
+
+def refuse_another_network(network: nn.Module, stored: Stored, guess: Guess) -> None:
+    shapes = stored.shapes
+    expected = {name: tuple(t.shape) for name, t in network.state_dict().items() if recognise.is_weight(name)}
+    wrong = [name for name, shape in expected.items() if shapes.get(name) != shape]
+    if wrong:
+        raise BadData(f"{stored.path} does not hold {guess}: missing or of another shape are {some(wrong)}.")
+
+
+def variables_from(stored: Stored, links: list[Link]) -> dict[str, Tensor]:
+    variables: dict[str, Tensor] = {}
+    for link in links:
+        variables |= zip(link.sources, link.to_tf(stored.read(link.target).float()), strict=True)
+    return variables
+
+
+def step_in_name(prefix: Path) -> int:
+    """`model.ckpt-601000` is of step 601000."""
+    digits = prefix.name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else 0
+
+
+def refuse_overwriting(out: Path, force: bool) -> None:
+    if not force and (out.exists() or has_index(out)):
+        raise BadValue(f"{out} is there already.", "Give another --out, or --force to replace it.")

@@ -1,0 +1,201 @@
+"""From a TensorFlow checkpoint into a network, all of it or nothing.
+
+    done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
+    done.mapped["resnet_model/dense/kernel"]     "head.weight"
+    done.skipped                                 what is no part of the network: slots, global_step, shadows …
+
+The network is recognised by its structure. Names and shapes are compared before any value is read, and every value is
+read before any is put in place. An auxiliary head, which only training needs, may be absent from the checkpoint as a
+whole: then the network's keeps its values and `done.notes` says so, or, with `require_aux`, it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.errors import BadData
+from viaduct.weights import recognise
+from viaduct.weights.bundle import Bundle
+from viaduct.weights.maps import Link, layouts_of
+
+SHADOW = "/ExponentialMovingAverage"
+STEP = "global_step"
+# Optimizer state: TensorFlow adds these to a variable's name.
+SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")
+SHOWN = 4  # names in a message
+
+Slots = dict[str, dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of a checkpoint's variables."""
+
+    mapped: dict[str, str]  # name in TensorFlow -> parameter or buffer
+    skipped: list[str]
+    global_step: int | None  # None: the checkpoint has none
+    notes: list[str] = field(default_factory=list)
+    slots: Slots = field(default_factory=dict)  # "Momentum" -> parameter -> values, where they were asked for
+
+
+@dataclass(frozen=True)
+class Values:
+    """A checkpoint's values under our names, not yet in a network."""
+
+    tensors: dict[str, Tensor]
+    done: Imported
+
+
+def import_tf_checkpoint(
+    model: nn.Module, prefix: Path | str, ema: bool = False, *, slots: bool = False, require_aux: bool = False
+) -> Imported:
+    """Put a checkpoint's values into a network; raises, and changes nothing, if a variable is missing or misshaped.
+
+    `prefix` may also be the checkpoint's folder or index file. `ema` takes the exponential moving averages of the
+    weights instead of the weights; `slots` also returns the optimizer's state.
+    """
+    with Bundle(prefix) as bundle:
+        values = read_values(model, bundle, ema=ema, slots=slots, require_aux=require_aux)
+    own = model.state_dict()
+    with torch.no_grad():
+        for name, value in values.tensors.items():
+            own[name].copy_(value)
+    return values.done
+
+
+def read_values(
+    model: nn.Module,
+    bundle: Bundle,
+    *,
+    ema: bool = False,
+    slots: bool = False,
+    require_aux: bool = False,
+    wanted: Callable[[str], bool] = lambda name: True,
+) -> Values:
+    """Everything of the network that is `wanted`, by the names of its parameters and buffers."""
+    links = [link for link in fitting_layout(model, bundle.entries) if wanted(link.target)]
+    notes: list[str] = []
+    if not require_aux and lacks_auxiliary(links, bundle.entries):
+        links = [link for link in links if not is_auxiliary(link.target)]
+        notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
+    if ema:
+        links = shadowed(links, bundle)
+    refuse_missing(links, bundle, type(model).__name__)
+    refuse_misshaped(links, bundle, {name: tensor.shape for name, tensor in model.state_dict().items()})
+    mapped = {source: link.target for link in links for source in link.sources}
+    skipped = [name for name in bundle.entries if name not in mapped]
+    if any(name.startswith("aux_") for name in skipped) and not any(map(is_auxiliary, model.state_dict())):
+        notes.append("the checkpoint's auxiliary head is left out; the network has none")
+    tensors = {link.target: link.to_torch([bundle.read(name) for name in link.sources]) for link in links}
+    state = read_slots(links, bundle) if slots else {}
+    return Values(tensors, Imported(mapped, skipped, bundle.scalar(STEP), notes, state))
+
+
+def fitting_layout(model: nn.Module, entries: Collection[str]) -> list[Link]:
+    """The layout of which least is missing."""
+    return min(layouts_of(model).values(), key=lambda links: len(missing(links, entries)))
+
+
+def missing(links: list[Link], entries: Collection[str]) -> list[str]:
+    return [source for link in links for source in link.sources if source not in entries]
+
+
+def is_auxiliary(target: str) -> bool:
+    return target.startswith("aux.")
+
+
+def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
+    sources = [source for link in links if is_auxiliary(link.target) for source in link.sources]
+    return bool(sources) and not any(source in entries for source in sources)
+
+
+def shadowed(links: list[Link], bundle: Bundle) -> list[Link]:
+    """The same links to the moving averages; statistics have them in some checkpoints and not in others."""
+    statistics = any(not link.trained and link.sources[0] + SHADOW in bundle for link in links)
+    if not any(link.trained and link.sources[0] + SHADOW in bundle for link in links):
+        raise BadData(
+            f"{bundle.prefix} holds no exponential moving averages of this network.",
+            "Leave out --ema (ema=True): the weights themselves are there.",
+        )
+    return [
+        replace(link, sources=tuple(source + SHADOW for source in link.sources)) if link.trained or statistics else link
+        for link in links
+    ]
+
+
+def refuse_missing(links: list[Link], bundle: Bundle, kind: str) -> None:
+    absent = missing(links, bundle.entries)
+    if absent:
+        total = sum(len(link.sources) for link in links)
+        raise BadData(
+            f"{bundle.prefix} lacks {len(absent):,} of the {total:,} variables of this network ({kind}): "
+            f"{some(absent)}.",
+            *what_it_looks_like(bundle),
+        )
+
+
+def refuse_misshaped(links: list[Link], bundle: Bundle, shapes: Mapping[str, torch.Size]) -> None:
+    wrong = {}
+    for link in links:
+        expected = link.source_shape(shapes[link.target])
+        for source in link.sources:
+            if bundle.entries[source].shape != expected:
+                wrong[source] = f"{source} is {bundle.entries[source].shape}, here {expected}"
+    if not wrong:
+        return
+    heads = {link.sources[0]: link for link in links if recognise.is_head(link.target)}
+    biases = [name for name in wrong if len(bundle.entries[name].shape) == 1]
+    if biases and wrong.keys() <= heads.keys():
+        raise BadData(*class_mismatch(heads[biases[0]], bundle, shapes))
+    raise BadData(
+        f"{len(wrong):,} variables of {bundle.prefix} have other shapes than in this network: "
+        f"{some(list(wrong.values()))}.",
+        *what_it_looks_like(bundle),
+    )
+
+
+def class_mismatch(link: Link, bundle: Bundle, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
+    stored, here = bundle.entries[link.sources[0]].shape[-1], shapes[link.target][0]
+    heads = ",".join(f"{module}.*" for module in ("head", "aux.head") if f"{module}.bias" in shapes)
+    return (
+        f"{bundle.prefix} has {stored:,} classes, this network {here:,}.",
+        f"Take {stored} classes (--classes {stored}), or a new head: viaduct train … --init-exclude '{heads}'",
+    )
+
+
+def what_it_looks_like(bundle: Bundle) -> tuple[str, ...]:
+    """A hint: the network that this checkpoint is of."""
+    guesses = recognise.in_tensorflow({name: stored.shape for name, stored in bundle.entries.items()})
+    if not guesses:
+        return ("It looks like none of the networks that `viaduct models` shows.",)
+    words = "It looks like" if guesses[0].share > 0.9 else "It comes closest to"
+    return (f"{words} {guesses[0]}.",)
+
+
+def some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+
+
+def read_slots(links: list[Link], bundle: Bundle) -> Slots:
+    """Optimizer state by slot and parameter; it has the shape of the variable it belongs to."""
+    found: Slots = {}
+    for link in links:
+        bases = [source.removesuffix(SHADOW) for source in link.sources]
+        for slot in SLOTS if link.trained else ():
+            names = [f"{base}/{slot}" for base in bases]
+            if all(name in bundle for name in names):
+                refuse_odd_slots(names, bases, bundle)
+                found.setdefault(slot, {})[link.target] = link.to_torch([bundle.read(name) for name in names])
+    return found
+
+
+def refuse_odd_slots(names: list[str], bases: list[str], bundle: Bundle) -> None:
+    for name, base in zip(names, bases, strict=True):
+        shape = bundle.entries[name].shape
+        if base in bundle and shape != bundle.entries[base].shape:
+            raise BadData(f"{bundle.prefix}: {name} is {shape}, its variable {bundle.entries[base].shape}.")

@@ -1,0 +1,103 @@
+"""Where a TensorFlow checkpoint is: from what a person typed to its prefix, and the text file that names the latest.
+
+A folder's `checkpoint` file says which prefix is the newest. It is a hint, not an order: it may hold a path of the
+machine it was written on, or somebody's path to anywhere, so only what lies in the folder itself is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from viaduct.data.atomic import replacing
+from viaduct.errors import BadData
+
+LATEST, INDEX = "checkpoint", ".index"
+ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+WRITTEN = re.compile(r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
+LONGEST_TEXT = 1 << 20  # bytes
+
+
+def is_tf_checkpoint(path: Path) -> bool:
+    """Whether `find_prefix` would find one."""
+    try:
+        find_prefix(path)
+    except BadData:
+        return False
+    return True
+
+
+def find_prefix(path: Path) -> Path:
+    """The prefix meant by a folder, a prefix, or one of the checkpoint's files."""
+    if path.is_dir():
+        return prefix_in(path)
+    prefix = path.with_name(ENDINGS.sub("", path.name)) if path.name else path
+    if has_index(prefix):
+        return prefix
+    if path.is_file():
+        raise BadData(
+            f"{path} is not a TensorFlow V2 checkpoint: {prefix}{INDEX} is not there.",
+            "V1 checkpoints, which are a single file, cannot be read; TensorFlow's Saver writes V2.",
+        )
+    raise BadData(f"there is no checkpoint {path}: {prefix}{INDEX} is not there.", *others(path.parent))
+
+
+def prefix_in(folder: Path) -> Path:
+    """The one that the folder's `checkpoint` file names, or the only one."""
+    if (folder / LATEST).is_file():
+        return named_latest(folder)
+    found = prefixes(folder)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.")
+    names = ", ".join(prefix.name for prefix in found[:5]) + (" …" if len(found) > 5 else "")
+    raise BadData(f"{folder} holds {len(found)} checkpoints and no file 'checkpoint'.", f"Say which one: {names}.")
+
+
+def named_latest(folder: Path) -> Path:
+    file = folder / LATEST
+    text = file.read_bytes()[:LONGEST_TEXT].decode("utf-8", "replace")
+    written = next((path for kind, path in WRITTEN.findall(text) if kind == "model_checkpoint_path"), None)
+    if written is None:
+        raise BadData(f"{file} does not say which checkpoint is the latest.", *others(folder))
+    written = re.sub(r"\\(.)", r"\1", written)
+    if "\0" in written or not Path(written).name:
+        raise BadData(f"{file} names {written!r}, which is no checkpoint.", *others(folder))
+    for prefix in (folder / written, folder / Path(written).name):
+        if prefix.resolve().is_relative_to(folder.resolve()) and has_index(prefix):
+            return prefix
+    raise BadData(f"{file} names {written!r}, which is not in this folder.", *others(folder))
+
+
+def has_index(prefix: Path) -> bool:
+    try:
+        return bool(prefix.name) and prefix.with_name(prefix.name + INDEX).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def prefixes(folder: Path) -> list[Path]:
+    return sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob("*" + INDEX) if path.is_file())
+
+
+def others(folder: Path) -> tuple[str, ...]:
+    """A hint: what is there instead."""
+    found = prefixes(folder) if folder.is_dir() else []
+    return (f"There is: {', '.join(str(prefix) for prefix in found[:5])}.",) if found else ()
+
+
+def name_latest(prefix: Path) -> None:
+    """Write the folder's `checkpoint` file; earlier prefixes that are still there stay listed before this one."""
+    file = prefix.parent / LATEST
+    text = file.read_bytes()[:LONGEST_TEXT].decode("utf-8", "replace") if file.is_file() else ""
+    listed = [path for kind, path in WRITTEN.findall(text) if kind == "all_model_checkpoint_paths"]
+    kept = [path for path in listed if path != prefix.name and has_index(prefix.parent / Path(path).name)]
+    lines = [f'model_checkpoint_path: "{quoted(prefix.name)}"']
+    lines += [f'all_model_checkpoint_paths: "{path}"' for path in [*kept, quoted(prefix.name)]]
+    with replacing(file) as opened:
+        opened.write(("\n".join(lines) + "\n").encode())
+
+
+def quoted(name: str) -> str:
+    return name.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,139 @@
+"""Which of our networks a file of weights belongs to, by the names and shapes in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from viaduct import models
+from viaduct.errors import BadValue
+from viaduct.weights.maps import FAMILIES, Family, amoebanet, layouts_of
+
+Shape = tuple[int, ...]
+Options = tuple[tuple[str, Any], ...]
+CLOSE = 0.5  # share of a network's tensors that must be there before it is mentioned at all
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A network that a file may be of, and how much of both agrees (1: all of it)."""
+
+    model: str
+    classes: int
+    share: float
+    layout: str = ""
+    options: Options = ()  # with which the network is built
+
+    @property
+    def certain(self) -> bool:
+        return self.share == 1
+
+    def __str__(self) -> str:
+        return f"{self.model} with {self.classes} classes"
+
+
+def in_tensorflow(shapes: Mapping[str, Shape]) -> list[Guess]:
+    """Whose TensorFlow checkpoint has variables of these names and shapes: the best guesses, usually one."""
+    guesses: list[Guess] = []
+    for family in FAMILIES:
+        if any(variable.startswith(family.SCOPE) for variable in shapes):
+            options = options_for(family, shapes)
+            for name in networks_of(family):
+                guesses += guesses_of(name, options, shapes)
+    return best(guesses)
+
+
+def guesses_of(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iterator[Guess]:
+    model = sketch(name, 1, options)
+    for layout, links in layouts_of(model).items():
+        heads = {link.target: link.sources[0] for link in links if is_head(link.target)}
+        stored = shapes.get(heads["head.bias"])
+        if stored:
+            expected = expected_variables(model, layout)
+            # The sketch has one class; where TensorFlow has classes, they are the last axis.
+            expected |= {source: (*expected[source][:-1], stored[-1]) for source in heads.values()}
+            yield Guess(name, stored[-1], agreement(expected, shapes), layout, options)
+
+
+def options_for(family: Family, shapes: Mapping[str, Shape]) -> Options:
+    if family.SCOPE != amoebanet.SCOPE:
+        return ()
+    options = tuple(amoebanet.options_in(shapes).items())
+    try:
+        sketch("amoebanet_d", 1, options)
+    except BadValue:  # a size that no AmoebaNet has
+        return ()
+    return options
+
+
+def in_torch(shapes: Mapping[str, Shape]) -> list[Guess]:
+    """Which networks have parameters and buffers of these names and shapes."""
+    if not shapes.get("head.bias"):
+        return []
+    classes, guesses = shapes["head.bias"][0], []
+    for name in models.names():
+        own = sketch(name, 1).state_dict()
+        expected = {key: tuple(value.shape) for key, value in own.items() if is_weight(key)}
+        expected |= {key: (classes, *shape[1:]) for key, shape in expected.items() if is_head(key)}
+        guesses.append(Guess(name, classes, agreement(expected, shapes)))
+    return best(guesses)
+
+
+def is_head(name: str) -> bool:
+    """Whether a tensor of a network has an axis for the classes."""
+    return name.startswith(("head.", "aux.head."))
+
+
+def agreement(expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> float:
+    """The share of expected tensors that are there; an auxiliary head that is not there at all is not expected."""
+    wanted = {name: shape for name, shape in expected.items() if not auxiliary(name)}
+    if any(auxiliary(name) for name in found):
+        wanted = dict(expected)
+    return sum(found.get(name) == shape for name, shape in wanted.items()) / len(wanted)
+
+
+def auxiliary(name: str) -> bool:
+    return name.startswith(("aux.", "aux_"))
+
+
+def best(guesses: list[Guess]) -> list[Guess]:
+    """Those that agree most. Of two, one of which is all there within the other's file, the larger is meant."""
+    highest = max((guess.share for guess in guesses), default=0.0)
+    leading = [guess for guess in guesses if guess.share == highest and highest >= CLOSE]
+    most = max((size_of(guess.model) for guess in leading), default=0)
+    return [guess for guess in leading if size_of(guess.model) == most]
+
+
+@cache
+def size_of(name: str) -> int:
+    return sum(parameter.numel() for parameter in sketch(name, 1).parameters())
+
+
+@cache
+def sketch(name: str, classes: int, options: Options = ()) -> nn.Module:
+    """A network without memory for its weights: names and shapes only."""
+    with torch.device("meta"):
+        return models.build(name, classes, **dict(options))
+
+
+def networks_of(family: Family) -> list[str]:
+    """The networks whose reference this is."""
+    names = (name for file in family.FILES for name in models.variants_of(file))
+    return [name for name in names if family.claims(sketch(name, 1))]
+
+
+def is_weight(name: str) -> bool:
+    """All but counters, which TensorFlow does not have."""
+    return not name.endswith("num_batches_tracked")
+
+
+def expected_variables(model: nn.Module, layout: str) -> dict[str, Shape]:
+    """Name and shape of every variable that a network is stored in."""
+    shapes = {key: value.shape for key, value in model.state_dict().items()}
+    links = layouts_of(model)[layout]
+    return {source: link.source_shape(shapes[link.target]) for link in links for source in link.sources}

@@ -1,0 +1,251 @@
+"""Whatever a person points at: a TensorFlow checkpoint, a safetensors file, a run, one of a run's checkpoints.
+
+    with open_weights("runs/try1") as stored:
+        stored.infos["head.weight"], stored.read("head.weight"), stored.step, stored.model
+
+Names and shapes come from headers alone; values are read one tensor at a time. Of a run the newest whole checkpoint
+counts, or RUN/model.safetensors where the checkpoints were removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from viaduct.errors import BadData, BadRun
+from viaduct.weights import recognise
+from viaduct.weights.bundle import Bundle
+from viaduct.weights.locate import is_tf_checkpoint, others
+
+MODEL, EMA, MANIFEST = "model.safetensors", "ema.safetensors", "manifest.json"
+STEP = "global_step"
+LARGEST, MOST_OPTIONS = 4096, 32  # in metadata that anybody may have written
+
+Kind = Literal["TensorFlow checkpoint", "safetensors file", "run"]
+
+
+class Info(NamedTuple):
+    """What a header says of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    values: int
+    size: int  # bytes
+
+
+class Reader(Protocol):
+    def read(self, name: str) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of weights beside their values."""
+
+    model: str | None = None
+    classes: int | None = None
+    step: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)  # with which the network is built
+    trained: dict[str, str] = field(default_factory=dict)  # global_batch and precision, where known
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Weights that are open for reading."""
+
+    path: Path
+    kind: Kind
+    infos: dict[str, Info]
+    reader: Reader
+    facts: Facts
+
+    def read(self, name: str) -> Tensor:
+        return self.reader.read(name)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: info.shape for name, info in self.infos.items()}
+
+    def guesses(self) -> list[recognise.Guess]:
+        """The networks that these weights look like."""
+        if self.kind == "TensorFlow checkpoint":
+            return recognise.in_tensorflow(self.shapes)
+        return recognise.in_torch(self.shapes)
+
+
+@contextmanager
+def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
+    """Open what is there; `ema` takes the averaged weights of a run (those in TensorFlow's have names of their own)."""
+    if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
+        folder = path if (path / MANIFEST).is_file() else newest_checkpoint(path)
+        with open_safetensors(weights_in(folder, ema), run_facts(folder), "run") as stored:
+            yield stored
+    elif path.is_file() and path.suffix == ".safetensors":
+        with open_safetensors(path, None, "safetensors file") as stored:
+            yield stored
+    elif not path.exists() and not is_tf_checkpoint(path):
+        what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
+        raise BadData(what, *others(path.parent))
+    else:
+        with Bundle(path) as bundle:
+            infos = {
+                name: Info(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in bundle.entries.items()
+            }
+            facts = Facts(step=bundle.scalar(STEP))
+            yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle, facts)
+
+
+class SafetensorsReader:
+    """One tensor at a time."""
+
+    def __init__(self, file: Any, path: Path) -> None:
+        self.file, self.path = file, path
+
+    def read(self, name: str) -> Tensor:
+        try:
+            tensor: Tensor = self.file.get_tensor(name)
+            return tensor
+        except SafetensorError as error:
+            raise BadData(f"{self.path}: {name} cannot be read: {error}") from None
+
+
+@contextmanager
+def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[Stored]:
+    try:
+        opened = safe_open(path, framework="pt")
+    except (OSError, SafetensorError) as error:
+        raise BadData(f"{path} is not a whole safetensors file: {error}") from None
+    with opened as file:
+        # `keys` is a method of an open file, which is no mapping.
+        infos = {name: info_of(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
+        yield Stored(
+            path, kind, infos, SafetensorsReader(file, path), facts or facts_in_metadata(file.metadata() or {})
+        )
+
+
+def info_of(part: Any) -> Info:
+    words = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+    sizes = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
+    shape, kind = tuple(part.get_shape()), str(part.get_dtype())
+    count = 1
+    for extent in shape:
+        count *= extent
+    return Info(shape, words.get(kind, kind.lower()), count, count * sizes.get(kind, 1))
+
+
+def facts_in_metadata(metadata: dict[str, str]) -> Facts:
+    """What `viaduct weights import` and `export` wrote beside the tensors; anything else is passed over."""
+    return Facts(
+        model=metadata.get("model"),
+        classes=whole_number(metadata.get("classes")),
+        step=whole_number(metadata.get(STEP)),
+        options=believable(metadata.get("options", "{}")),
+        trained={name: metadata[name] for name in ("global_batch", "precision") if name in metadata},
+    )
+
+
+def believable(text: str) -> dict[str, Any]:
+    """Options of a network, unless they are of another kind or would build something enormous."""
+    try:
+        options = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(options, dict):
+        return {}
+    frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    items = [item for value in frozen.values() for item in (value if isinstance(value, tuple) else (value,))]
+    small = all(isinstance(item, str) or (isinstance(item, int | float) and item <= LARGEST) for item in items)
+    return frozen if small and len(items) <= MOST_OPTIONS else {}
+
+
+def whole_number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+# Runs
+
+
+def newest_checkpoint(run: Path) -> Path:
+    """The folder of a run's newest whole checkpoint; the run itself where it has none but its final model."""
+    folders = [path for path in (run / "checkpoints").glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    for folder in sorted(folders, key=step_of, reverse=True):
+        if whole(folder):
+            return folder
+    if folders or not (run / MODEL).is_file():
+        raise BadRun(f"{str(run)!r} has no whole checkpoint{' left' if folders else ' yet'}.")
+    return run
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
+
+
+def whole(folder: Path) -> bool:
+    """Whether the weights are those that the manifest has the checksum of."""
+    try:
+        expected = read_json(folder / MANIFEST)["files"][MODEL]["sha256"]
+        with (folder / MODEL).open("rb") as file:
+            digest = hashlib.sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except (OSError, BadRun, KeyError, TypeError):
+        return False
+    return bool(digest.hexdigest() == expected)
+
+
+def weights_in(folder: Path, ema: bool) -> Path:
+    if ema and not (folder / EMA).is_file():
+        raise BadRun(f"{folder} holds no averaged weights: its recipe has no ema.", "Leave out --ema.")
+    return folder / (EMA if ema else MODEL)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadRun(f"{path} cannot be read: {error}") from None
+    if not isinstance(record, dict):
+        raise BadRun(f"{path} is damaged.")
+    return record
+
+
+def run_facts(folder: Path) -> Facts:
+    """What the run's recipe and the checkpoint's manifest say."""
+    manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    run = folder.parent.parent if manifest else folder
+    recipe = part(read_json(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
+    model = recipe.get("model", manifest.get("model"))
+    data, precision = part(recipe, "data"), part(recipe, "precision")
+    trained = {"global_batch": data.get("global_batch"), "precision": precision.get("compute")}
+    summary = read_json(run / "summary.json") if (run / "summary.json").is_file() else {}
+    return Facts(
+        model=model if isinstance(model, str) else None,
+        classes=number_or_none(data.get("classes", manifest.get("classes"))),
+        step=number_or_none(manifest.get("step", summary.get("steps"))),
+        options=network_options(model, recipe),
+        trained={name: str(value) for name, value in trained.items() if value is not None},
+    )
+
+
+def part(record: dict[str, Any], name: str) -> dict[str, Any]:
+    found = record.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def number_or_none(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def network_options(model: object, recipe: dict[str, Any]) -> dict[str, Any]:
+    """AmoebaNet is built for a size of picture, and its recipes may change it."""
+    if not str(model).startswith("amoebanet"):
+        return {}
+    changed = {name: value for name, value in part(recipe, "network").items() if name != "is"}
+    return believable(json.dumps({**changed, "image": part(recipe, "data").get("size", 224)}))

@@ -1,0 +1,156 @@
+"""Sorted tables of keys and values: the `.index` file of a TensorFlow checkpoint.
+
+    a table:  data blocks, an empty meta-index block, an index block, a footer of 48 bytes
+    a block:  entries, restart offsets (uint32 each), their count (uint32), compression (1 byte), masked CRC-32C (4)
+    an entry: shared, added, length of the value (varints), the key's new part, the value
+
+A key begins with `shared` bytes of the key before it. The index block's values say where the data blocks are: offset
+and size, two varints; the footer says the same of the meta-index and the index block. A table that comes from nobody
+knows where is read in bounded memory: keys must rise and blocks may not overlap, so nothing is read twice, and keys
+may not unfold to more than `UNFOLDING` times the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from viaduct.data.example import pack_varint, varint
+from viaduct.data.tfrecord import masked_crc32c
+from viaduct.errors import BadData
+
+MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
+FOOTER = 48
+TRAILER = 5  # compression and checksum
+LONGEST_KEY = 4096
+UNFOLDING = 8
+BLOCK = 1 << 18  # bytes; TensorFlow's own choice
+RESTART_EVERY = 16
+WORD = struct.Struct("<I")
+COMPRESSIONS = {1: "snappy", 2: "zlib", 4: "zstd"}
+
+Handle = tuple[int, int]
+Entry = tuple[bytes, memoryview]
+
+
+# Reading
+
+
+def read_table(data: bytes) -> Iterator[Entry]:
+    """Every key and value, in order; whatever is wrong becomes a `BadData`."""
+    view = memoryview(data)
+    budget = UNFOLDING * len(data)
+    before, free = None, 0
+    for _, value in entries(block_at(view, index_handle(view))):
+        handle, _ = handle_at(value, 0)
+        if handle[0] < free:
+            raise BadData(f"two blocks share byte {handle[0]:,}.")
+        free = handle[0] + handle[1] + TRAILER
+        for key, content in entries(block_at(view, handle)):
+            if before is not None and key <= before:
+                raise BadData(f"the name {key!r} comes after {before!r}, but names must rise.")
+            budget -= len(key)
+            if budget < 0:
+                raise BadData("its names unfold to many times the size of the file.")
+            before = key
+            yield key, content
+
+
+def index_handle(view: memoryview) -> Handle:
+    if len(view) < FOOTER or view[-len(MAGIC) :] != MAGIC:
+        raise BadData("it does not end as the index of a checkpoint does.")
+    footer = view[-FOOTER : -len(MAGIC)]
+    _, after = handle_at(footer, 0)
+    handle, _ = handle_at(footer, after)
+    return handle
+
+
+def handle_at(view: memoryview, position: int) -> tuple[Handle, int]:
+    offset, position = varint(view, position, len(view))
+    size, position = varint(view, position, len(view))
+    return (offset, size), position
+
+
+def block_at(view: memoryview, handle: Handle) -> memoryview:
+    """A block's entries, with the restart array cut off, once its checksum was found right."""
+    offset, size = handle
+    if size < WORD.size or offset + size + TRAILER > len(view) - FOOTER:
+        raise BadData(f"a block of {size:,} bytes at byte {offset:,} does not fit in a file of {len(view):,}.")
+    checked = view[offset : offset + size + 1]
+    (stored,) = WORD.unpack_from(view, offset + size + 1)
+    if masked_crc32c(checked) != stored:
+        raise BadData(f"the block at byte {offset:,} is not what was written (checksum).")
+    if checked[-1]:
+        name = COMPRESSIONS.get(checked[-1], f"method {checked[-1]}")
+        raise BadData(f"its blocks are compressed ({name}); checkpoints are written uncompressed.")
+    (restarts,) = WORD.unpack_from(checked, size - WORD.size)
+    end = size - WORD.size * (restarts + 1)
+    if end < 0:
+        raise BadData(f"the block at byte {offset:,} claims {restarts:,} restart points in {size:,} bytes.")
+    return checked[:end]
+
+
+def entries(block: memoryview) -> Iterator[Entry]:
+    position, key, stop = 0, b"", len(block)
+    while position < stop:
+        begin = position
+        shared, position = varint(block, position, stop)
+        added, position = varint(block, position, stop)
+        length, position = varint(block, position, stop)
+        if shared > len(key) or shared + added > LONGEST_KEY or added + length > stop - position:
+            raise BadData(f"the entry at byte {begin:,} of a block is longer than the block or its name too long.")
+        key = key[:shared] + bytes(block[position : position + added])
+        position += added
+        yield key, block[position : position + length]
+        position += length
+
+
+# Writing
+
+
+def write_table(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The table of these pairs, which must be in the order of their keys."""
+    table = bytearray()
+    index: list[tuple[bytes, bytes]] = []
+    for group in groups(pairs):
+        index.append((group[-1][0], append_block(table, group)))
+    meta_index = append_block(table, [])
+    footer = meta_index + append_block(table, index, restart_every=1)
+    return bytes(table) + footer.ljust(FOOTER - len(MAGIC), b"\0") + MAGIC
+
+
+def groups(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The pairs of each block."""
+    group: list[tuple[bytes, bytes]] = []
+    size = 0
+    for key, value in pairs:
+        group.append((key, value))
+        size += len(key) + len(value)
+        if size >= BLOCK:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def append_block(table: bytearray, pairs: list[tuple[bytes, bytes]], restart_every: int = RESTART_EVERY) -> bytes:
+    """Adds a block to the table; returns its handle."""
+    offset, content, restarts, before = len(table), bytearray(), [0], b""
+    for number, (key, value) in enumerate(pairs):
+        shared = 0
+        if number % restart_every:
+            shared = common_prefix(before, key)
+        elif number:
+            restarts.append(len(content))
+        content += pack_varint(shared) + pack_varint(len(key) - shared) + pack_varint(len(value)) + key[shared:] + value
+        before = key
+    content += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+    handle = pack_varint(offset) + pack_varint(len(content))
+    content.append(0)  # uncompressed
+    table += content + WORD.pack(masked_crc32c(content))
+    return handle
+
+
+def common_prefix(one: bytes, other: bytes) -> int:
+    limit = min(len(one), len(other))
+    return next((place for place in range(limit) if one[place] != other[place]), limit)

@@ -1,0 +1,213 @@
+"""Weights that go out and come back: the same bits, under TensorFlow's names on the way."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from data.mutations import mutate
+from viaduct import models
+from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
+from viaduct.weights import import_tf_checkpoint, recognise
+from viaduct.weights.bundle import Bundle, write_bundle
+from viaduct.weights.exporting import export_safetensors, export_tf_checkpoint, import_file, step_in_name
+from viaduct.weights.importing import SHADOW
+from viaduct.weights.maps import FAMILIES, layouts_of
+from viaduct.weights.stored import believable, open_weights
+from viaduct.weights.table import read_table, write_table
+
+SIZES: dict[str, dict[str, Any]] = {
+    "resnet18_v2": {"blocks": (1, 2), "filters": (4, 8)},
+    "resnet50_v15": {"blocks": (1, 2), "filters": (4, 8)},
+    "resnext50": {"blocks": (1, 2), "filters": (32, 64), "stem_filters": 8},
+    "amoebanet_d": {"cells": 3, "filters": 16, "stem_filters": 4, "image": 67},
+}
+
+
+def random_weights(name: str, classes: int = 5, **options: Any) -> dict[str, Tensor]:
+    torch.manual_seed(3)
+    with torch.device("meta"):
+        shapes = models.build(name, classes, **options).state_dict()
+    return {
+        key: torch.tensor(0) if key.endswith("num_batches_tracked") else torch.randn(value.shape)
+        for key, value in shapes.items()
+    }
+
+
+def write(file: Path, name: str, tensors: dict[str, Tensor], **metadata: Any) -> Path:
+    words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+    save_file(tensors, file, {"model": name, **words})
+    return file
+
+
+def export(file: Path, prefix: Path, **more: Any) -> Path:
+    with open_weights(file) as stored:
+        export_tf_checkpoint(stored, prefix, **more)
+    return prefix
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(("name", "layout"), [(name, "") for name in SIZES] + [("resnext50", "a")])
+def test_what_goes_out_comes_back_bit_for_bit(name: str, layout: str, tmp_path: Path) -> None:
+    weights = random_weights(name, **SIZES[name])
+    file = write(tmp_path / "w.safetensors", name, weights, options=SIZES[name], global_step="42")
+    prefix = export(file, tmp_path / "tf" / "model.ckpt-42", layout=layout)
+    with Bundle(prefix) as bundle:
+        assert bundle.scalar("global_step") == 42
+        assert ("fp32_vars/bottleneck_0_0" in bundle) == (layout == "a")
+    model = models.build(name, 5, **SIZES[name])
+    import_tf_checkpoint(model, prefix)
+    assert same(model.state_dict(), weights)
+
+
+@pytest.mark.parametrize("name", ["resnet20_cifar", "amoebanet_d"])
+def test_a_checkpoint_becomes_a_file_that_says_what_it_is(name: str, tmp_path: Path) -> None:
+    options = SIZES.get(name, {})
+    weights = random_weights(name, **options)
+    prefix = export(write(tmp_path / "w.safetensors", name, weights, options=options), tmp_path / "model.ckpt-9")
+    done = import_file(prefix, tmp_path / "back.safetensors")
+    assert done.recognised
+    assert (done.model, done.classes) == (name, 5)
+    assert same(load_file(tmp_path / "back.safetensors"), weights)
+    with safe_open(tmp_path / "back.safetensors", framework="pt") as file:
+        metadata = file.metadata()
+    assert {"model": name, "classes": "5", "global_step": "9", "source": str(prefix)}.items() <= metadata.items()
+    # ... well enough to be exported again without being told anything
+    again = export(tmp_path / "back.safetensors", tmp_path / "again" / "model.ckpt-9")
+    assert again.with_name("model.ckpt-9.index").read_bytes() == prefix.with_name("model.ckpt-9.index").read_bytes()
+
+
+def test_slots_go_into_a_file_of_their_own(tmp_path: Path) -> None:
+    weights = random_weights("resnet20_cifar")
+    prefix = export(write(tmp_path / "w.safetensors", "resnet20_cifar", weights), tmp_path / "model.ckpt-1")
+    with pytest.raises(BadData, match="no optimizer slots"):
+        import_file(prefix, tmp_path / "x.safetensors", slots=True)
+    with Bundle(prefix) as bundle:
+        tensors = {name: bundle.read(name) for name in bundle.entries}
+    slots = {f"{name}/Momentum": value + 1 for name, value in tensors.items() if name.endswith(("kernel", "gamma"))}
+    write_bundle(tmp_path / "model.ckpt-2", {**tensors, **slots})
+    import_file(tmp_path / "model.ckpt-2", tmp_path / "x.safetensors", slots=True)
+    assert same(load_file(tmp_path / "x.safetensors"), weights)
+    beside = load_file(tmp_path / "x.slots.safetensors")
+    assert torch.equal(beside["Momentum/head.weight"], weights["head.weight"] + 1)
+    assert "Momentum/head.bias" not in beside
+
+
+def test_averages_are_written_as_shadows_and_taken_back(tmp_path: Path) -> None:
+    weights = random_weights("resnet20_cifar")
+    averaged = {name: value + 1 for name, value in weights.items()}
+    one = write(tmp_path / "w.safetensors", "resnet20_cifar", weights)
+    other = write(tmp_path / "e.safetensors", "resnet20_cifar", averaged)
+    with open_weights(one) as stored, open_weights(other) as averages:
+        export_tf_checkpoint(stored, tmp_path / "model.ckpt-3", averages=averages)
+    with Bundle(tmp_path / "model.ckpt-3") as bundle:
+        assert "resnet_model/batch_normalization/moving_mean" + SHADOW in bundle
+    import_file(tmp_path / "model.ckpt-3", tmp_path / "back.safetensors", ema=True)
+    back = load_file(tmp_path / "back.safetensors")
+    assert torch.equal(back["head.weight"], averaged["head.weight"])
+    assert torch.equal(back["stem.norm.running_var"], averaged["stem.norm.running_var"])
+
+
+def test_a_network_without_a_name_must_be_the_only_one_possible(tmp_path: Path) -> None:
+    save_file(random_weights("resnet20_cifar_v2"), tmp_path / "plain.safetensors")
+    with open_weights(tmp_path / "plain.safetensors") as stored:
+        assert export_safetensors(stored, tmp_path / "out.safetensors").model == "resnet20_cifar_v2"
+    save_file(random_weights("resnet20_cifar"), tmp_path / "plain.safetensors")
+    with open_weights(tmp_path / "plain.safetensors") as stored:
+        with pytest.raises(BadValue, match=r"does not say which network[^\0]*resnet20_cifar, resnet20_quick"):
+            export_tf_checkpoint(stored, tmp_path / "model.ckpt")
+        assert export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet20_cifar").tensors == 113
+        with pytest.raises(UnknownName, match="resnet2O_cifar"):
+            export_tf_checkpoint(stored, tmp_path / "model.ckpt", model="resnet2O_cifar")
+
+
+def test_weights_of_another_network_are_not_exported(tmp_path: Path) -> None:
+    file = write(tmp_path / "w.safetensors", "resnet32_cifar", random_weights("resnet20_cifar"))
+    with pytest.raises(BadData, match="does not hold resnet32_cifar with 5 classes"):
+        export(file, tmp_path / "model.ckpt")
+    book = write(tmp_path / "b.safetensors", "resnet20_cifar", random_weights("resnet20_cifar"))
+    with pytest.raises(BadValue, match="one layout"):
+        export(book, tmp_path / "model.ckpt", layout="a")
+
+
+@pytest.mark.parametrize(
+    "options", ["{", "[1]", '{"cells": 1e12}', '{"cells": {"a": 1}}', '{"cells": null}', '{"cells": [[1]]}']
+)
+def test_unbelievable_options_are_passed_over(options: str) -> None:
+    assert believable(options) == {}
+
+
+@pytest.mark.parametrize("options", [{"cells": "six"}, {"cells": -3}, {"width": 2}, {"filters": 3.5}])
+def test_options_that_build_nothing_are_an_error(options: dict[str, Any], tmp_path: Path) -> None:
+    weights = {"head.bias": torch.zeros(5)}
+    file = write(tmp_path / "w.safetensors", "amoebanet_d", weights, options=options)
+    with pytest.raises((BadData, BadValue, UnknownName)):
+        export(file, tmp_path / "model.ckpt")
+
+
+def test_a_step_can_be_read_from_the_name() -> None:
+    assert step_in_name(Path("a/model.ckpt-601000")) == 601000
+    assert step_in_name(Path("a/model.ckpt")) == 0
+
+
+def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None:
+    for name in [name for family in FAMILIES for name in recognise.networks_of(family)]:
+        model = recognise.sketch(name, 17)
+        for layout in layouts_of(model):
+            guesses = recognise.in_tensorflow(recognise.expected_variables(model, layout))
+            assert guesses[0].certain, name
+            assert guesses[0].classes == 17
+            assert guesses[0].layout == layout
+            assert name in [guess.model for guess in guesses]
+            assert len(guesses) == 1 or {guess.model for guess in guesses} == {"resnet20_cifar", "resnet20_quick"}
+
+
+def test_a_larger_amoebanet_is_recognised_with_its_size() -> None:
+    large = recognise.sketch("amoebanet_d", 11, (("cells", 12), ("image", 299)))
+    (guess,) = recognise.in_tensorflow(recognise.expected_variables(large, ""))
+    assert guess.certain
+    assert dict(guess.options) == {"cells": 12, "filters": 256, "stem_filters": 32, "image": 299}
+
+
+def test_hostile_entries_end_in_a_file_or_a_named_error(tmp_path: Path) -> None:
+    """Shapes, types and sizes that no writer makes, of every variable that the import looks at."""
+    options = {"cells": 3, "filters": 16, "stem_filters": 4, "aux": False}
+    weights = random_weights("amoebanet_d", **options)
+    prefix = export(write(tmp_path / "w.safetensors", "amoebanet_d", weights, options=options), tmp_path / "model.ckpt")
+    index = prefix.with_name("model.ckpt.index")
+    pairs = [(key, bytes(value)) for key, value in read_table(index.read_bytes())]
+    watched = {b"final_layer/FC/biases", b"final_layer/FC/weights", b"cell_0/1x1/weights", b"stem/conv0/weights"}
+    places = [place for place, (key, _) in enumerate(pairs) if key in watched]
+    chance, refused = random.Random(8), 0
+    for _ in range(150):
+        place = chance.choice(places)
+        hurt = [*pairs[:place], (pairs[place][0], mutate(pairs[place][1], chance)), *pairs[place + 1 :]]
+        index.write_bytes(write_table(hurt))
+        try:
+            import_file(prefix, tmp_path / "out.safetensors", model=chance.choice(("", "amoebanet_d")))
+        except ViaductError:
+            refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("name", ["cell_999/1x1/weights", "cell_3/x"])
+def test_an_absurd_amoebanet_is_not_built(name: str) -> None:
+    shapes = {
+        name: (1, 1, 4, 4),
+        "cell_stem_0/1x1/weights": (1, 1, 1, 1),
+        "cell_0/1x1/weights": (1, 1, 1, 1 << 50),
+        "stem/conv0/weights": (3, 3, 3, 32),
+        "final_layer/FC/biases": (1 << 60,),
+    }
+    assert recognise.in_tensorflow(shapes) == []

@@ -1,0 +1,87 @@
+"""From what a person typed to a checkpoint's prefix, without leaving the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from viaduct.errors import BadData
+from viaduct.weights.bundle import write_bundle
+from viaduct.weights.locate import find_prefix, is_tf_checkpoint, name_latest
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for step in (5, 10):
+        write_bundle(tmp_path / "train" / f"model.ckpt-{step}", {"global_step": torch.tensor(step)})
+    return tmp_path / "train"
+
+
+@pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00001", ".meta"])
+def test_a_checkpoint_is_known_by_any_of_its_files(ending: str, folder: Path) -> None:
+    assert find_prefix(folder / f"model.ckpt-5{ending}") == folder / "model.ckpt-5"
+
+
+def test_a_folder_means_its_latest(folder: Path) -> None:
+    assert find_prefix(folder) == folder / "model.ckpt-10"
+    name_latest(folder / "model.ckpt-5")
+    assert find_prefix(folder) == folder / "model.ckpt-5"
+    assert (folder / "checkpoint").read_text().count("all_model_checkpoint_paths") == 2
+
+
+@pytest.mark.parametrize(
+    "written", ["/home/somebody/train/model.ckpt-5", "../elsewhere/model.ckpt-5", "./model.ckpt-5", "model.ckpt\\055"]
+)
+def test_a_path_of_another_machine_means_the_same_name_here(written: str, folder: Path) -> None:
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{written}"\n')
+    if "\\" in written:
+        with pytest.raises(BadData, match="not in this folder"):
+            find_prefix(folder)
+    else:
+        assert find_prefix(folder).resolve() == folder / "model.ckpt-5"
+
+
+def test_a_checkpoint_elsewhere_is_not_opened(folder: Path, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "secret" / "other.ckpt", {"v": torch.zeros(1)})
+    for written in (tmp_path / "secret" / "other.ckpt", "../secret/other.ckpt"):
+        (folder / "checkpoint").write_text(f'model_checkpoint_path: "{written}"\n')
+        with pytest.raises(BadData, match="not in this folder") as refusal:
+            find_prefix(folder)
+        assert "model.ckpt-5" in str(refusal.value)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "link/other.ckpt"\n')
+    with pytest.raises(BadData, match="not in this folder"):
+        find_prefix(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", 'model_checkpoint_path: ""', 'model_checkpoint_path: "a\\0b"', "\xff"]
+)
+def test_a_text_that_names_nothing_is_refused(text: str, folder: Path) -> None:
+    (folder / "checkpoint").write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadData, match="checkpoint"):
+        find_prefix(folder)
+
+
+def test_without_the_text_the_only_one_is_meant(folder: Path) -> None:
+    (folder / "checkpoint").unlink()
+    with pytest.raises(BadData, match="holds 2 checkpoints") as refusal:
+        find_prefix(folder)
+    assert "model.ckpt-10, model.ckpt-5" in str(refusal.value)
+    (folder / "model.ckpt-10.index").unlink()
+    assert find_prefix(folder) == folder / "model.ckpt-5"
+
+
+def test_what_is_not_there_is_answered_with_what_is(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"there is no checkpoint .*model\.ckpt-7.*\n.*model\.ckpt-10"):
+        find_prefix(folder / "model.ckpt-7")
+    (tmp_path / "old.ckpt").write_bytes(b"v1")
+    with pytest.raises(BadData, match="V1 checkpoints"):
+        find_prefix(tmp_path / "old.ckpt")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadData, match="holds no TensorFlow checkpoint"):
+        find_prefix(tmp_path / "empty")
+    assert not is_tf_checkpoint(tmp_path / "empty")
+    assert is_tf_checkpoint(folder)
