@@ -1,0 +1,105 @@
+"""One form into another: template 1, template 2, and the hostfiles that torchrun's and MPI's launchers read.
+
+A hostfile has a line `HOST slots=N` per server, in the order of ranks. It knows neither device numbers nor their
+addresses: on the way back the devices are 0 to N-1 and the addresses come from `--device-ips`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from viaduct.cluster.device_ips import addresses
+from viaduct.cluster.draft import Template
+from viaduct.cluster.generate import DEVICES_LIMIT, number, sound
+from viaduct.cluster.jsontext import NotJson, decode, strip_comments
+from viaduct.cluster.ranktable import RankTable, arrange, parse, read_bytes, render
+from viaduct.cluster.rules import DEFAULT_CARD, Card
+from viaduct.errors import BadData, BadValue
+
+HOST_LINE = re.compile(
+    r"(?P<host>[^\s:#=]+)(?:\s+slots=(?P<slots>[0-9]{1,4})|:(?P<short>[0-9]{1,4}))(?:\s+max_slots=[0-9]+)?"
+)
+
+
+def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, addressed: bool = True) -> RankTable:
+    """A rank table or a hostfile; `addressed` says whether the devices' addresses are needed."""
+    data = read_bytes(path)
+    try:
+        text = decode(data)
+    except NotJson as error:
+        raise BadData(f"{path} is no text: {error.wrong}.", error.fix) from error
+    if not text.strip() or strip_comments(text).text.lstrip()[:1] in ("{", "[", '"'):
+        return parse(data, card, path)
+    slots = dict(hosts(text, path))
+    if not addressed:
+        return number({host: range(count) for host, count in slots.items()}, placeholders(slots))
+    known = addresses(list(slots), max(slots.values()), device_ips)
+    return number({host: range(count) for host, count in slots.items()}, known)
+
+
+def placeholders(slots: dict[str, int]) -> dict[tuple[str, int], str]:
+    return {(host, device): "" for host, count in slots.items() for device in range(count)}
+
+
+def hosts(text: str, path: Path) -> Iterator[tuple[str, int]]:
+    seen: set[str] = set()
+    for position, line in enumerate(text.splitlines(), 1):
+        entry = line.partition("#")[0].strip()
+        if not entry:
+            continue
+        where = f"{path}, line {position}"
+        host, slots = host_line(entry, where)
+        if host in seen:
+            raise BadData(f"{where}: {host!r} is listed already.", "Give a host once, with all its slots.")
+        seen.add(host)
+        yield host, slots
+    if not seen:
+        raise BadData(f"{path} is neither a rank table nor a hostfile: it has no lines.")
+
+
+def host_line(entry: str, where: str) -> tuple[str, int]:
+    match = HOST_LINE.fullmatch(entry)
+    slots = int(match["slots"] or match["short"]) if match else 0
+    if match is None or not 0 < slots <= DEVICES_LIMIT:
+        raise BadData(
+            f"{where}: {entry[:60]!r} is neither JSON nor a line of a hostfile.",
+            "A hostfile has lines such as `10.0.0.10 slots=8`; a rank table begins with {.",
+        )
+    return match["host"], slots
+
+
+def renumber(table: RankTable) -> RankTable:
+    """Ranks server by server, in the order of the servers, and within each as they were."""
+    servers = []
+    rank = 0
+    for server in table.servers:
+        devices = tuple(replace(device, rank=rank + place) for place, device in enumerate(server.devices))
+        servers.append(replace(server, devices=devices))
+        rank += len(devices)
+    return replace(table, servers=arrange(servers))
+
+
+def as_template(table: RankTable, template: Template, card: Card = DEFAULT_CARD) -> str:
+    return sound(render(table, template), card)
+
+
+def as_hostfile(table: RankTable) -> str:
+    if table.interleaved:
+        raise BadValue(
+            f"the ranks of {table.name} change between servers; a hostfile numbers them server by server.",
+            "--renumber numbers them so.",
+        )
+    return "".join(f"{server.address} slots={len(server.devices)}\n" for server in table.servers)
+
+
+def lost_devices(table: RankTable) -> list[str]:
+    """What a hostfile cannot say: the servers whose devices are not 0 to N-1, as sentences."""
+    return [
+        f"a hostfile has no device numbers: on {server.server_id} they are {listed}; make these the visible ones"
+        for server in table.servers
+        if (listed := ",".join(str(device.device_id) for device in server.devices))
+        != ",".join(map(str, range(len(server.devices))))
+    ]

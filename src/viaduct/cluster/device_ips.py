@@ -1,0 +1,136 @@
+"""The addresses of the devices' own network cards: planned, or read from hccn.conf and CSV files.
+
+The plan (`auto`): device d of the s-th server, counting from 0, gets
+
+    BASE.(4 * (s // 64) + d % 4).(2 + 2 * (s % 64) + d // 4)        netmask 255.255.255.0
+
+so devices i and i+4 share a subnet, 0 to 3 are in four, and no address is given twice. BASE is the first of 192.168,
+172.31 and 10.255 in which no server is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from viaduct.cluster.findings import counted
+from viaduct.cluster.ranktable import read_bytes
+from viaduct.cluster.rules import PER_SERVER, SERVERS_LIMIT, is_address
+from viaduct.errors import BadData, BadValue
+
+AUTO = "auto"
+BASES = ("192.168", "172.31", "10.255")
+SERVERS_A_SUBNET = 64
+HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")
+Addresses = dict[tuple[str, int], str]
+"""(server, device) -> address."""
+
+
+def addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Addresses:
+    """Of devices 0 to `devices` - 1 of each server: `auto`, a folder of SERVER.conf, files of either form."""
+    if list(source) == [AUTO]:
+        return plan(servers, devices)
+    if not source:
+        raise BadValue(
+            "where are the devices' addresses?",
+            "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip.",
+        )
+    paths = [Path(name) for name in source]
+    if len(paths) == 1 and os.path.isdir(paths[0]):  # never raises, whatever the name
+        return from_confs(servers, [conf_of(server, paths[0]) for server in servers])
+    if any(is_hccn(path) for path in paths):
+        return from_confs(servers, paths)
+    return from_tables(paths)
+
+
+def plan(servers: Sequence[str], devices: int) -> Addresses:
+    if devices > PER_SERVER or len(servers) > SERVERS_LIMIT:
+        raise BadValue(
+            f"--device-ips auto cannot plan {counted(len(servers), 'server')} with devices 0 to {devices - 1}.",
+            f"It goes up to {SERVERS_LIMIT} servers of {PER_SERVER}; give a CSV of server,device,ip instead.",
+        )
+    base = next((base for base in BASES if not any(server.startswith(base + ".") for server in servers)), None)
+    if base is None:
+        raise BadValue(
+            f"--device-ips auto finds no free network: there are servers in each of {', '.join(BASES)}.",
+            "Give a CSV of server,device,ip instead.",
+        )
+    return {
+        (server, device): f"{base}.{planned(position, device)}"
+        for position, server in enumerate(servers)
+        for device in range(devices)
+    }
+
+
+def planned(position: int, device: int) -> str:
+    block, place = divmod(position, SERVERS_A_SUBNET)
+    return f"{4 * block + device % 4}.{2 + 2 * place + device // 4}"
+
+
+# hccn.conf
+
+
+def conf_of(server: str, folder: Path) -> Path:
+    path = folder / f"{server}.conf"
+    if not os.path.isfile(path):
+        raise BadData(f"there is no {path}.", f"Copy /etc/hccn.conf of server {server} there.")
+    return path
+
+
+def is_hccn(path: Path) -> bool:
+    return any(HCCN_LINE.fullmatch(line) for _, line in lines_of(path))
+
+
+def from_confs(servers: Sequence[str], paths: Sequence[Path]) -> Addresses:
+    if len(paths) != len(servers):
+        raise BadValue(
+            f"{counted(len(paths), 'hccn.conf file')} for {counted(len(servers), 'server')}.",
+            "Give --device-ips once for each server, in the order of the servers, or a folder of SERVER.conf files.",
+        )
+    found: Addresses = {}
+    for server, path in zip(servers, paths, strict=True):
+        for number, line in lines_of(path):
+            if match := HCCN_LINE.fullmatch(line):
+                put(found, (server, int(match[1])), match[2], f"{path}, line {number}")
+    return found
+
+
+# CSV
+
+
+def from_tables(paths: Sequence[Path]) -> Addresses:
+    found: Addresses = {}
+    for path in paths:
+        for number, line in lines_of(path):
+            where = f"{path}, line {number}"
+            cells = [cell.strip() for cell in line.split(",")]
+            if number == 1 and cells == ["server", "device", "ip"]:
+                continue
+            if len(cells) != 3 or not re.fullmatch(r"[0-9]{1,6}", cells[1]):
+                raise BadData(
+                    f"{where}: {line.strip()!r} is neither server,device,ip nor address_0=… of an hccn.conf.",
+                    "A line is such as 10.0.0.10,0,192.168.0.2.",
+                )
+            put(found, (cells[0], int(cells[1])), cells[2], where)
+    return found
+
+
+def put(found: Addresses, key: tuple[str, int], address: str, where: str) -> None:
+    if not is_address(address):
+        raise BadData(f"{where}: {address!r} is not an IPv4 address.", "Write it as 192.168.0.2.")
+    if key in found:
+        raise BadData(f"{where}: device {key[1]} of server {key[0]!r} has an address already, {found[key]}.")
+    found[key] = address
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines, without those that are blank or a comment."""
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadData(f"{path} is not a text file: byte {error.start} is not UTF-8.") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line

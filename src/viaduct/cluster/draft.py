@@ -1,0 +1,229 @@
+"""A rank table as it was written, right or wrong: which strings stand where in either template.
+
+The shape is checked on the way (keys, types, empty lists); `rules.py` looks at what the strings say.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from viaduct.cluster.findings import Field, Finding
+from viaduct.cluster.jsontext import Bare, Entries
+
+Template = Literal[1, 2]
+TABLE_KEYS = {1: ("server_count", "server_list", "status", "version"), 2: ("status", "group_count", "group_list")}
+GROUP_KEYS = ("group_name", "instance_count", "device_count", "instance_list")
+SERVER_KEYS = {1: ("server_id", "device"), 2: ("pod_name", "server_id", "devices")}
+DEVICE_KEYS = {1: ("device_id", "device_ip", "rank_id"), 2: ("device_id", "device_ip")}
+SERVER_EXTRAS = ("host_ip", "host_nic_ip")
+"""Keys that tools add and that mean nothing wrong."""
+SUPER_POD_TABLE = ("super_pod_list",)
+SUPER_POD_DEVICE = ("super_device_id", "device_port", "backup_device_ip", "backup_device_port", "host_port")
+SUPER_POD = "1.2"
+
+
+@dataclass(frozen=True)
+class DraftDevice:
+    path: str
+    device_id: Field | None
+    device_ip: Field | None
+    rank_id: Field | None
+
+
+@dataclass(frozen=True)
+class DraftServer:
+    """A server of template 1, an instance (a container on a server) of template 2."""
+
+    path: str
+    server_id: Field | None
+    host_ip: Field | None
+    devices: tuple[DraftDevice, ...]
+
+
+class Count(NamedTuple):
+    rule: str
+    field: Field
+    actual: int
+    of: str
+
+
+@dataclass
+class Draft:
+    template: Template
+    status: Field | None = None
+    version: Field | None = None
+    counts: list[Count] = field(default_factory=list)
+    group_names: list[Field] = field(default_factory=list)
+    servers: list[DraftServer] = field(default_factory=list)
+    whole: bool = True
+    """No list is missing or broken, so that counting devices means something."""
+
+    @property
+    def super_pod(self) -> bool:
+        return self.version is not None and self.version.text == SUPER_POD
+
+    @property
+    def devices(self) -> list[DraftDevice]:
+        return [device for server in self.servers for device in server.devices]
+
+
+def draft(document: object) -> tuple[Draft | None, list[Finding]]:
+    """The strings of a table and what is wrong with its shape; no draft if it is neither template."""
+    reader = Reader()
+    table = reader.entries(document, "$")
+    template = reader.template(table) if table is not None else None
+    if table is None or template is None:
+        return None, reader.findings
+    result = reader.table_1(table) if template == 1 else reader.table_2(table)
+    result.whole = reader.whole
+    return result, reader.findings
+
+
+class Reader:
+    """Walks down the JSON with the path in hand; what is not as the template has it becomes a finding."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.whole = True
+
+    def template(self, table: Entries) -> Template | None:
+        first, second = "server_list" in table, "group_list" in table
+        if first != second:
+            return 1 if first else 2
+        wrong = "has both server_list and group_list" if first else "has neither server_list nor group_list"
+        self.find("template", "$", None, wrong, "Template 1 has server_list, template 2 has group_list.")
+        return None
+
+    def table_1(self, table: Entries) -> Draft:
+        result = Draft(1, status=self.text(table, "status", ""), version=self.text(table, "version", ""))
+        self.known(table, "", (*TABLE_KEYS[1], *(SUPER_POD_TABLE if result.super_pod else ())))
+        count, servers = self.text(table, "server_count", ""), self.items(table, "server_list", "")
+        if count and servers:
+            result.counts.append(Count("server-count", count, len(servers), "servers in server_list"))
+        result.servers = [self.server(1, entries, path, result.super_pod) for path, entries in self.objects(servers)]
+        return result
+
+    def table_2(self, table: Entries) -> Draft:
+        result = Draft(2, status=self.text(table, "status", ""))
+        self.known(table, "", TABLE_KEYS[2])
+        count, groups = self.text(table, "group_count", ""), self.items(table, "group_list", "")
+        if count and groups:
+            result.counts.append(Count("group-count", count, len(groups), "groups in group_list"))
+        for path, group in self.objects(groups):
+            self.group(group, path, result)
+        return result
+
+    def group(self, group: Entries, path: str, result: Draft) -> None:
+        self.known(group, path, GROUP_KEYS)
+        name = self.text(group, "group_name", path)
+        result.group_names += [name] if name else []
+        instance_count, device_count = self.text(group, "instance_count", path), self.text(group, "device_count", path)
+        instances = self.items(group, "instance_list", path)
+        servers = [self.server(2, entries, where) for where, entries in self.objects(instances)]
+        result.servers += servers
+        if instance_count and instances:
+            result.counts.append(Count("instance-count", instance_count, len(instances), "instances in instance_list"))
+        if device_count and instances and self.whole:
+            devices = sum(len(server.devices) for server in servers)
+            result.counts.append(Count("device-count", device_count, devices, "devices in the group"))
+
+    def server(self, template: Template, server: Entries, path: str, super_pod: bool = False) -> DraftServer:
+        keys = SERVER_KEYS[template]
+        self.known(server, path, (*keys, *SERVER_EXTRAS))
+        if template == 2:
+            self.text(server, "pod_name", path)
+        server_id = self.text(server, "server_id", path)
+        host_ip = self.text(server, "host_ip", path) if "host_ip" in server else None
+        found = self.objects(self.items(server, keys[-1], path))
+        devices = tuple(self.device(template, entries, where, super_pod) for where, entries in found)
+        return DraftServer(path, server_id, host_ip, devices)
+
+    def device(self, template: Template, device: Entries, path: str, super_pod: bool) -> DraftDevice:
+        self.known(device, path, (*DEVICE_KEYS[template], *(SUPER_POD_DEVICE if super_pod else ())))
+        rank = self.text(device, "rank_id", path) if template == 1 else None
+        return DraftDevice(path, self.text(device, "device_id", path), self.text(device, "device_ip", path), rank)
+
+    # One value each
+
+    def entries(self, value: object, path: str) -> Entries | None:
+        if isinstance(value, Entries):
+            for key in value.repeated:
+                wrong = f"{key!r} is given more than once; most readers take the last"
+                self.find("duplicate-key", below(path, key), written(value[key]), wrong, "Remove all but one.")
+            return value
+        self.wrong_type(value, path, "an object, {…},")
+        return None
+
+    def objects(self, items: list[tuple[str, object]]) -> list[tuple[str, Entries]]:
+        found = [(path, self.entries(value, path)) for path, value in items]
+        self.whole = self.whole and all(entries is not None for _, entries in found)
+        return [(path, entries) for path, entries in found if entries is not None]
+
+    def items(self, holder: Entries, key: str, path: str) -> list[tuple[str, object]]:
+        where = below(path, key)
+        value = holder.get(key)
+        if isinstance(value, list) and value:
+            return [(f"{where}[{position}]", item) for position, item in enumerate(value)]
+        self.whole = False
+        if key not in holder:
+            self.missing(where, key)
+        elif isinstance(value, list):
+            self.find("empty-list", where, "[]", "the list is empty", "List at least one.")
+        else:
+            self.wrong_type(value, where, "a list, […],")
+        return []
+
+    def text(self, holder: Entries, key: str, path: str) -> Field | None:
+        where = below(path, key)
+        value = holder.get(key)
+        if key not in holder:
+            self.missing(where, key)
+        elif isinstance(value, Bare):
+            wrong = f"{value} is a number; in a rank table numbers are strings"
+            self.find("number-as-string", where, str(value), wrong, f'Write "{value}", with quotes.')
+        elif not isinstance(value, str):
+            self.wrong_type(value, where, "a string")
+        return Field(where, str(value)) if isinstance(value, str) else None
+
+    def known(self, holder: Entries, path: str, keys: tuple[str, ...]) -> None:
+        for key in holder:
+            if key not in keys:
+                close = difflib.get_close_matches(key, [key for key in keys if key not in holder], n=1)
+                fix = f"Is it {close[0]!r}?" if close else "Remove it, if nothing of yours reads it."
+                self.find("unknown-key", below(path, key), written(holder[key]), "nothing reads this key", fix)
+
+    # What was found
+
+    def find(self, rule: str, path: str, value: str | None, wrong: str, fix: str) -> None:
+        self.findings.append(Finding(rule, path, value, wrong, fix))
+
+    def missing(self, path: str, key: str) -> None:
+        self.find("missing-key", path, None, f"{key!r} is missing", "Add it; `viaduct ranktable make` writes it.")
+
+    def wrong_type(self, value: object, path: str, expected: str) -> None:
+        wrong = f"{expected} is expected, not {kind(value)}"
+        self.find("wrong-type", path, written(value), wrong, "Compare with what `viaduct ranktable make` writes.")
+
+
+def below(path: str, key: str) -> str:
+    name = key if key.isidentifier() and key.isprintable() else f"[{key!r}]"
+    return f"{path}.{name}" if path and path != "$" else name
+
+
+def kind(value: object) -> str:
+    if isinstance(value, Bare):
+        return "a number"
+    kinds = {str: "a string", list: "a list", Entries: "an object", bool: "true or false", type(None): "null"}
+    return kinds[type(value)]
+
+
+def written(value: object) -> str:
+    """A value in brief: what a message can show of it."""
+    if isinstance(value, str):
+        return str(value)
+    words = {True: "true", False: "false", None: "null"}
+    if value is None or isinstance(value, bool):
+        return words[value]
+    return "[…]" if isinstance(value, list) else "{…}"

@@ -1,0 +1,112 @@
+"""From a rank table to the variables that a process, or torchrun on a server, is started with.
+
+torchrun numbers ranks node by node, so its variables exist only for tables whose servers have consecutive ranks.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from viaduct.cluster.findings import counted
+from viaduct.errors import BadValue
+
+if TYPE_CHECKING:
+    from viaduct.cluster.ranktable import RankTable, Server
+
+Target = Literal["npu", "cuda", "mlu"]
+VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES", "mlu": "MLU_VISIBLE_DEVICES"}
+"""With these LOCAL_RANK i is the i-th listed device, whatever its number."""
+DEFAULT_PORT = 29500
+"""torchrun's own; a rank table has no port."""
+DEFAULT_JOB = "viaduct"
+SIZES = ("RANK_SIZE", "WORLD_SIZE")
+RANKS = ("RANK_ID", "RANK")
+
+
+def of_rank(table: RankTable, rank: int, *, port: int, job: str, target: Target | None) -> dict[str, str]:
+    seat = table.seat(rank)
+    own = {"RANK_ID": rank, "DEVICE_ID": seat.device.device_id, "RANK": rank, "LOCAL_RANK": seat.local}
+    return {
+        **of_node(table, seat.server, port, job, target),
+        **{name: str(value) for name, value in own.items()},
+    }
+
+
+def of_server(table: RankTable, server_id: str, *, port: int, job: str, target: Target | None) -> dict[str, str]:
+    server = table.server(server_id)
+    sizes = {one.server_id: len(one.devices) for one in table.servers}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} has {size}" for name, size in list(sizes.items())[:4])
+        raise BadValue(
+            f"torchrun needs the same number of devices on each server: {listed}.",
+            "Start each process yourself, with the variables of `--rank N`.",
+        )
+    return of_node(table, server, port, job, target)
+
+
+def of_node(table: RankTable, server: Server, port: int, job: str, target: Target | None) -> dict[str, str]:
+    """What all processes of a server share."""
+    refuse(table, port, job)
+    shared = {
+        "RANK_TABLE_FILE": table.path.resolve() if table.path else None,
+        "JOB_ID": job,
+        "RANK_SIZE": table.size,
+        "MASTER_ADDR": table.master,
+        "MASTER_PORT": port,
+        "WORLD_SIZE": table.size,
+        "NNODES": len(table.servers),
+        "NODE_RANK": table.servers.index(server),
+        "NPROC_PER_NODE": len(server.devices),
+        **({VISIBLE[target]: ",".join(str(device.device_id) for device in server.devices)} if target else {}),
+    }
+    return {name: str(value) for name, value in shared.items() if value is not None}
+
+
+def refuse(table: RankTable, port: int, job: str) -> None:
+    if table.interleaved:
+        raise BadValue(
+            f"the ranks of {table.name} change between servers; torchrun numbers them server by server.",
+            f"`viaduct ranktable convert {table.path or 'FILE'} --to 1 --renumber --out NEW` numbers them so.",
+        )
+    if not 1 <= port <= 65535:
+        raise BadValue(f"there is no port {port}.", "Ports are 1 to 65535.")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", job):
+        raise BadValue(f"{job!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
+
+
+def check(table: RankTable, variables: Mapping[str, str]) -> None:
+    """Refuse RANK_SIZE, RANK_ID, DEVICE_ID, and torchrun's WORLD_SIZE and RANK, where the table says otherwise."""
+    size = counted(table.size, "device")
+    for name in SIZES:
+        if name in variables and variables[name] != str(table.size):
+            raise BadValue(
+                f"{name} is {variables[name]!r} in the environment, but {table.name} has {size}.",
+                f"`unset {name}`, or set it to {table.size}; or name the table that you mean.",
+            )
+    for name in RANKS:
+        if name in variables and variables[name] not in map(str, range(table.size)):
+            raise BadValue(
+                f"{name} is {variables[name]!r} in the environment, but {table.name} has ranks 0 to {table.size - 1}.",
+                f"`unset {name}`, or correct it.",
+            )
+    check_device(table, variables)
+
+
+def check_device(table: RankTable, variables: Mapping[str, str]) -> None:
+    rank, device = variables.get("RANK_ID"), variables.get("DEVICE_ID")
+    if rank is None or device is None:
+        return
+    expected = table.seat(int(rank)).device.device_id
+    if device != str(expected):
+        raise BadValue(
+            f"DEVICE_ID is {device!r} in the environment, but in {table.name} rank {rank} has device {expected}.",
+            f"`viaduct ranktable env {table.path or 'FILE'} --rank {rank}` prints what belongs together.",
+        )
+
+
+def exports(variables: Mapping[str, str]) -> str:
+    """Lines that a shell can source."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

@@ -1,0 +1,105 @@
+"""JSON as people write it: comments, repeated keys and numbers without quotes are noticed, not lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import NamedTuple
+
+TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""A string, which may have slashes in it, or a comment."""
+FULL_WIDTH = "“”‘’，：；【】｛｝"
+"""What an input method writes in place of JSON's own marks."""
+
+
+class Bare(str):
+    """A number without quotes, as it was written: no precision is lost, and none is too long."""
+
+    __slots__ = ()
+
+
+class Entries(dict[str, object]):
+    """An object, and which of its keys were given more than once."""
+
+    repeated: tuple[str, ...] = ()
+
+
+class NotJson(Exception):
+    """The text is not JSON: where, and what to try."""
+
+    def __init__(self, place: str, wrong: str, fix: str) -> None:
+        super().__init__(wrong)
+        self.place, self.wrong, self.fix = place, wrong, fix
+
+
+class Stripped(NamedTuple):
+    text: str
+    lines: tuple[int, ...]
+    """The numbers of the lines on which a comment began."""
+
+
+def strip_comments(text: str) -> Stripped:
+    """The text with blanks in place of comments, so that lines and columns stay what they were."""
+    lines = []
+
+    def blank(match: re.Match[str]) -> str:
+        if match[0].startswith('"'):
+            return match[0]
+        lines.append(text.count("\n", 0, match.start()) + 1)
+        return re.sub(r"[^\n]", " ", match[0])
+
+    return Stripped(TOKEN.sub(blank, text), tuple(lines))
+
+
+def decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        wrong = f"byte {error.start} (0x{data[error.start]:02x}) is not UTF-8"
+        raise NotJson(f"byte {error.start}", wrong, "Save the file as UTF-8; comments are best removed.") from error
+
+
+def parse(text: str) -> object:
+    """Objects as `Entries`, numbers as `Bare`."""
+    try:
+        return json.loads(text, object_pairs_hook=collect, parse_int=Bare, parse_float=Bare, parse_constant=Bare)
+    except json.JSONDecodeError as error:
+        position = comma_before(text, error.pos)
+        line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+        wrong = error.msg[:1].lower() + error.msg[1:]
+        raise NotJson(f"line {line}, column {column}", wrong, advise(text, position)) from error
+    except RecursionError as error:
+        raise NotJson("$", "nested too deeply", "A rank table has four levels.") from error
+
+
+def collect(pairs: list[tuple[str, object]]) -> Entries:
+    entries = Entries(pairs)
+    if len(entries) < len(pairs):
+        times = Counter(key for key, _ in pairs)
+        entries.repeated = tuple(key for key in entries if times[key] > 1)
+    return entries
+
+
+def comma_before(text: str, position: int) -> int:
+    """Where a comma stands that a closing bracket follows; Python before 3.13 points at the bracket."""
+    before = text[:position].rstrip()
+    return len(before) - 1 if before.endswith(",") and text[position : position + 1] in ("]", "}") else position
+
+
+def advise(text: str, position: int) -> str:
+    """What to try, from the characters around the place where JSON ends."""
+    here, before = text[position : position + 1], text[:position].rstrip()[-1:]
+    if not text.strip():
+        return "The file is empty; `viaduct ranktable make` writes a table."
+    if here in FULL_WIDTH and here:
+        return f"{here!r} is a full-width character; JSON takes the plain ones only."
+    if here == "'":
+        return "JSON has double quotes only."
+    if re.match(r",\s*[]}]", text[position:]):
+        return "There is no comma before a closing bracket in JSON."
+    if here == '"' and before not in ("{", "[", ",", ":", ""):
+        return "Is there a comma missing before it?"
+    if not here:
+        return "The file ends too early: a bracket or a quote is not closed."
+    return f"{here!r} cannot stand here."

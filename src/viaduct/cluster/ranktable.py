@@ -1,0 +1,237 @@
+"""A rank table that is right: servers, their devices, their ranks; read from either template, written as either.
+
+table = read("rank_table_16p.json")
+table.size, table.master, table.environment(rank=3)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from viaduct.cluster import environment
+from viaduct.cluster.draft import SUPER_POD, Draft, Template
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target
+from viaduct.cluster.findings import Finding, counted
+from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examined, examine, is_address, server_name
+from viaduct.errors import BadData, BadValue, UnknownName
+
+SHOWN = 3
+"""So many findings are named when a table is refused; `viaduct ranktable check` shows all."""
+
+
+@dataclass(frozen=True)
+class Device:
+    device_id: int
+    device_ip: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Server:
+    server_id: str
+    devices: tuple[Device, ...]
+    """In the order of their ranks."""
+    host_ip: str | None = None
+
+    @property
+    def ranks(self) -> list[int]:
+        return [device.rank for device in self.devices]
+
+    @property
+    def address(self) -> str:
+        """Where others reach it: `server_id`, or `host_ip` if that is only a name."""
+        return self.server_id if is_address(self.server_id) else self.host_ip or self.server_id
+
+
+class Seat(NamedTuple):
+    """Where a rank sits."""
+
+    server: Server
+    device: Device
+    node: int
+    local: int
+
+
+@dataclass(frozen=True)
+class RankTable:
+    servers: tuple[Server, ...]
+    """In the order of their smallest ranks, which is the order of torchrun's nodes."""
+    template: Template = 1
+    super_pod: bool = False
+    path: Path | None = field(default=None, compare=False)
+    warnings: tuple[Finding, ...] = field(default=(), compare=False)
+
+    @property
+    def size(self) -> int:
+        return sum(len(server.devices) for server in self.servers)
+
+    @property
+    def master(self) -> str:
+        """The address of the server that has rank 0."""
+        return self.servers[0].address
+
+    @property
+    def seats(self) -> list[Seat]:
+        """All ranks, from 0 on."""
+        seats = [
+            Seat(server, device, node, local)
+            for node, server in enumerate(self.servers)
+            for local, device in enumerate(server.devices)
+        ]
+        return sorted(seats, key=lambda seat: seat.device.rank)
+
+    @property
+    def devices(self) -> list[Device]:
+        """In the order of their ranks."""
+        return [seat.device for seat in self.seats]
+
+    @property
+    def interleaved(self) -> bool:
+        """Do the ranks of a server not follow each other?"""
+        return any(server.ranks[-1] - server.ranks[0] + 1 != len(server.ranks) for server in self.servers)
+
+    def seat(self, rank: int) -> Seat:
+        if not 0 <= rank < self.size:
+            raise BadValue(f"no rank {rank} in {self.name}.", f"Its {self.size} ranks are 0 to {self.size - 1}.")
+        return self.seats[rank]
+
+    def server(self, server_id: str) -> Server:
+        for server in self.servers:
+            if server_id in (server.server_id, server.address):
+                return server
+        raise UnknownName(f"server in {self.name}", server_id, [server.server_id for server in self.servers])
+
+    @property
+    def name(self) -> str:
+        return str(self.path) if self.path else "the rank table"
+
+    def environment(
+        self, rank: int, *, port: int = DEFAULT_PORT, job: str = DEFAULT_JOB, target: Target | None = None
+    ) -> dict[str, str]:
+        """The variables of the process of one rank: HCCL's and torchrun's."""
+        return environment.of_rank(self, rank, port=port, job=job, target=target)
+
+    def server_environment(
+        self, server_id: str, *, port: int = DEFAULT_PORT, job: str = DEFAULT_JOB, target: Target | None = None
+    ) -> dict[str, str]:
+        """The variables for torchrun on one server, which starts the ranks itself."""
+        return environment.of_server(self, server_id, port=port, job=job, target=target)
+
+
+def check_environment(table: RankTable, variables: Mapping[str, str]) -> None:
+    """Refuse variables (`os.environ`) that contradict the table."""
+    environment.check(table, variables)
+
+
+# Reading
+
+
+def read(path: str | os.PathLike[str], card: Card = DEFAULT_CARD) -> RankTable:
+    """The table of a file, if no rule is violated; what is only advised against is in its `warnings`."""
+    return parse(read_bytes(Path(path)), card, Path(path))
+
+
+def parse(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = None) -> RankTable:
+    examined = examine(source, card)
+    if examined.errors or examined.draft is None:
+        hints = f"`viaduct ranktable check {path or 'FILE'}` shows all, with where and how to mend it."
+        raise BadData(f"{path or 'the rank table'} cannot be used: {summary(examined)}", hints)
+    servers = build_servers(examined.draft)
+    return RankTable(
+        servers, examined.draft.template, examined.draft.super_pod, path=path, warnings=tuple(examined.warnings)
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise BadData(f"there is no file {path}.", "`viaduct ranktable make` writes a rank table.") from None
+    except OSError as error:
+        raise BadData(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def summary(examined: Examined) -> str:
+    errors = examined.errors
+    more = f"\n  … and {len(errors) - SHOWN} more." if len(errors) > SHOWN else ""
+    return f"{counted(len(errors), 'violation')}.\n  " + "\n  ".join(map(str, errors[:SHOWN])) + more
+
+
+def build_servers(draft: Draft) -> tuple[Server, ...]:
+    """The containers of one server become one server; in template 2 ranks follow the order of the lists."""
+    devices: dict[str, list[Device]] = defaultdict(list)
+    host_ips = {server_name(server): server.host_ip.text for server in draft.servers if server.host_ip}
+    position = 0
+    for server in draft.servers:
+        for entry in server.devices:
+            device_id, device_ip = (found.text if found else "" for found in (entry.device_id, entry.device_ip))
+            rank = int(entry.rank_id.text) if entry.rank_id else position
+            devices[server_name(server)].append(Device(int(device_id), device_ip, rank))
+            position += 1
+    return arrange(Server(name, tuple(found), host_ips.get(name)) for name, found in devices.items())
+
+
+def arrange(servers: Iterable[Server]) -> tuple[Server, ...]:
+    """Devices by rank, servers by their smallest rank."""
+    ordered = (
+        Server(server.server_id, tuple(sorted(server.devices, key=lambda device: device.rank)), server.host_ip)
+        for server in servers
+    )
+    return tuple(sorted(ordered, key=lambda server: server.ranks[0]))
+
+
+# Writing
+
+
+def render(table: RankTable, template: Template = 1) -> str:
+    """The table as JSON in either template."""
+    if table.super_pod:
+        raise BadValue(
+            f"{table.name} is a super-pod table (version {SUPER_POD}), which cannot be written.",
+            "Its super_pod_list would be lost.",
+        )
+    document = as_template_1(table) if template == 1 else as_template_2(table)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_template_1(table: RankTable) -> dict[str, Any]:
+    return {
+        "server_count": str(len(table.servers)),
+        "server_list": [server_entry(server) for server in table.servers],
+        "status": "completed",
+        "version": "1.0",
+    }
+
+
+def server_entry(server: Server) -> dict[str, Any]:
+    host_ip = {"host_ip": server.host_ip} if server.host_ip else {}
+    devices = [{**device_entry(device), "rank_id": str(device.rank)} for device in server.devices]
+    return {"server_id": server.server_id, **host_ip, "device": devices}
+
+
+def as_template_2(table: RankTable) -> dict[str, Any]:
+    """Ranks follow the order of the lists, so a server whose ranks do not follow each other is listed in pieces."""
+    instances: list[dict[str, Any]] = []
+    for server, device, node, _ in table.seats:
+        if not instances or instances[-1]["server_id"] != server.server_id:
+            host_ip = {"host_ip": server.host_ip} if server.host_ip else {}
+            name = f"server-{node}" if not table.interleaved else f"server-{node}-rank-{device.rank}"
+            instances.append({"pod_name": name, "server_id": server.server_id, **host_ip, "devices": []})
+        instances[-1]["devices"].append(device_entry(device))
+    group = {
+        "group_name": GROUP_NAME,
+        "instance_count": str(len(instances)),
+        "device_count": str(table.size),
+        "instance_list": instances,
+    }
+    return {"status": "completed", "group_count": "1", "group_list": [group]}
+
+
+def device_entry(device: Device) -> dict[str, str]:
+    return {"device_id": str(device.device_id), "device_ip": device.device_ip}

@@ -1,0 +1,440 @@
+"""The rules of HCCL's rank tables, each a small function over a draft; `RULES` in findings.py has them as sentences.
+
+    for finding in examine(text).findings:
+        print(finding.severity, finding.rule, finding.path, finding.fix)
+
+A rule that depends on another one keeps silent while that one is violated, so that one slip is one finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+from typing import Literal, NamedTuple, get_args
+
+from viaduct.cluster.draft import SERVER_KEYS, SUPER_POD, Draft, DraftDevice, DraftServer, draft
+from viaduct.cluster.findings import Field, Finding, at, counted
+from viaduct.cluster.jsontext import NotJson, decode, parse, strip_comments
+from viaduct.errors import UnknownName
+
+Card = Literal["ascend-910", "atlas-300-9000", "atlas-300t-lite-6000", "other"]
+CARDS: tuple[Card, ...] = get_args(Card)
+TRAINING_CARDS = ("atlas-300-9000", "atlas-300t-lite-6000")
+DEFAULT_CARD: Card = "ascend-910"
+"""Servers of eight. With `other` (GPUs, MLUs, CPUs) the numbers and ids of devices are free."""
+
+PER_SERVER = 8
+SERVERS_LIMIT = 128
+NAME_LIMIT = 64
+GROUP_NAME = "hccl_world_group"
+
+
+class Place(NamedTuple):
+    """What the table is for: the kind of card, and how many of them a server really has, if known."""
+
+    card: Card = DEFAULT_CARD
+    present: int | None = None
+
+
+@dataclass(frozen=True)
+class Examined:
+    draft: Draft | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "warning"]
+
+
+def examine(source: str | bytes, card: Card = DEFAULT_CARD, present: int | None = None) -> Examined:
+    """All that is wrong with a rank table, errors first. Nothing in the text makes this raise."""
+    if card not in CARDS:
+        raise UnknownName("card", card, CARDS)
+    try:
+        stripped = strip_comments(decode(source) if isinstance(source, bytes) else source)
+        document = parse(stripped.text)
+    except NotJson as error:
+        return Examined(None, (Finding("json-syntax", error.place, None, error.wrong, error.fix),))
+    table, findings = draft(document)
+    findings = [*comments(stripped.lines), *findings]
+    if table is not None:
+        place = Place(card, present)
+        findings += [finding for rule in CHECKS for finding in rule(table, place)]
+    return Examined(table, tuple(sorted(findings, key=lambda finding: finding.severity)))
+
+
+def comments(lines: tuple[int, ...]) -> Iterator[Finding]:
+    if lines:
+        wrong = f"{counted(len(lines), 'comment')} stripped; JSON has none, and HCCL refuses such a file"
+        fix = "`viaduct ranktable convert FILE --to 1 --out NEW` writes it without."
+        yield Finding("json-comments", f"line {lines[0]}", None, wrong, fix)
+
+
+# The head
+
+
+def status(table: Draft, place: Place) -> Iterator[Finding]:
+    if table.status and table.status.text == "initializing":
+        wrong = "the cluster is still being set up; its devices are not known yet"
+        yield at(table.status, "status-completed", wrong, 'Wait until the scheduler has written "completed".')
+    elif table.status and table.status.text != "completed":
+        yield at(table.status, "status-completed", f"status is {table.status.text!r}", 'Write "completed".')
+
+
+def version(table: Draft, place: Place) -> Iterator[Finding]:
+    if table.super_pod and table.version:
+        wrong = "a super-pod table: super_pod_list, super_device_id and numbers of devices are not checked"
+        yield at(table.version, "super-pod", wrong, 'For servers outside a super-pod write version "1.0".')
+    elif table.version and table.version.text != "1.0":
+        fix = f'Write "1.0"; "{SUPER_POD}" is for super-pods.'
+        yield at(table.version, "version-known", f"there is no version {table.version.text!r}", fix)
+
+
+def counts(table: Draft, place: Place) -> Iterator[Finding]:
+    for rule, field, actual, of in table.counts:
+        if field.text != str(actual):
+            yield at(
+                field,
+                rule,
+                f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {actual} {of}",
+                f'Write "{actual}".',
+            )
+
+
+def groups(table: Draft, place: Place) -> Iterator[Finding]:
+    for name in table.group_names[1:]:
+        wrong = "a second group; its devices are numbered after those before it"
+        yield at(name, "group-single", wrong, "Put all instances into one group.")
+    for name in table.group_names[:1]:
+        if name.text != GROUP_NAME:
+            yield at(name, "group-name", f"the group is called {name.text!r}", f'Call it "{GROUP_NAME}".')
+
+
+# Servers
+
+
+def server_ids(table: Draft, place: Place) -> Iterator[Finding]:
+    for field in (server.server_id for server in table.servers if server.server_id):
+        if not field.text.strip() or len(field.text) >= NAME_LIMIT:
+            wrong = f"{len(field.text)} characters" if field.text.strip() else "it is blank"
+            yield at(field, "server-id-length", wrong, "Write the server's IPv4 address.")
+        elif re.fullmatch(r"[0-9.]+", field.text) and not is_address(field.text):
+            yield at(field, "server-id-address", f"{field.text!r} is not an IPv4 address", "Write it as 10.0.0.10.")
+        elif not is_address(field.text):
+            wrong = f"{field.text!r} is a name; older versions of CANN take an address only"
+            yield at(field, "server-id-name", wrong, "Write the server's IPv4 address.")
+
+
+def unique_servers(table: Draft, place: Place) -> Iterator[Finding]:
+    for first, field in repeated_servers(table):
+        wrong = f"server {field.text!r} is listed already, at {first.path}"
+        yield at(field, "server-id-unique", wrong, "Put its devices into one entry, or correct the address.")
+
+
+def host_ips(table: Draft, place: Place) -> Iterator[Finding]:
+    for field in (server.host_ip for server in table.servers if server.host_ip):
+        if not is_address(field.text):
+            yield at(field, "host-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 172.16.0.100.")
+
+
+# Devices
+
+
+def device_ids(table: Draft, place: Place) -> Iterator[Finding]:
+    for field in (device.device_id for device in table.devices if device.device_id):
+        number = whole_number(field)
+        if number is None:
+            wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
+            yield at(field, "device-id-integer", wrong, 'Write the number of the device on its server, "0" to "7".')
+        elif number >= PER_SERVER and place.card != "other" and not table.super_pod:
+            wrong = f"there is no device {number}; a server has 0 to {PER_SERVER - 1}"
+            yield at(field, "device-id-range", wrong, "`npu-smi info` shows the devices of a server.")
+
+
+def unique_devices(table: Draft, place: Place) -> Iterator[Finding]:
+    for name, devices in by_server(table):
+        for first, field in repeats([device.device_id for device in devices]):
+            wrong = f"device {field.text!r} of server {name!r} is listed already, at {first.path}"
+            yield at(field, "device-id-unique", wrong, "Give each device of a server once.")
+
+
+def device_ips(table: Draft, place: Place) -> Iterator[Finding]:
+    for field in (device.device_ip for device in table.devices if device.device_ip):
+        if not is_address(field.text):
+            yield at(field, "device-ip-address", f"{field.text!r} is not an IPv4 address", "Write it as 192.168.0.2.")
+        elif not is_host(field.text):
+            wrong = f"{field.text} is no address that a network card can have"
+            yield at(field, "device-ip-address", wrong, "`hccn_tool -i 0 -ip -g` shows the address of device 0.")
+
+
+def unique_ips(table: Draft, place: Place) -> Iterator[Finding]:
+    fields = [device.device_ip for device in table.devices if device.device_ip and is_address(device.device_ip.text)]
+    fix = "`hccn_tool -i 0 -ip -g` shows the address of device 0; /etc/hccn.conf has all."
+    for first, field in repeats(fields):
+        yield at(field, "device-ip-unique", f"{field.text} is the address of {first.path}, too", fix)
+    servers = {server.server_id.text: server.server_id.path for server in table.servers if server.server_id}
+    for field in fields if place.card != "other" else ():
+        if field.text in servers:
+            wrong = f"{field.text} is the address of a server, at {servers[field.text]}"
+            yield at(field, "device-ip-unique", wrong, fix)
+
+
+def subnets(table: Draft, place: Place) -> Iterator[Finding]:
+    """One remark a server. The mask is not in the table; /24 is what the examples have."""
+    repeated = [*unique_ips(table, place), *unique_devices(table, place)]
+    if place.card != "ascend-910" or table.super_pod or repeated:
+        return
+    for _, devices in by_server(table):
+        planes: dict[int, DraftDevice] = {}
+        for device in sorted(readable(devices), key=lambda device: whole_number(device.device_id) or 0):
+            problem = misplaced(device, planes)
+            if problem and device.device_ip:
+                fix = "Give devices i and i+4 one subnet, and 0 to 3 four different ones; with another mask, let it be."
+                yield at(device.device_ip, "device-ip-subnets", problem, fix)
+                break
+
+
+def misplaced(device: DraftDevice, planes: dict[int, DraftDevice]) -> str:
+    """What is wrong with this device's subnet, after those before it in its server."""
+    plane = (whole_number(device.device_id) or 0) % 4
+    here = subnet(device)
+    for other_plane, other in planes.items():
+        if (here == subnet(other)) != (plane == other_plane):
+            relation = "another subnet than" if plane == other_plane else "the same subnet as"
+            return f"{here}.0/24 is {relation} that of {other.path}"
+    planes.setdefault(plane, device)
+    return ""
+
+
+# Ranks
+
+
+def rank_ids(table: Draft, place: Place) -> Iterator[Finding]:
+    size = len(table.devices)
+    for field in (device.rank_id for device in table.devices if device.rank_id):
+        number = whole_number(field)
+        if number is None:
+            wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
+            yield at(field, "rank-id-integer", wrong, f"Write {free_ranks(table) or 'a rank from 0 on'}.")
+        elif number >= size and table.whole:
+            wrong = f"rank {number} in a table of {counted(size, 'device')}, whose ranks are 0 to {size - 1}"
+            yield at(field, "rank-id-range", wrong, f"Write {free_ranks(table)}, which no device has.")
+
+
+def unique_ranks(table: Draft, place: Place) -> Iterator[Finding]:
+    for first, field in repeats([device.rank_id for device in table.devices]):
+        wrong = f"rank {field.text!r} is given already, at {first.path}"
+        free = free_ranks(table)
+        yield at(field, "rank-id-unique", wrong, f"Write {free}, which no device has." if free else "Renumber.")
+
+
+def consecutive(table: Draft, place: Place) -> Iterator[Finding]:
+    """What torchrun needs and HCCL does not."""
+    ranks = ranks_by_server(table)
+    for name, numbers in ranks.items() if ranks else ():
+        if max(numbers) - min(numbers) + 1 != len(numbers):
+            listed = ", ".join(map(str, sorted(numbers)))
+            fix = "`viaduct ranktable convert FILE --to 1 --renumber --out NEW` numbers server by server."
+            wrong = f"the ranks of server {name!r}, {listed}, do not follow each other; torchrun cannot number so"
+            yield Finding("ranks-consecutive", list_of_devices(table, name), listed, wrong, fix)
+
+
+# Topology
+
+
+def one_server(table: Draft, place: Place) -> Iterator[Finding]:
+    servers = by_server(table)
+    if not fixed_topology(table, place) or len(servers) != 1:
+        return
+    [(name, devices)] = servers
+    path = list_of_devices(table, name)
+    numbers = [whole_number(device.device_id) for device in devices]
+    halves = {-1 if number is None else number // 4 for number in numbers}
+    if len(devices) not in (1, 2, 4, 8):
+        wrong = f"{len(devices)} devices on one server"
+        yield Finding("single-server-devices", path, str(len(devices)), wrong, "Take 1, 2, 4 or 8.")
+    elif len(devices) in (2, 4) and halves == {0, 1}:
+        listed = ", ".join(str(number) for number in numbers)
+        wrong = f"devices {listed}: 0-3 and 4-7 are two networks, and {len(devices)} devices must be within one"
+        yield Finding("single-server-half", path, listed, wrong, "Take all from 0-3, or all from 4-7.")
+
+
+def several_servers(table: Draft, place: Place) -> Iterator[Finding]:
+    servers = by_server(table)
+    if not fixed_topology(table, place) or len(servers) < 2:
+        return
+    for name, devices in servers:
+        if len(devices) != PER_SERVER:
+            wrong = f"{counted(len(devices), 'device')} on server {name!r}; with several servers each has {PER_SERVER}"
+            fix = "List devices 0 to 7 of every server, or one server only."
+            yield Finding("cluster-server-devices", list_of_devices(table, name), str(len(devices)), wrong, fix)
+
+
+def number_of_servers(table: Draft, place: Place) -> Iterator[Finding]:
+    servers = by_server(table)
+    if not fixed_topology(table, place):
+        return
+    if len(servers) > SERVERS_LIMIT:
+        wrong = f"{len(servers)} servers; HCCL goes up to {SERVERS_LIMIT}"
+        fix = f"Take {SERVERS_LIMIT} servers or fewer."
+        yield Finding("cluster-servers-limit", list_of_servers(table), str(len(servers)), wrong, fix)
+    elif len(servers) & (len(servers) - 1):
+        nearest = 1 << (len(servers).bit_length() - 1)
+        wrong = f"{len(servers)} servers; collectives are quickest with a power of two"
+        fix = f"{nearest} or {2 * nearest} servers would do better, if you can choose."
+        yield Finding("cluster-power-of-two", list_of_servers(table), str(len(servers)), wrong, fix)
+
+
+def training_cards(table: Draft, place: Place) -> Iterator[Finding]:
+    if place.card not in TRAINING_CARDS:
+        return
+    if table.template == 2:
+        fix = "`viaduct ranktable convert FILE --to 1 --out NEW` makes it template 1."
+        yield Finding("card-template", "group_list", None, f"{place.card} cards take template 1 only", fix)
+    if table.whole and len(table.devices) != 1:
+        servers = counted(len(by_server(table)), "server")
+        wrong = f"{counted(len(table.devices), 'device')} on {servers}; {place.card} cards train alone"
+        size = str(len(table.devices))
+        yield Finding("card-single", list_of_servers(table), size, wrong, "List one device of one server.")
+
+
+def present_devices(table: Draft, place: Place) -> Iterator[Finding]:
+    for name, devices in by_server(table):
+        if place.present is not None and len(devices) > place.present:
+            wrong = f"{counted(len(devices), 'device')} of server {name!r}, which has {place.present}"
+            path = devices[place.present].path
+            yield Finding("devices-present", path, str(len(devices)), wrong, "List only what `npu-smi info` shows.")
+
+
+CHECKS: tuple[Callable[[Draft, Place], Iterator[Finding]], ...] = (
+    status,
+    version,
+    counts,
+    groups,
+    server_ids,
+    unique_servers,
+    host_ips,
+    device_ids,
+    unique_devices,
+    device_ips,
+    unique_ips,
+    subnets,
+    rank_ids,
+    unique_ranks,
+    consecutive,
+    one_server,
+    several_servers,
+    number_of_servers,
+    training_cards,
+    present_devices,
+)
+
+
+# What the rules have in common
+
+
+def fixed_topology(table: Draft, place: Place) -> bool:
+    """Are the numbers of devices prescribed, and is the table sound enough to count them?"""
+    servers_known = all(server.server_id for server in table.servers)
+    repeated = [*unique_devices(table, place), *repeated_servers(table)]
+    return place.card == "ascend-910" and not table.super_pod and table.whole and servers_known and not repeated
+
+
+def by_server(table: Draft) -> list[tuple[str, list[DraftDevice]]]:
+    """The devices of each server; in template 2 the containers of one server are one server."""
+    if table.template == 1:
+        return [(server_name(server), list(server.devices)) for server in table.servers]
+    servers: dict[str, list[DraftDevice]] = defaultdict(list)
+    for server in table.servers:
+        servers[server.server_id.text if server.server_id else server.path] += server.devices
+    return list(servers.items())
+
+
+def ranks_by_server(table: Draft) -> dict[str, list[int]] | None:
+    """Server -> its ranks, if all ranks are known and right. In template 2 they follow the order of the lists."""
+    if not table.whole or not all(server.server_id for server in table.servers) or repeated_servers(table):
+        return None
+    known = [whole_number(device.rank_id) for device in table.devices]
+    numbers = iter(range(len(known)) if table.template == 2 else [number for number in known if number is not None])
+    if table.template == 1 and sorted(number for number in known if number is not None) != list(range(len(known))):
+        return None
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for server in table.servers:
+        ranks[server_name(server)] += [next(numbers) for _ in server.devices]
+    return ranks
+
+
+def repeated_servers(table: Draft) -> list[tuple[Field, Field]]:
+    """(first, again); in template 2 the containers of one server share its id."""
+    return list(repeats([server.server_id for server in table.servers])) if table.template == 1 else []
+
+
+def server_name(server: DraftServer) -> str:
+    return server.server_id.text if server.server_id else ""
+
+
+def list_of_servers(table: Draft) -> str:
+    return "server_list" if table.template == 1 else "group_list"
+
+
+def list_of_devices(table: Draft, name: str) -> str:
+    """Where the devices of a server are; of its first container, if it has several."""
+    server = next(server for server in table.servers if server_name(server) == name)
+    return f"{server.path}.{SERVER_KEYS[table.template][-1]}"
+
+
+def free_ranks(table: Draft) -> str:
+    """The ranks that no device has, as a person would say them."""
+    taken = {whole_number(device.rank_id) for device in table.devices}
+    free = [str(rank) for rank in range(len(table.devices)) if rank not in taken]
+    return " or ".join(f'"{rank}"' for rank in free[:4])
+
+
+def readable(devices: list[DraftDevice]) -> list[DraftDevice]:
+    """Those whose number and address can be read."""
+    return [
+        device
+        for device in devices
+        if device.device_ip
+        and is_address(device.device_ip.text)
+        and is_host(device.device_ip.text)
+        and whole_number(device.device_id) in range(PER_SERVER)
+    ]
+
+
+def repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
+    """(first, again) for every text that was there before."""
+    seen: dict[str, Field] = {}
+    for field in fields:
+        if field and field.text in seen:
+            yield seen[field.text], field
+        elif field:
+            seen[field.text] = field
+
+
+def whole_number(field: Field | None) -> int | None:
+    return int(field.text) if field and re.fullmatch(r"0|[1-9][0-9]{0,8}", field.text) else None
+
+
+def is_address(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
+
+
+def is_host(text: str) -> bool:
+    address = IPv4Address(text)
+    return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_reserved)
+
+
+def subnet(device: DraftDevice) -> str:
+    return device.device_ip.text.rpartition(".")[0] if device.device_ip else ""

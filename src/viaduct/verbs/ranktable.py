@@ -1,0 +1,211 @@
+"""viaduct ranktable"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from viaduct.cluster import convert as forms
+from viaduct.cluster import generate
+from viaduct.cluster.device_ips import AUTO
+from viaduct.cluster.draft import Template
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, exports
+from viaduct.cluster.findings import Finding, counted
+from viaduct.cluster.ranktable import RankTable, read, read_bytes
+from viaduct.cluster.rules import DEFAULT_CARD, Card, Examined, examine
+from viaduct.errors import BadValue
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Make, check, show and convert the rank tables that describe a cluster.",
+)
+File = Annotated[Path, typer.Argument(help="A rank table, template 1 or 2.", metavar="FILE")]
+CardOption = Annotated[
+    Card,
+    typer.Option("--card", help="Whose rules hold; `other`: GPUs, MLUs or CPUs, with any number of devices."),
+]
+Present = Annotated[
+    int | None, typer.Option(help="Devices that each server really has.", show_default="not checked", min=0)
+]
+DeviceIps = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="`auto` plans addresses; else a CSV of server,device,ip, a folder of SERVER.conf (hccn.conf files), "
+        "or the servers' hccn.conf files in their order, one a flag.",
+        metavar="auto|FILE",
+        show_default=False,
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="The file to write.", show_default="the screen")]
+FORMS: dict[str, Template] = {"1": 1, "2": 2}
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+@app.command()
+def make(
+    servers: Annotated[str, typer.Option(help="Their addresses, with commas, in the order of ranks.")],
+    devices: Annotated[str, typer.Option(help="Of each server: 8 are the first eight; or 4,5,6,7; or 4-7.")] = "8",
+    device_ips: DeviceIps = None,
+    out: Out = None,
+    template: Annotated[Literal["1", "2"], typer.Option(help="1, or the older 2.")] = "1",
+    card: CardOption = DEFAULT_CARD,
+    present: Present = None,
+    force: Force = False,
+) -> None:
+    """Write a rank table for these servers. What the rules refuse is not written."""
+    names, numbers = generate.server_names(servers), generate.device_numbers(devices)
+    text = generate.make(names, numbers, device_ips or [], card=card, present=present, template=FORMS[template])
+    hand_over(text, out, force, f"{size(len(numbers) * len(names), len(names))}, template {template}")
+    for warning in generate.warnings_of(text, card):
+        tell(f"Note: {warning}.")
+    if device_ips == [AUTO]:
+        tell("The device addresses are a plan. Devices that have others must be given these, on each server:")
+        tell("  hccn_tool -i DEVICE -ip -s address ADDRESS netmask 255.255.255.0")
+
+
+@app.command()
+def check(
+    file: File,
+    card: CardOption = DEFAULT_CARD,
+    present: Present = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Name every rule that the table violates (exit 1), where, and what to do; warnings are exit 0."""
+    examined = examine(read_bytes(file), card, present)
+    if as_json:
+        print(json.dumps(as_dict(file, examined), indent=1))
+    else:
+        print_findings(file, examined)
+    if examined.errors:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(file: File, card: CardOption = DEFAULT_CARD) -> None:
+    """Draw the servers, their devices and ranks."""
+    from rich.console import Console
+
+    from viaduct.cluster.picture import draw
+
+    table = read(file, card)
+    Console(highlight=False, markup=False).print(draw(table))
+    note(table)
+
+
+@app.command()
+def convert(
+    file: Annotated[Path, typer.Argument(help="A rank table or a hostfile.", metavar="FILE")],
+    to: Annotated[Literal["1", "2", "hostfile"], typer.Option(help="Template 1 or 2, or `HOST slots=N` lines.")],
+    out: Out = None,
+    device_ips: DeviceIps = None,
+    renumber: Annotated[bool, typer.Option("--renumber", help="Number the ranks server by server.")] = False,
+    card: CardOption = DEFAULT_CARD,
+    force: Force = False,
+) -> None:
+    """Change the form of a rank table: template 1, template 2, hostfile. Comments are dropped."""
+    table = forms.read_any(file, device_ips or [], card, addressed=to != "hostfile")
+    note(table, but="ranks-consecutive" if renumber else "")
+    table = forms.renumber(table) if renumber else table
+    if to == "hostfile":
+        text = forms.as_hostfile(table)
+        for sentence in forms.lost_devices(table):
+            tell(f"Note: {sentence}.")
+    else:
+        text = forms.as_template(table, FORMS[to], card)
+        for warning in generate.warnings_of(text, card) if table.path is None else ():  # a hostfile has had none yet
+            tell(f"Note: {warning}.")
+    hand_over(text, out, force, size(table.size, len(table.servers)))
+
+
+@app.command()
+def env(
+    file: File,
+    rank: Annotated[int | None, typer.Option(help="The variables of this rank's process.", show_default=False)] = None,
+    server: Annotated[
+        str | None, typer.Option(help="Those for torchrun on this server.", metavar="IP", show_default=False)
+    ] = None,
+    port: Annotated[int, typer.Option(help="MASTER_PORT; the table has none.")] = DEFAULT_PORT,
+    job: Annotated[str, typer.Option(help="JOB_ID, the same for all processes of a job.")] = DEFAULT_JOB,
+    target: Annotated[
+        Target | None,
+        typer.Option(help="Also set this device's list of visible devices.", show_default=False),
+    ] = None,
+    card: CardOption = DEFAULT_CARD,
+) -> None:
+    """Print the variables that a process, or torchrun, is started with, as `export` lines."""
+    if (rank is None) == (server is None):
+        raise BadValue("whose variables?", "Give --rank N for one process, or --server IP for torchrun on a server.")
+    table = read(file, card)
+    if rank is not None:
+        name, variables = table.seat(rank).server.server_id, table.environment(rank, port=port, job=job, target=target)
+    else:
+        name, variables = server or "", table.server_environment(server or "", port=port, job=job, target=target)
+    print(exports(variables), end="")
+    note(table)
+    numbers = [device.device_id for device in table.server(name).devices]
+    if target is None and numbers != list(range(len(numbers))):
+        tell(f"Note: the devices are {', '.join(map(str, numbers))}. torch counts from 0: give --target to map them.")
+
+
+def hand_over(text: str, out: Path | None, force: bool, what: str) -> None:
+    if out is None:
+        print(text, end="")
+    else:
+        generate.write(text, out, force)
+        print(f"{out}: {what}")
+
+
+def size(devices: int, servers: int) -> str:
+    return f"{counted(devices, 'device')} on {counted(servers, 'server')}"
+
+
+def as_dict(file: Path, examined: Examined) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "template": examined.draft.template if examined.draft else None,
+        "servers": len(servers_of(examined)),
+        "devices": len(examined.draft.devices) if examined.draft else 0,
+        "errors": len(examined.errors),
+        "warnings": len(examined.warnings),
+        "findings": [finding.as_dict() for finding in examined.findings],
+    }
+
+
+def servers_of(examined: Examined) -> set[str]:
+    servers = examined.draft.servers if examined.draft else []
+    return {server.server_id.text for server in servers if server.server_id}
+
+
+def print_findings(file: Path, examined: Examined) -> None:
+    for finding in examined.findings:
+        print_finding(finding)
+    if examined.draft is not None:
+        form = f"template {examined.draft.template}"
+        print(f"{file}: {form}, {size(len(examined.draft.devices), len(servers_of(examined)))}; ", end="")
+    else:
+        print(f"{file}: ", end="")
+    print(f"{counted(len(examined.errors), 'error')}, {counted(len(examined.warnings), 'warning')}")
+
+
+def print_finding(finding: Finding) -> None:
+    value = "" if finding.value is None else f" = {finding.value!r}"
+    print(f"{finding.severity} {finding.rule}")
+    print(f"  {finding.path}{value}")
+    print(f"  {finding.wrong}.")
+    print(f"  {finding.fix}")
+
+
+def note(table: RankTable, but: str = "") -> None:
+    for finding in table.warnings:
+        if finding.rule != but:
+            tell(f"Note: {finding}.")
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

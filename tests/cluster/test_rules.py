@@ -1,0 +1,163 @@
+"""Every rule: what it must leave alone, and exactly what it finds in broken tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from cluster.broken import ADVISED_AGAINST, BROKEN, Broken
+from cluster.tables import GUIDE_1, GUIDE_2, edit, table_1, table_2
+from viaduct.cluster import RULES, examine
+from viaduct.errors import UnknownName
+
+
+def found(source: str | bytes, **options: Any) -> set[tuple[str, str]]:
+    return {(finding.rule, finding.path) for finding in examine(source, **options).findings}
+
+
+@pytest.mark.parametrize("text", [GUIDE_1, GUIDE_2])
+def test_the_tables_of_the_guide_are_accepted_with_a_word_on_their_comments(text: str) -> None:
+    examined = examine(text)
+    assert examined.errors == []
+    [finding] = examined.warnings
+    assert finding.rule == "json-comments"
+    assert "JSON has none" in finding.wrong
+
+
+@pytest.mark.parametrize("make", [table_1, table_2])
+@pytest.mark.parametrize(
+    ("servers", "devices"),
+    [(1, [0]), (1, [7]), (1, [0, 2]), (1, [4, 5, 6, 7]), (1, range(8)), (2, range(8)), (64, range(8)), (128, range(8))],
+)
+def test_nothing_is_said_against_a_sound_table(make: Any, servers: int, devices: Any) -> None:
+    assert found(json.dumps(make(servers, devices))) == set()
+
+
+def test_keys_that_tools_add_are_no_fault() -> None:
+    added = {"server_list[0].host_nic_ip": "reserve", "server_list[1].host_ip": "172.16.0.1"}
+    assert found(json.dumps(edit(table_1(), added))) == set()
+
+
+def test_there_are_at_least_fifty_broken_tables_with_names_of_their_own() -> None:
+    assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 50
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
+def test_a_broken_table_shows_exactly_its_faults(broken: Broken) -> None:
+    examined = examine(broken.source(), **broken.options)
+    assert {(finding.rule, finding.path) for finding in examined.findings} == broken.finds
+    assert examined.errors
+    assert all(finding.wrong and finding.fix for finding in examined.findings)
+
+
+@pytest.mark.parametrize("broken", ADVISED_AGAINST, ids=lambda broken: broken.name)
+def test_what_is_only_advised_against_is_no_error(broken: Broken) -> None:
+    examined = examine(broken.source(), **broken.options)
+    assert {(finding.rule, finding.path) for finding in examined.warnings} == broken.finds
+    assert examined.errors == []
+
+
+def test_every_rule_is_violated_by_some_table() -> None:
+    assert {rule for broken in (*BROKEN, *ADVISED_AGAINST) for rule, _ in broken.finds} == set(RULES)
+
+
+def test_a_finding_names_the_value_and_the_way_out() -> None:
+    text = json.dumps(edit(table_1(), {"server_list[1].device[3].rank_id": "0"}))
+    [finding] = examine(text).findings
+    assert finding.value == "0"
+    assert finding.wrong == "rank '0' is given already, at server_list[0].device[0].rank_id"
+    assert finding.fix == 'Write "11", which no device has.'
+
+
+def test_a_key_misspelt_is_answered_with_the_right_one() -> None:
+    changes = {"server_list[0].device[0].device_Id": "0", "server_list[0].device[0].device_id": ...}
+    unknown = examine(json.dumps(edit(table_1(1), changes))).warnings[0]
+    assert (unknown.rule, unknown.fix) == ("unknown-key", "Is it 'device_id'?")
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ('{"a": "b",}', "no comma before a closing bracket"),
+        ("{'a': 1}", "double quotes"),
+        ('{"a": "b" "c": "d"}', "comma missing"),
+        ('{"a": "b"', "ends too early"),
+        ("", "empty"),
+        ("{“a”: 1}", "full-width"),
+    ],
+)
+def test_a_syntax_error_comes_with_what_to_try(text: str, fix: str) -> None:
+    [finding] = examine(text).findings
+    assert finding.rule == "json-syntax"
+    assert fix in finding.fix
+
+
+def test_a_comment_is_no_comment_within_a_string_and_columns_stay() -> None:
+    assert found(json.dumps(edit(table_1(1), {"status": "// completed"}))) == {("status-completed", "status")}
+    [finding] = examine('{ /* one\n two */ "status": // three\n x}').findings
+    assert finding.path == "line 3, column 2"
+
+
+def test_a_file_in_another_encoding_is_told_the_byte() -> None:
+    [finding] = examine("{} // 测".encode("gbk")).findings
+    assert (finding.rule, finding.path) == ("json-syntax", "byte 6")
+    assert "UTF-8" in finding.fix
+
+
+def test_a_mark_at_the_beginning_of_the_file_is_no_fault() -> None:
+    assert found(json.dumps(table_1()).encode("utf-8-sig")) == set()
+
+
+def test_other_cards_are_free_in_numbers_but_not_in_ranks() -> None:
+    table = json.dumps(table_1(3, range(3)))
+    assert found(table, card="other") == set()
+    assert {rule for rule, _ in found(table)} == {"cluster-server-devices", "cluster-power-of-two"}
+    assert found(json.dumps(table_1(1, range(16))), card="other") == set()
+    shared = edit(table_1(1, [0]), {"server_list[0].device[0].device_ip": "10.0.0.10"})
+    assert found(json.dumps(shared), card="other") == set()
+    ranks = json.dumps(edit(table_1(3, range(3)), {"server_list[0].device[0].rank_id": "9"}))
+    assert {rule for rule, _ in found(ranks, card="other")} == {"rank-id-range"}
+
+
+def test_one_training_card_is_accepted() -> None:
+    assert found(json.dumps(table_1(1, [0])), card="atlas-300-9000", present=1) == set()
+
+
+def test_a_super_pod_is_checked_where_it_is_like_others() -> None:
+    table = edit(table_1(2, range(16)), {"version": "1.2", "super_pod_list": []})
+    for number, device in enumerate(device for server in table["server_list"] for device in server["device"]):
+        device.update(super_device_id=str(number), device_ip=f"10.1.0.{number + 1}")
+    assert found(json.dumps(table)) == {("super-pod", "version")}
+    edit(table, {"server_list[0].device[0].rank_id": "1"})
+    assert ("rank-id-unique", "server_list[0].device[1].rank_id") in found(json.dumps(table))
+
+
+def test_an_unknown_card_is_answered_with_the_closest() -> None:
+    with pytest.raises(UnknownName, match="ascend-910"):
+        examine("{}", card="ascend-91O")  # type: ignore[arg-type]
+
+
+def nodes(value: Any, path: str = "") -> list[str]:
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [deeper for key, item in inside for deeper in (f"{path}/{key}", *nodes(item, f"{path}/{key}"))]
+
+
+@pytest.mark.parametrize("make", [table_1, table_2])
+def test_no_value_of_any_type_anywhere_makes_it_fall(make: Any) -> None:
+    odd = (None, True, 0, -1.5, "", "\x1b[2J\ud800", [], {}, [[]], [None], {"a": {}}, "9" * 5000, float("nan"))
+    for path in nodes(make(2, [0, 1])):
+        for value in (*odd, ...):
+            text = json.dumps(edit(make(2, [0, 1]), {path: value}))
+            for finding in examine(text).findings:
+                json.dumps(finding.as_dict()).encode()
+                str(finding).encode()
+
+
+def test_no_damage_to_the_text_makes_it_fall() -> None:
+    source, dice = GUIDE_2.encode(), random.Random(5)
+    for _ in range(500):
+        start, length = dice.randrange(len(source)), dice.randrange(1, 30)
+        examine(source[:start] + dice.randbytes(dice.randrange(3)) + source[start + length :])
