@@ -12,17 +12,21 @@ import pytest
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import (
     AdamW,
+    Amoebanet,
     Arrays,
     BookCosine,
     Constant,
     Cosine,
     Evaluation,
     ImageSet,
+    LarsPolynomial,
     Precision,
     Recipe,
+    ResnextDecay,
     Sgd,
     Shapes,
     Steps,
+    ThorDecay,
     Top1,
     load,
     names,
@@ -30,6 +34,11 @@ from viaduct.recipes import (
 from viaduct.recipes._fields import differences, from_record, override, paths, read, to_record
 
 BASE = Recipe(model="resnet20_cifar", data=Shapes(global_batch=8, size=16), schedule=Steps(), optimizer=AdamW())
+RESNEXT = replace(BASE, schedule=ResnextDecay())
+SCHEDULES = (
+    "Constant or Steps or Cosine or BookCosine or V15Decay or ResnextDecay or AmoebanetDecay or LarsPolynomial "
+    "or MindsporePolynomial or ThorDecay"
+)
 SHIPPED = [pytest.param(load(name).recipe, id=name) for name in names()]
 
 
@@ -71,6 +80,12 @@ def test_the_original_is_not_touched() -> None:
         ("schedule", "Cosine", Cosine()),
         ("schedule", "bookcosine", BookCosine()),
         ("schedule", "constant", Constant()),
+        ("schedule", "ThorDecay", ThorDecay()),
+        ("schedule", "larspolynomial", LarsPolynomial()),
+        ("network", "Amoebanet", Amoebanet()),
+        ("mixup", "0.2", 0.2),
+        ("precision.fp16_scale", "1024", 1024.0),
+        ("loss.smooth_evaluation", "yes", True),
         ("evaluation", "Evaluation", Evaluation()),
     ],
 )
@@ -103,15 +118,17 @@ def test_a_list_may_have_any_length_where_the_part_allows_it() -> None:
         ("optimizer.betas", "0.9", "optimizer.betas=0.9 is not a list of numbers such as 30,60,80."),
         ("optimizer.betas", "a,b", "optimizer.betas=a,b is not a list of numbers such as 30,60,80."),
         ("precision.keep_batchnorm_fp32", "maybe", "precision.keep_batchnorm_fp32=maybe is not true or false or none."),
-        ("optimizer", "Adam", "optimizer=Adam is not Sgd or AdamW."),
-        ("schedule", "linear", "schedule=linear is not Constant or Steps or Cosine or BookCosine."),
+        ("optimizer", "Adam", "optimizer=Adam is not Sgd or AdamW or RmsProp or Lars or Thor."),
+        ("schedule", "linear", f"schedule=linear is not {SCHEDULES}."),
+        ("schedule.mode", "exponential", "schedule.mode=exponential is not cosine | steps | poly | linear."),
+        ("precision.fp16_scale", "auto", "precision.fp16_scale=auto is not a number or dynamic."),
         ("expects", "Top1", "expects=Top1 is not Top1 or none."),
         ("loss", "hinge", "loss=hinge is not CrossEntropy."),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_in_words(path: str, text: str, message: str) -> None:
     with pytest.raises(BadValue) as caught:
-        override(BASE, path, text)
+        override(RESNEXT if path == "schedule.mode" else BASE, path, text)
     assert str(caught.value) == message
 
 
@@ -239,8 +256,8 @@ def test_a_part_takes_the_place_of_ones_own_callable_and_survives_json() -> None
 
 def test_a_part_that_is_gone_is_named() -> None:
     stored = to_record(BASE)
-    stored["optimizer"]["is"] = "Lars"
-    with pytest.raises(BadValue, match="the stored recipe has a part 'Lars' that this recipe does not know"):
+    stored["optimizer"]["is"] = "Muon"
+    with pytest.raises(BadValue, match="the stored recipe has a part 'Muon' that this recipe does not know"):
         from_record(stored, BASE)
 
 

@@ -10,15 +10,21 @@ import pytest
 from viaduct.errors import BadValue
 from viaduct.recipes import (
     AdamW,
+    AmoebanetDecay,
     Checkpoint,
     CrossEntropy,
     Evaluation,
+    LarsPolynomial,
     Log,
+    MindsporePolynomial,
     Precision,
     Recipe,
+    ResnextDecay,
     Sgd,
     Shapes,
     Steps,
+    ThorDecay,
+    V15Decay,
 )
 
 BASE = Recipe(model="resnet20_cifar", data=Shapes(global_batch=8, size=16))
@@ -33,6 +39,21 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a negative rate of AdamW": (lambda: AdamW(lr=-1.0), r"optimizer.lr is -1.0"),
     "too few factors": (lambda: Steps((1, 2), (1.0, 0.1)), r"factors is 2; it must be one more than the 2 boundaries"),
     "falling boundaries": (lambda: Steps((2, 1), (1.0, 0.1, 0.01)), r"schedule.boundaries is \(2, 1\).*rising"),
+    "too few factors of v1.5": (lambda: V15Decay(factors=(1.0,)), r"factors is 1; it must be one more than the 4"),
+    "falling boundaries of resnext": (
+        lambda: ResnextDecay(boundaries=(2, 1)),
+        r"schedule.boundaries is \(2, 1\).*rising",
+    ),
+    "an end below zero": (lambda: ResnextDecay(end=-1.0), r"schedule.end is -1.0; it must be 0 or more"),
+    "warming up backwards": (lambda: AmoebanetDecay(warmup_epochs=-1), r"schedule.warmup_epochs is -1"),
+    "a rate that decays upwards": (lambda: AmoebanetDecay(decay=1.1), r"schedule.decay is 1.1; .*at most 1"),
+    "a peak of zero": (lambda: LarsPolynomial(peak=0.0), r"schedule.peak is 0.0; it must be above 0, or none"),
+    "a start above the peak": (lambda: MindsporePolynomial(start=2.0), r"schedule.start is 2.0; .*from 0 to 1"),
+    "no end": (lambda: ThorDecay(end_epoch=0), r"schedule.end_epoch is 0; it must be above 0"),
+    "halving backwards": (lambda: ThorDecay(halve_at=(40, 39)), r"schedule.halve_at is \(40, 39\); it must be rising"),
+    "a negative mixture": (lambda: replace(BASE, mixup=-0.2), r"mixup is -0.2; it must be 0 or more"),
+    "a negative second head": (lambda: replace(BASE, aux_weight=-1.0), r"aux_weight is -1.0; it must be 0 or more"),
+    "an fp16 scale of zero": (lambda: Precision(fp16_scale=0.0), r"precision.fp16_scale is 0.0; .*above 0, or dynamic"),
     "all of the label": (lambda: CrossEntropy(1.0), r"loss.label_smoothing is 1.0"),
     "a scale of zero": (lambda: Precision(loss_scale=0.0), r"precision.loss_scale is 0.0; it must be above 0"),
     "a start at zero": (lambda: Precision(scale_start=0.0), r"precision.scale_start is 0.0"),

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from training.tiny import RECIPE, normed
-from viaduct.recipes import AdamW, CrossEntropy, Sgd
+from training.tiny import RECIPE, Recorder, normed, trained
+from viaduct.recipes import AdamW, CrossEntropy, Lars, RmsProp, Sgd, Thor
 from viaduct.training.optim import build_loss, build_optimizer, decay_groups, l2_loss
+from viaduct.training.rundir import RunDir
 
 RATE, MOMENTUM, DECAY = 0.05, 0.9, 0.01
 
@@ -130,6 +131,33 @@ def test_adamw_is_its_papers_algorithm() -> None:
     optimizer = build_optimizer(replace(RECIPE, optimizer=part), model)
     for ours, reference in zip(run_torch(optimizer, model.parameters(), 5), weights, strict=True):
         np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-5)
+
+
+PARTS = [
+    Sgd(0.1),
+    AdamW(1e-2),
+    RmsProp(0.1),
+    Lars(0.1, trust=0.2),
+    Lars(0.1, trust=0.2, form="resnext"),
+    Thor(0.02, frequency=5),
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=repr)
+def test_a_network_learns_with_every_optimizer(part: object, run: RunDir) -> None:
+    recorder = Recorder()
+    trained(replace(RECIPE, model=normed, optimizer=part, epochs=6), run, recorder)
+    losses = [record.loss for record in recorder.logs]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+@pytest.mark.parametrize("part", PARTS, ids=repr)
+def test_every_optimizer_holds_each_trainable_parameter_once(part: object) -> None:
+    model = network()
+    model[1].bias.requires_grad_(False)
+    optimizer = build_optimizer(replace(RECIPE, optimizer=part), model)
+    held = [name for _, names in names_in(optimizer.param_groups, model) for name in names]
+    assert sorted(held) == sorted(CONVOLUTION | DENSE | BIAS | {"1.weight"})
 
 
 def test_an_optimizer_of_ones_own_gets_the_trainable_parameters() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from viaduct.data.source import Source
@@ -13,6 +14,16 @@ from viaduct.errors import BadValue
 def require(ok: bool, what: str, value: object, want: str) -> None:
     if not ok:
         raise BadValue(f"{what} is {value!r}; it must be {want}.")
+
+
+def require_rising(values: tuple[float, ...], what: str = "schedule.boundaries") -> None:
+    require(all(a < b for a, b in pairwise(values)), what, values, "rising")
+
+
+def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> None:
+    count, want = len(factors), f"one more than the {len(boundaries)} boundaries"
+    require(count == len(boundaries) + 1, "the number of schedule.factors", count, want)
+    require_rising(boundaries)
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,106 @@ class AdamW:
 
 
 @dataclass(frozen=True)
+class RmsProp:
+    """RMSProp as TF1 computes it: epsilon inside the root, square average from 1, lr inside the momentum.
+
+    Weight decay is the L2 term of the loss, as with SGD. AmoebaNet's reference has 0.9, 0.9 and epsilon 1.
+    """
+
+    lr: float = 0.1
+    square_decay: float = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
+    momentum: float = 0.9
+    epsilon: float = 1.0
+    weight_decay: float = 0.0
+    decay: Literal["all", "not_norm", "weights"] = "not_norm"
+
+    def __post_init__(self) -> None:
+        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
+        for name in ("square_decay", "momentum"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"optimizer.{name}", value, "at least 0 and below 1")
+        require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
+
+
+@dataclass(frozen=True)
+class Lars:
+    """LARS: each kernel's step is sized by the ratio of its norm to its gradient's; not norms, not biases.
+
+    `contrib` is TensorFlow's: the ratio scales the learning rate, the L2 term is part of the loss.
+    `resnext` is ResNeXt's own: the ratio scales gradient and decay, then Nesterov momentum; no L2 in the loss.
+    """
+
+    lr: float = 1.0  # LarsPolynomial brings the peak
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    trust: float = 0.001
+    form: Literal["contrib", "resnext"] = "contrib"
+    epsilon: float | None = None  # None: as the form has it, 0 or 1e-5
+    decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
+
+    def __post_init__(self) -> None:
+        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
+        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
+        require(self.trust > 0, "optimizer.trust", self.trust, "above 0")
+        require(self.epsilon is None or self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
+
+
+@dataclass(frozen=True)
+class Thor:
+    """THOR: K-FAC whose factors are taken and inverted every `frequency` steps; SGD with momentum otherwise.
+
+    The damping at epoch e is damping_init * damping_decay ** (e / 10). The learning rate has a schedule of
+    its own among the schedules. With the trace rule a layer whose factors hardly changed keeps its old
+    inverse (change up to `trace_renew`) or is never looked at again (below `trace_freeze`).
+    """
+
+    lr: float = 0.045
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 5e-4
+    decay: Literal["all", "not_norm", "weights"] = "all"
+    damping_init: float = 0.03
+    damping_decay: float = 0.87
+    frequency: int = 100
+    block: int = 128  # factors are cut into diagonal blocks of this size; 0: they are inverted whole
+    form: Literal["ascend", "gpu"] = "ascend"  # gpu: patches and gradients are averaged over the batch first
+    split_indices: tuple[int, ...] = ()  # last layer of each bucket of the all-reduce; empty: two halves
+    trace_rule: bool = False
+    trace_renew: float = 0.01
+    trace_freeze: float = 0.001
+
+    def __post_init__(self) -> None:
+        require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
+        require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
+        require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
+        require(self.damping_init > 0, "optimizer.damping_init", self.damping_init, "above 0")
+        require(self.damping_decay > 0, "optimizer.damping_decay", self.damping_decay, "above 0")
+        require(self.frequency >= 1, "optimizer.frequency", self.frequency, "1 or more")
+        require(self.block >= 0, "optimizer.block", self.block, "0 or more")
+        indices = self.split_indices
+        rising = all(a < b for a, b in zip((-1, *indices), indices, strict=False))
+        require(rising, "optimizer.split_indices", indices, "rising from 0 or more")
+        ordered = 0 <= self.trace_freeze <= self.trace_renew
+        require(ordered, "optimizer.trace_freeze", self.trace_freeze, "from 0 to optimizer.trace_renew")
+
+
+@dataclass(frozen=True)
+class Ema:
+    """A shadow of the weights and batch norm statistics, averaged over the steps; evaluation uses it.
+
+    With `num_updates` the decay at step t (from 1) is min(decay, (1 + t) / (10 + t)), as in TensorFlow.
+    """
+
+    decay: float = 0.9999
+    num_updates: bool = True
+
+    def __post_init__(self) -> None:
+        require(0 <= self.decay < 1, "ema.decay", self.decay, "at least 0 and below 1")
+
+
+@dataclass(frozen=True)
 class Constant:
     """The optimizer's learning rate from the first step to the last."""
 
@@ -63,11 +174,7 @@ class Steps:
     warmup_epochs: float = 5
 
     def __post_init__(self) -> None:
-        count = len(self.factors)
-        want = f"one more than the {len(self.boundaries)} boundaries"
-        require(count == len(self.boundaries) + 1, "the number of schedule.factors", count, want)
-        rising = all(a < b for a, b in zip(self.boundaries, self.boundaries[1:], strict=False))
-        require(rising, "schedule.boundaries", self.boundaries, "rising")
+        require_steps(self.boundaries, self.factors)
 
 
 @dataclass(frozen=True)
@@ -86,6 +193,129 @@ class BookCosine:
 
 
 @dataclass(frozen=True)
+class V15Decay:
+    """ResNet-50 v1.5's: linear warm-up, then tenths at given epochs, or a cosine that is counted from step 0."""
+
+    mode: Literal["steps", "cosine"] = "steps"
+    warmup_epochs: float = 8
+    boundaries: tuple[float, ...] = (30, 60, 80, 90)
+    factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
+    # What the cosine runs over: the epochs of this run, or always 90 (the reference's runs counted in batches).
+    iter_unit: Literal["epoch", "batch"] = "epoch"
+
+    def __post_init__(self) -> None:
+        require_steps(self.boundaries, self.factors)
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+
+
+@dataclass(frozen=True)
+class ResnextDecay:
+    """ResNeXt's: a half-cosine warm-up and a cosine down to `end` times the peak, or one of its other modes."""
+
+    mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
+    warmup_epochs: float = 5  # steps and linear have none
+    end: float = 1e-6  # of the peak; in mode linear a learning rate
+    boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: a tenth after each
+
+    def __post_init__(self) -> None:
+        require_rising(self.boundaries)
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+        require(self.end >= 0, "schedule.end", self.end, "0 or more")
+
+
+@dataclass(frozen=True)
+class AmoebanetDecay:
+    """AmoebaNet's: linear warm-up, then a factor after each whole epoch, never below `floor` times the peak."""
+
+    mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
+    warmup_epochs: float = 0.35
+    decay: float = 0.88  # of mode exponential
+    boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: a tenth after each
+    floor: float = 1e-4
+
+    def __post_init__(self) -> None:
+        require_rising(self.boundaries)
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+        require(0 < self.decay <= 1, "schedule.decay", self.decay, "above 0, at most 1")
+        require(0 <= self.floor <= 1, "schedule.floor", self.floor, "from 0 to 1")
+
+
+@dataclass(frozen=True)
+class LarsPolynomial:
+    """LARS in TF official: linear warm-up to a peak that depends on the global batch, then a square down to `end`.
+
+    Batches below 8192 have peak 5, below 16384 10, below 32768 25, and 32 from there; the warm-up takes 5
+    epochs, 14 for the last. The optimizer's rate multiplies all of it, so it is usually 1.
+    """
+
+    peak: float | None = None  # None: by the global batch
+    warmup_epochs: float | None = None  # None: by the global batch
+    end: float = 1e-4
+
+    def __post_init__(self) -> None:
+        require(self.peak is None or self.peak > 0, "schedule.peak", self.peak, "above 0, or none")
+        enough = self.warmup_epochs is None or self.warmup_epochs >= 0
+        require(enough, "schedule.warmup_epochs", self.warmup_epochs, "0 or more, or none")
+        require(self.end >= 0, "schedule.end", self.end, "0 or more")
+
+
+@dataclass(frozen=True)
+class MindsporePolynomial:
+    """MindSpore's own for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
+
+    warmup_epochs: float = 5
+    start: float = 0.1
+
+    def __post_init__(self) -> None:
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+        require(0 <= self.start <= 1, "schedule.start", self.start, "from 0 to 1")
+
+
+@dataclass(frozen=True)
+class ThorDecay:
+    """THOR's: a power of what is left until `end_epoch`, which may lie behind the end of the run."""
+
+    end_epoch: float = 70  # lr_end_epoch
+    power: float = 6  # lr_decay
+    halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
+
+    def __post_init__(self) -> None:
+        require_rising(self.halve_at, "schedule.halve_at")
+        require(self.end_epoch > 0, "schedule.end_epoch", self.end_epoch, "above 0")
+        require(self.power >= 0, "schedule.power", self.power, "0 or more")
+
+
+Schedule = (
+    Constant
+    | Steps
+    | Cosine
+    | BookCosine
+    | V15Decay
+    | ResnextDecay
+    | AmoebanetDecay
+    | LarsPolynomial
+    | MindsporePolynomial
+    | ThorDecay
+)
+
+
+@dataclass(frozen=True)
+class Amoebanet:
+    """What may be changed about AmoebaNet-D, beside its classes and the size of its pictures.
+
+    Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
+    the run from nothing (v1), from cell to cell (v2), or both (v3).
+    """
+
+    cells: int = 6  # num_cells
+    filters: int = 256  # reduction_size
+    aux: bool = True
+    dropout_keep: float = 0.5
+    drop_path_keep: float = 1.0
+    drop_path_version: Literal["v1", "v2", "v3"] = "v1"
+
+
+@dataclass(frozen=True)
 class CrossEntropy:
     """Softmax cross entropy, averaged over the batch.
 
@@ -95,6 +325,7 @@ class CrossEntropy:
 
     label_smoothing: float = 0.0
     spread: Literal["all", "others"] = "all"
+    smooth_evaluation: bool = False  # whether the validation loss is smoothed too (ResNeXt, AmoebaNet)
 
     def __post_init__(self) -> None:
         require(0 <= self.label_smoothing < 1, "loss.label_smoothing", self.label_smoothing, "at least 0, below 1")
@@ -111,14 +342,17 @@ class Precision:
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
     keep_batchnorm_fp32: bool | None = None  # None: as the level says
-    loss_scale: float | Literal["auto", "dynamic"] = "auto"  # auto: dynamic for fp16, 1 otherwise
+    loss_scale: float | Literal["auto", "dynamic"] = "auto"  # auto: fp16_scale for fp16, 1 otherwise
     scale_start: float = 65536.0
     scale_grow_every: int = 2000
     scale_shrink_after: int = 1
+    fp16_scale: float | Literal["dynamic"] = "dynamic"
 
     def __post_init__(self) -> None:
         fixed = isinstance(self.loss_scale, float | int)
         require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
+        usable = self.fp16_scale == "dynamic" or float(self.fp16_scale) > 0
+        require(usable, "precision.fp16_scale", self.fp16_scale, "above 0, or dynamic")
         require(self.scale_start > 0, "precision.scale_start", self.scale_start, "above 0")
         for name in ("scale_grow_every", "scale_shrink_after"):
             require(getattr(self, name) >= 1, f"precision.{name}", getattr(self, name), "1 or more")
@@ -172,21 +406,41 @@ class Top1:
 
 
 @dataclass(frozen=True)
+class Init:
+    """Where the first weights come from, if not from chance, and which of them stay as they are.
+
+    `exclude` and `freeze` are patterns over the names of parameters, separated by commas; `freeze` may also be
+    "all but head". A recipe file holds no paths: `source` is what --init was given.
+    """
+
+    source: str = ""
+    exclude: str = ""
+    freeze: str = ""
+    schedule: Literal["restart", "continue"] = "restart"  # continue: from the step of those weights
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What to train and how. Batch sizes are global: one card or eight mean the same run.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
     model(classes) -> nn.Module; loss(logits, labels) -> scalar tensor; optimizer(parameters) ->
-    torch.optim.Optimizer; schedule(step, steps) -> factor of the optimizer's learning rate.
+    torch.optim.Optimizer; schedule(step, steps) -> factor of the optimizer's learning rate. With mixup the
+    labels that the loss gets in training are rows of shares, one for each class.
     """
 
     model: str | Callable[..., Any]
     data: Source
-    optimizer: Sgd | AdamW | Callable[..., Any] = field(default_factory=Sgd)
-    schedule: Constant | Steps | Cosine | BookCosine | Callable[..., Any] = field(default_factory=Constant)
+    optimizer: Sgd | AdamW | RmsProp | Lars | Thor | Callable[..., Any] = field(default_factory=Sgd)
+    schedule: Schedule | Callable[..., Any] = field(default_factory=Constant)
     loss: CrossEntropy | Callable[..., Any] = field(default_factory=CrossEntropy)
+    aux_weight: float = 0.4  # of the loss of an auxiliary head, in training, where the network has one
+    network: Amoebanet | None = None  # settings of a network that has some
+    mixup: float = 0.0  # a: each picture and its label are mixed with another's by a draw of Beta(a, a); 0: not
     epochs: float = 1
     steps: int = 0  # total optimizer steps; 0: as epochs says
+    ema: Ema | None = None
+    init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)
     mode: Literal["eager", "graph"] = "eager"
     evaluation: Evaluation = field(default_factory=Evaluation)
@@ -207,4 +461,6 @@ class Recipe:
         want = f"a divisor of data.global_batch ({self.data.global_batch})"
         require(divides, "accumulate", self.accumulate, want)
         require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
+        require(self.aux_weight >= 0, "aux_weight", self.aux_weight, "0 or more")
+        require(self.mixup >= 0, "mixup", self.mixup, "0 or more")
         require(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63")

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from viaduct.errors import BadRun, DiskFull
 
 MODEL, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+EMA = "ema.safetensors"  # where the recipe averages its weights: what is evaluated; training continues from MODEL
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -50,7 +51,8 @@ class Saved:
         """What is wrong with it; None if every file is as it was written."""
         try:
             files = self.manifest()["files"]
-            expected = {name: (int(files[name]["size"]), files[name]["sha256"]) for name in (MODEL, STATE)}
+            names = (MODEL, STATE, EMA) if EMA in files else (MODEL, STATE)
+            expected = {name: (int(files[name]["size"]), files[name]["sha256"]) for name in names}
         except BadRun as error:
             return str(error)
         except (KeyError, TypeError, ValueError):
@@ -68,6 +70,9 @@ class Saved:
     def model(self) -> dict[str, Tensor]:
         return read_tensors(self.path / MODEL)
 
+    def ema(self) -> dict[str, Tensor]:
+        return read_tensors(self.path / EMA)
+
     def state(self) -> dict[str, Any]:
         try:
             state: dict[str, Any] = torch.load(self.path / STATE, map_location="cpu", weights_only=True)
@@ -77,10 +82,19 @@ class Saved:
             raise BadRun(f"{self.path / STATE} cannot be loaded: {reason}") from None
 
 
-def save(folder: Path, step: int, model: nn.Module, state: dict[str, Any], notes: dict[str, Any]) -> Saved:
-    """Write the checkpoint of this step under `folder`; `notes` go into its manifest."""
+def save(
+    folder: Path,
+    step: int,
+    model: nn.Module,
+    state: dict[str, Any],
+    notes: dict[str, Any],
+    ema: dict[str, Tensor] | None = None,
+) -> Saved:
+    """Write the checkpoint of this step under `folder`; `notes` go into its manifest, averaged weights beside it."""
     saved = Saved(folder / f"step-{step}")
-    contents = {MODEL: save_tensors(tensors_of(model)), STATE: pickled(state)}
+    contents = {MODEL: save_tensors(on_host(model.state_dict())), STATE: pickled(state)}
+    if ema is not None:
+        contents[EMA] = save_tensors(on_host(ema))
     manifest = {
         "step": step,
         **notes,
@@ -117,8 +131,8 @@ def full_disk_lines(folder: Path, step: int, needed: int) -> tuple[str, str]:
     return what, f"The older checkpoints are whole ({older}). Free some space and run the same command again."
 
 
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+def on_host(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def pickled(state: dict[str, Any]) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -18,14 +19,18 @@ from viaduct.data.batches import Batch, Stream
 from viaduct.data.source import PictureSet
 from viaduct.devices.base import Device
 from viaduct.errors import BadRun, BadValue
-from viaduct.recipes import Recipe
+from viaduct.recipes import Amoebanet, Recipe
 from viaduct.training import checkpoint
 from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.ema import Shadow
+from viaduct.training.freezing import freeze, rest_frozen_norms
 from viaduct.training.metrics import Score, evaluate
+from viaduct.training.mixup import mix, mixing_weights
 from viaduct.training.optim import build_loss, build_optimizer, l2_loss
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
+from viaduct.training.thor import ThorOptimizer
 
 FINISHED = "finished"
 
@@ -47,12 +52,14 @@ class Training:
         self.callbacks, self.interrupted = callbacks, interrupted
         settle_random_numbers(recipe)
         self.model = place(build_model(recipe), torch_device)
+        freeze(self.model, recipe.init.freeze)
         self.plan = plan_for(recipe.precision, device)
         self.computation = Computation(
             self.model, self.plan, torch_device, recipe.mode == "graph", device.graph_capture() is not None
         )
         self.scale = LossScale(recipe.precision, self.plan.compute)
         self.optimizer = build_optimizer(recipe, self.model)
+        self.shadow = Shadow(recipe.ema, self.model) if recipe.ema else None
         self.initial_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.loss, self.plain_loss = build_loss(recipe, training=True), build_loss(recipe, training=False)
@@ -79,7 +86,9 @@ class Training:
             return self.conclude(FINISHED)
         if self.evaluation_due():  # a run that was stopped before its evaluation
             self.evaluate()
-        self.computation.train(True)
+        self.to_training()
+        if self.shadow and self.shadow.updates == 0:
+            self.shadow.begin()
         while self.step < self.steps and not self.stopping:
             epoch, begun = divmod(self.step, self.pace.steps_per_epoch)
             for batch in self.train_batches.epoch(epoch, start=begun):
@@ -95,6 +104,7 @@ class Training:
     def advance(self, batch: Batch) -> None:
         """One step and all that belongs to it."""
         self.set_rate()
+        self.set_progress()
         self.optimize(batch)
         self.step += 1
         if self.step % self.recipe.log.every_steps == 0:
@@ -106,22 +116,49 @@ class Training:
     def optimize(self, batch: Batch) -> None:
         """Forward, backward, update: one optimizer step over the global batch."""
         parts = self.recipe.accumulate
+        pictures, targets = self.mixed(batch)
         losses, hits = [], []
-        for images, labels in zip(batch.images.chunk(parts), batch.labels.chunk(parts), strict=True):
-            logits = self.computation(images)
-            loss = self.loss(logits, labels)
+        for number, (images, labels) in enumerate(zip(pictures.chunk(parts), targets.chunk(parts), strict=True)):
+            with self.observed(last=number == parts - 1):
+                logits, *auxiliary = self.computation.outputs(images)
+            loss = self.objective(logits, auxiliary, labels)
             (loss * (self.scale.value / parts)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
-            hits.append((logits.detach().argmax(1) == labels).sum())
+            hits.append(count_right(logits.detach(), labels))
         self.computation.gather_gradients()
         if self.gradients_usable():
             if self.recipe.clip_norm:
                 nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)
             self.optimizer.step()
             self.computation.publish_weights()
+            if self.shadow:
+                self.shadow.update(self.computation)
         self.optimizer.zero_grad(set_to_none=True)
         # Left on the device: reading them here would make the host wait for every step.
         self._pending.append((torch.stack(losses).mean(), torch.stack(hits).sum()))
+
+    def objective(self, logits: Tensor, auxiliary: list[Tensor], labels: Tensor) -> Tensor:
+        """What is made smaller, but for the weight decay: the loss, and that of the auxiliary heads."""
+        extra = [self.recipe.aux_weight * self.loss(heads, labels) for heads in auxiliary]
+        return sum(extra, self.loss(logits, labels))
+
+    def mixed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Pictures and labels as the recipe mixes them."""
+        if not self.recipe.mixup:
+            return batch.images, batch.labels
+        weights = mixing_weights(self.recipe.mixup, self.recipe.seed, self.step, len(batch.labels))
+        there = torch.from_numpy(weights).to(self.torch_device, non_blocking=True)
+        return mix(batch.images, batch.labels, there, self.recipe.data.classes)
+
+    @contextmanager
+    def observed(self, last: bool) -> Iterator[None]:
+        """A second-order optimizer looks at the last part of its refresh steps, which then runs uncompiled."""
+        if not (last and isinstance(self.optimizer, ThorOptimizer) and self.optimizer.refreshing):
+            yield
+            return
+        scale = self.scale.value / self.recipe.accumulate
+        with self.computation.eagerly() as network, self.optimizer.watching(network, scale):
+            yield
 
     def gradients_usable(self) -> bool:
         """Take the loss scale out of the gradients; False if they overflowed and the step must be skipped."""
@@ -153,6 +190,20 @@ class Training:
         factor = rate_factor(self.recipe, self.step, self.pace)
         for group, initial in zip(self.optimizer.param_groups, self.initial_rates, strict=True):
             group["lr"] = initial * factor
+        if isinstance(self.optimizer, ThorOptimizer):
+            self.optimizer.set_epoch((self.step + 1) / self.pace.steps_per_epoch)
+
+    def to_training(self) -> None:
+        self.computation.train(True)
+        if self.recipe.init.freeze:
+            rest_frozen_norms(self.computation.network)
+
+    def set_progress(self) -> None:
+        """Tell a network that drops more and more paths how far the run has come."""
+        for network in {self.computation.master, self.computation.network}:
+            tell = getattr(network, "set_progress", None)
+            if callable(tell):
+                tell(self.step / self.steps)
 
     def request_stop(self, reason: str) -> None:
         """Finish after this step, as if it were the last."""
@@ -196,8 +247,11 @@ class Training:
         self.log()
         self._window_began = time.monotonic()
         self.computation.train(False)
-        score = evaluate(self.computation, self.validation, self.recipe.data.classes, self.plain_loss, self.after_batch)
-        self.computation.train(True)
+        with self.shadow.shown(self.computation) if self.shadow else nullcontext():
+            score = evaluate(
+                self.computation, self.validation, self.recipe.data.classes, self.plain_loss, self.after_batch
+            )
+        self.to_training()
         self.close_window("evaluation")
         if score is not None:
             self.evaluated_at, self.score = self.step, score
@@ -215,7 +269,8 @@ class Training:
         notes = {"model": describe_model(self.recipe), "classes": self.recipe.data.classes, "epoch": self.epoch}
         if self.score is not None and self.evaluated_at == self.step:
             notes["evaluation"] = self.score.headline()
-        saved = checkpoint.save(self.run.checkpoints, self.step, self.model, self.state(), notes)
+        shadow = self.shadow.tensors(self.model) if self.shadow else None
+        saved = checkpoint.save(self.run.checkpoints, self.step, self.model, self.state(), notes, shadow)
         self.close_window("checkpoints")
         self.emit("checkpoint", saved)
         return saved
@@ -228,6 +283,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "initial_rates": self.initial_rates,
             "scale": self.scale.state(),
+            "ema_updates": self.shadow.updates if self.shadow else 0,
             "random": random_states(self.device),
             "seconds": dict(self.seconds),
             "position": {"seed": self.recipe.seed, "samples": self.step * self.recipe.data.global_batch},
@@ -246,6 +302,8 @@ class Training:
             self.evaluated_at = -1  # a run that was killed just before its end still owes its final score
         self.initial_rates, self.seconds = state["initial_rates"], state["seconds"]
         self.scale.restore(state["scale"])
+        if self.shadow:
+            self.shadow.restore(saved.ema(), state["ema_updates"])
         self.computation.publish_weights()
         self.computation.publish_statistics()
         set_random_states(state["random"], self.device)
@@ -271,11 +329,30 @@ class Training:
 
 def build_model(recipe: Recipe) -> nn.Module:
     if isinstance(recipe.model, str):
-        return models.build(recipe.model, classes=recipe.data.classes)
+        return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
     built = recipe.model(recipe.data.classes)
     if not isinstance(built, nn.Module):
         raise BadValue(f"the recipe's model made a {type(built).__name__}, not a torch.nn.Module.")
     return built
+
+
+def count_right(logits: Tensor, labels: Tensor) -> Tensor:
+    """How many pictures have the largest logit at their label, or with mixup at the stronger of their two."""
+    strongest = labels if labels.ndim == 1 else labels.argmax(1)
+    return (logits.argmax(1) == strongest).sum()
+
+
+def network_options(recipe: Recipe) -> dict[str, Any]:
+    """What a network is built with, beside its classes."""
+    if str(recipe.model).startswith("amoebanet"):
+        # Its auxiliary head is made for one size of picture.
+        return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
+    if recipe.network is not None:
+        raise BadValue(
+            f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have.",
+            "Take them out: --set network=none.",
+        )
+    return {}
 
 
 def place(model: nn.Module, device: torch.device) -> nn.Module:

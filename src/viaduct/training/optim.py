@@ -9,8 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct.recipes import AdamW, CrossEntropy, Recipe, Sgd
+from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
+from viaduct.training.lars import LarsOptimizer
+from viaduct.training.rmsprop import TfRmsProp
+from viaduct.training.thor import ThorOptimizer
 
+Decay = Literal["all", "not_norm", "weights"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
@@ -28,12 +32,38 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         case AdamW() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
             return torch.optim.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
+        case RmsProp() as part:
+            return build_rmsprop(part, model)
+        case Lars() as part:
+            return build_lars(part, model)
+        case Thor() as part:
+            return ThorOptimizer(decay_groups(model, part.decay, part.weight_decay), part, model, fused)
         case own:
             built: torch.optim.Optimizer = own([p for p in model.parameters() if p.requires_grad])
             return built
 
 
-def decay_groups(model: nn.Module, decay: Literal["all", "not_norm", "weights"], amount: float) -> list[dict[str, Any]]:
+def build_rmsprop(part: RmsProp, model: nn.Module) -> TfRmsProp:
+    groups = decay_groups(model, part.decay, part.weight_decay)
+    return TfRmsProp(groups, part.lr, square_decay=part.square_decay, momentum=part.momentum, epsilon=part.epsilon)
+
+
+def build_lars(part: Lars, model: nn.Module) -> LarsOptimizer:
+    """Kernels have trust ratios; what decays besides depends on the form."""
+    usual: dict[str, Decay] = {"contrib": "not_norm", "resnext": "weights"}
+    kernels = {id(parameter) for parameter in decaying_parameters(model, "weights")}
+    groups = [
+        {**group, "adapted": adapted, "params": [p for p in group["params"] if (id(p) in kernels) == adapted]}
+        for group in decay_groups(model, part.decay or usual[part.form], part.weight_decay)
+        for adapted in (True, False)
+    ]
+    groups = [group for group in groups if group["params"]]
+    return LarsOptimizer(
+        groups, part.lr, form=part.form, momentum=part.momentum, trust=part.trust, epsilon=part.epsilon
+    )
+
+
+def decay_groups(model: nn.Module, decay: Decay, amount: float) -> list[dict[str, Any]]:
     decaying = {id(parameter) for parameter in decaying_parameters(model, decay)}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -43,7 +73,7 @@ def decay_groups(model: nn.Module, decay: Literal["all", "not_norm", "weights"],
     return [group for group in groups if group["params"]]
 
 
-def decaying_parameters(model: nn.Module, decay: Literal["all", "not_norm", "weights"]) -> Iterable[nn.Parameter]:
+def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter]:
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             norm = isinstance(module, NORMS)
@@ -53,21 +83,29 @@ def decaying_parameters(model: nn.Module, decay: Literal["all", "not_norm", "wei
 
 @torch.no_grad()
 def l2_loss(optimizer: torch.optim.Optimizer) -> Tensor:
-    """The weight decay as a term of the loss: half the decay times the squared weights (not for AdamW)."""
+    """The weight decay as a term of the loss: half the decay times the squared weights.
+
+    Nothing for AdamW, for ResNeXt's LARS and for THOR, which add their decay elsewhere.
+    """
+    if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
+        return torch.zeros(())
     terms = [
         0.5 * group["weight_decay"] * torch.stack(torch._foreach_norm(group["params"])).square().sum()
         for group in optimizer.param_groups
-        if group.get("weight_decay") and not isinstance(optimizer, torch.optim.AdamW)
+        if group.get("weight_decay")
     ]
     return torch.stack([term.cpu() for term in terms]).sum() if terms else torch.zeros(())
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
-    """The recipe's loss; smoothing belongs to training only."""
+    """The recipe's loss; smoothing belongs to training only, unless the recipe says otherwise.
+
+    Labels are class numbers, or with mixup one row of shares for each picture.
+    """
     if not isinstance(recipe.loss, CrossEntropy):
         own: Loss = recipe.loss
         return own
-    smoothing = recipe.loss.label_smoothing if training else 0.0
+    smoothing = recipe.loss.label_smoothing if training or recipe.loss.smooth_evaluation else 0.0
     if recipe.loss.spread == "others":
         # e/(C-1) on each other class equals torch's e'/C on every class with e' = e*C/(C-1).
         smoothing *= recipe.data.classes / (recipe.data.classes - 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +60,10 @@ class LossScale:
 
     def __init__(self, precision: Precision, compute: str) -> None:
         wanted = precision.loss_scale
-        self.dynamic = wanted == "dynamic" or (wanted == "auto" and compute == "fp16")
-        self.value = precision.scale_start if self.dynamic else 1.0 if wanted == "auto" else float(wanted)
+        if wanted == "auto":
+            wanted = precision.fp16_scale if compute == "fp16" else 1.0
+        self.dynamic = wanted == "dynamic"
+        self.value = precision.scale_start if self.dynamic else float(wanted)
         # Whether overflow is looked for: it costs a look at the device in every step.
         self.watching = self.dynamic or compute == "fp16"
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
@@ -102,14 +106,27 @@ class Computation:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits in fp32."""
+        return self.outputs(images)[0]
+
+    def outputs(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Logits in fp32; in training, those of the network's auxiliary heads after them."""
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.plan.cast_network:
             images = images.to(self.plan.dtype)
         autocast = self.plan.compute != "fp32" and not self.plan.cast_network
         with torch.autocast(self.device.type, dtype=self.plan.dtype if autocast else None, enabled=autocast):
-            logits: Tensor = self.run(images)
-        return logits.float()
+            made: Tensor | tuple[Tensor, ...] = self.run(images)
+        return tuple(logits.float() for logits in (made if isinstance(made, tuple) else (made,)))
+
+    @contextmanager
+    def eagerly(self) -> Iterator[nn.Module]:
+        """Meanwhile the network runs as it is written, not compiled; it is handed over to be looked at."""
+        compiled, self.run = self.run, self.network
+        try:
+            yield self.network
+        finally:
+            self.run = compiled
 
     def train(self, on: bool) -> None:
         self.master.train(on)

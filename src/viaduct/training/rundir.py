@@ -7,11 +7,13 @@ RUN/log.txt            what was printed
 RUN/events.*           the same for TensorBoard
 RUN/checkpoints/       step-N/
 RUN/model.safetensors, summary.json, report.html     when it has finished
+RUN/ema.safetensors    then too, where the recipe averages its weights: the shadow, which is what was evaluated
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -108,9 +110,10 @@ class RunDir:
                 f"{loaded.file} has changed since {str(self.path)!r} was begun with it.",
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
+        begun_with = with_younger_fields(record["recipe"], loaded.recipe)
         changed = {
             path: values
-            for path, values in differences(record["recipe"], to_record(loaded.recipe)).items()
+            for path, values in differences(begun_with, to_record(loaded.recipe)).items()
             if path.split(".")[0] not in FREE
         }
         if changed:
@@ -166,6 +169,21 @@ class RunDir:
         return list({record["step"]: record for record in records if record["kind"] == kind}.values())
 
 
+def with_younger_fields(record: Any, part: Any) -> Any:
+    """A stored part as it would have been stored today: fields that did not exist then have their defaults."""
+    if not isinstance(record, dict) or record.get("is") != type(part).__name__:
+        return record
+    completed = dict(record)
+    for entry in dataclasses.fields(part):
+        if entry.name in record:
+            completed[entry.name] = with_younger_fields(record[entry.name], getattr(part, entry.name))
+        elif entry.default is not dataclasses.MISSING:
+            completed[entry.name] = to_record(entry.default)
+        elif entry.default_factory is not dataclasses.MISSING:
+            completed[entry.name] = to_record(entry.default_factory())
+    return completed
+
+
 def step_of(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
@@ -176,7 +194,7 @@ def step_of(line: str) -> float:
 def show(value: Any) -> str:
     if isinstance(value, dict):
         return str(value.get("callable") or value.get("is"))
-    return str(value)
+    return str(value) if value != "" else "nothing"
 
 
 def write_json(path: Path, record: Any) -> None:

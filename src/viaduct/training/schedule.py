@@ -1,15 +1,42 @@
 """Learning rates: each schedule is a factor of the optimizer's rate, a pure function of the step.
 
-The formulas, with their check values, are section 12 of the network facts: `Steps` is TF official's,
-`BookCosine` the book's, `Cosine` the usual half period.
+    from viaduct.training import learning_rate
+    learning_rate("resnext50_imagenet", 12510)          0.05000628
+
+The formulas, with their check values, are section 12 of the network facts: `Steps` is TF official's, `BookCosine` the
+book's, `Cosine` the usual half period, `ThorDecay` section 14's, `MindsporePolynomial` section 11's; the others carry
+the name of their network or optimizer. The optimizer's rate is the peak for the recipe's own batch: it does not follow
+`--batch`. Only `LarsPolynomial` looks at the batch, as its reference does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from viaduct.recipes import BookCosine, Constant, Cosine, Recipe, Steps
+from viaduct.data.source import Source
+from viaduct.errors import BadValue
+from viaduct.recipes import (
+    AmoebanetDecay,
+    BookCosine,
+    Cifar10,
+    Constant,
+    Cosine,
+    LarsPolynomial,
+    MindsporePolynomial,
+    Recipe,
+    Records,
+    ResnextDecay,
+    Shapes,
+    Steps,
+    ThorDecay,
+    V15Decay,
+    load,
+)
+
+IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
 
 
 @dataclass(frozen=True)
@@ -33,25 +60,52 @@ def pace_of(recipe: Recipe, images: int) -> Pace:
     return Pace(images, batch, recipe.steps or max(1, int(recipe.epochs * (images // batch))))
 
 
+def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) -> float:
+    """The learning rate at a step, counted from 0, of a recipe or of the one with that name.
+
+    `images` is the number of training pictures; left out, it is that of the data set the recipe is for.
+    """
+    if isinstance(recipe, str):
+        recipe = load(recipe).recipe
+    if step < 0:
+        raise BadValue(f"step is {step}; it must be 0 or more.")
+    images = training_images(recipe.data) if images is None else images
+    if images < recipe.data.global_batch:
+        raise BadValue(f"images is {images}; it must be at least one global batch of {recipe.data.global_batch}.")
+    return peak_rate(recipe) * rate_factor(recipe, step, pace_of(recipe, images))
+
+
+def training_images(data: Source) -> int:
+    """How many pictures the data set has that the source was written for."""
+    match data:
+        case Cifar10():
+            return CIFAR10_IMAGES
+        case Records():
+            return IMAGENET_IMAGES
+        case Shapes():
+            return data.train_images
+    raise BadValue(
+        f"how many training pictures {data.name} have is not known before they are read.",
+        "Say it: learning_rate(recipe, step, images=…).",
+    )
+
+
+def peak_rate(recipe: Recipe) -> float:
+    rate: float = getattr(recipe.optimizer, "lr", 1.0)
+    return rate
+
+
 def rate_factor(recipe: Recipe, step: int, pace: Pace) -> float:
     """What the optimizer's learning rate is multiplied by at this step (counted from 0)."""
-    match recipe.schedule:
-        case Constant():
-            return 1.0
-        case Steps() as schedule:
-            return piecewise(schedule, step, pace)
-        case Cosine() as schedule:
-            return half_cosine(schedule, step, pace)
-        case BookCosine() as schedule:
-            return book_cosine(schedule, step, pace)
-        case own:
-            return float(own(step, pace.steps))
-
-
-def learning_rate(recipe: Recipe, step: int, images: int) -> float:
-    """The learning rate at a step of a run over that many training pictures."""
-    base = getattr(recipe.optimizer, "lr", 1.0)
-    return base * rate_factor(recipe, step, pace_of(recipe, images))
+    for kind, formula in FORMULAS.items():
+        if isinstance(recipe.schedule, kind):
+            return formula(recipe.schedule, step, pace)
+    if isinstance(recipe.schedule, ResnextDecay):  # the only one with an end that is not relative to the peak
+        return resnext(recipe.schedule, step, pace, peak_rate(recipe))
+    if isinstance(recipe.schedule, LarsPolynomial):  # its descent counts in parts of a step
+        return lars(recipe.schedule, step, pace, recipe.steps or recipe.epochs * pace.images / pace.global_batch)
+    own: Any = recipe.schedule
+    return float(own(step, pace.steps))
 
 
 def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
@@ -59,9 +113,21 @@ def piecewise(schedule: Steps, step: int, pace: Pace) -> float:
     warmup = int(schedule.warmup_epochs * per_epoch)
     if step < warmup:
         return step / warmup
-    # TensorFlow's piecewise_constant: a value holds up to and including its boundary.
-    passed = sum(step > int(per_epoch * epoch) for epoch in schedule.boundaries)
-    return schedule.factors[passed]
+    return stepped(schedule.boundaries, schedule.factors, step, per_epoch)
+
+
+def stepped(boundaries: tuple[float, ...], factors: tuple[float, ...], step: int, per_epoch: float) -> float:
+    """TensorFlow's piecewise_constant: a value holds up to and including its boundary."""
+    return factors[sum(step > int(per_epoch * epoch) for epoch in boundaries)]
+
+
+def tenths(boundaries: tuple[float, ...], step: int, per_epoch: float) -> float:
+    return stepped(boundaries, tuple(0.1**passed for passed in range(len(boundaries) + 1)), step, per_epoch)
+
+
+def falling_cosine(done: float) -> float:
+    """From 1 to 0 while `done` goes from 0 to 1."""
+    return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
 def half_cosine(schedule: Cosine, step: int, pace: Pace) -> float:
@@ -70,7 +136,7 @@ def half_cosine(schedule: Cosine, step: int, pace: Pace) -> float:
     if step < warmup:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, pace.steps - warmup)
-    return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+    return schedule.floor + (1 - schedule.floor) * falling_cosine(done)
 
 
 def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
@@ -83,3 +149,102 @@ def book_cosine(schedule: BookCosine, step: int, pace: Pace) -> float:
     linear = (pace.steps - step) / decay
     # The step is counted from 0, not from the end of the warm-up: so the listing has it.
     return linear * 0.5 * (1 + math.cos(2 * math.pi * 0.47 * step / decay)) + 1e-5
+
+
+def v15(schedule: V15Decay, step: int, pace: Pace) -> float:
+    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+    if step < warmup:
+        return step / warmup
+    if schedule.mode == "steps":
+        return stepped(schedule.boundaries, schedule.factors, step, pace.steps_per_epoch)
+    # Counted from step 0, so the rate drops a little where the warm-up ends.
+    whole = pace.steps if schedule.iter_unit == "epoch" else 90 * pace.images // pace.global_batch
+    return falling_cosine(step / whole)
+
+
+def resnext(schedule: ResnextDecay, step: int, pace: Pace, peak: float) -> float:
+    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+    match schedule.mode:
+        case "steps":
+            return tenths(schedule.boundaries, step, pace.steps_per_epoch)
+        case "linear":
+            end = schedule.end / peak if peak else 0.0
+            return 1 + (end - 1) * min(step / pace.steps, 1.0)
+        case "poly":
+            left = (pace.steps - step) / max(1, pace.steps - warmup)
+            return step / warmup if step < warmup else max(left, 0.0)
+    return resnext_cosine(schedule, step, pace, warmup, peak)
+
+
+def resnext_cosine(schedule: ResnextDecay, step: int, pace: Pace, warmup: int, peak: float) -> float:
+    if step < warmup:
+        return 1 - falling_cosine((step + 1) / warmup)
+    if step > pace.steps:
+        return 0.01 * schedule.end / peak if peak else 0.0
+    # Not held at 1: at the last step the reference is one step past the bottom of its cosine.
+    done = (step - warmup + 1) / max(1, pace.steps - warmup)
+    return (1 - schedule.end) * 0.5 * (1 + math.cos(math.pi * done)) + schedule.end
+
+
+def amoebanet(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
+    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+    factor = step / warmup if step < warmup else amoebanet_descent(schedule, step, pace)
+    return max(factor, schedule.floor)
+
+
+def amoebanet_descent(schedule: AmoebanetDecay, step: int, pace: Pace) -> float:
+    match schedule.mode:
+        case "exponential":
+            return float(schedule.decay ** (step // pace.steps_per_epoch))
+        case "cosine":
+            return falling_cosine(step / pace.steps)
+        case "stepwise":
+            return tenths(schedule.boundaries, step, pace.steps_per_epoch)
+    return 1.0
+
+
+def lars(schedule: LarsPolynomial, step: int, pace: Pace, steps: float) -> float:
+    peak, epochs = lars_peak(pace.global_batch)
+    peak = peak if schedule.peak is None else schedule.peak
+    epochs = epochs if schedule.warmup_epochs is None else schedule.warmup_epochs
+    warmup = int(epochs * pace.images / pace.global_batch)
+    if step <= warmup and warmup:
+        return peak * step / warmup
+    span = max(1.0, steps - warmup + 1)
+    done = min(max(1, step - warmup), span) / span
+    return (peak - schedule.end) * (1 - done) ** 2 + schedule.end
+
+
+def lars_peak(global_batch: int) -> tuple[float, float]:
+    """The peak and the epochs of warm-up that TF official takes for a batch."""
+    for below, peak in ((8192, 5.0), (16384, 10.0), (32768, 25.0)):
+        if global_batch < below:
+            return peak, 5
+    return 32.0, 14
+
+
+def mindspore_polynomial(schedule: MindsporePolynomial, step: int, pace: Pace) -> float:
+    warmup = int(schedule.warmup_epochs * pace.steps_per_epoch)
+    if step < warmup:
+        return schedule.start + (1 - schedule.start) * step / warmup
+    left = (pace.steps - step) / max(1, pace.steps - warmup)
+    return max(left, 0.0) ** 2
+
+
+def thor(schedule: ThorDecay, step: int, pace: Pace) -> float:
+    epoch = (step + 1) / pace.steps_per_epoch
+    left = max(1 - epoch / schedule.end_epoch, 0.0)
+    halvings = sum(epoch >= start for start in schedule.halve_at)
+    return float(left**schedule.power * 0.5**halvings)
+
+
+FORMULAS: dict[type, Callable[[Any, int, Pace], float]] = {
+    Constant: lambda schedule, step, pace: 1.0,
+    Steps: piecewise,
+    Cosine: half_cosine,
+    BookCosine: book_cosine,
+    V15Decay: v15,
+    AmoebanetDecay: amoebanet,
+    MindsporePolynomial: mindspore_polynomial,
+    ThorDecay: thor,
+}

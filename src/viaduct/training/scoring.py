@@ -75,7 +75,8 @@ def without_damage(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
 def rows(
     saved: checkpoint.Saved, recipe: Recipe, computation: Computation, batches: Stream, names: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
-    checkpoint.load_model(computation.master, saved.model(), saved.path)
+    tensors = saved.ema() if recipe.ema else saved.model()
+    checkpoint.load_model(computation.master, tensors, saved.path)
     computation.publish_weights()
     computation.publish_statistics()
     computation.train(False)

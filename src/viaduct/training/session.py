@@ -31,6 +31,7 @@ from viaduct.training.loop import FINISHED, Training
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.summary import summarise
+from viaduct.training.transfer import begin_from
 
 Resume = Literal["auto", "never", "must"]
 
@@ -77,6 +78,9 @@ def conduct(request: Request) -> Outcome:
         if saved is not None:
             training.restore(saved)
             tell(f"Continuing from {saved.path}.")
+        elif recipe.init.source:
+            for line in begin_from(training):
+                tell(line)
         if not recipe.evaluation.eval_only:
             begin(request, training)
         with contextlib.closing(progress), training.train_batches, training.validation:
@@ -184,11 +188,12 @@ def begin(request: Request, training: Training) -> None:
 def hand_over(request: Request, training: Training) -> None:
     """The finished run's own files; the summary last, for it says that the rest is there."""
     run = request.run
-    final = run.checkpoints / f"step-{training.step}" / checkpoint.MODEL
-    if final.is_file():
-        temporary = run.path / ".model.tmp"
-        shutil.copyfile(final, temporary)
-        temporary.replace(run.model)
+    for name in (checkpoint.MODEL, checkpoint.EMA):
+        final = run.checkpoints / f"step-{training.step}" / name
+        if final.is_file():
+            temporary = run.path / ".model.tmp"
+            shutil.copyfile(final, temporary)
+            temporary.replace(run.path / name)
     summary = summarise(request.loaded, training, request.command)
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)

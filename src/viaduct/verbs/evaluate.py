@@ -18,7 +18,10 @@ def main(
     precision: Annotated[str | None, typer.Option(help="Another precision than the recipe's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
 ) -> None:
-    """Measure a run's checkpoints on the validation pictures; each picture counts exactly once."""
+    """Measure a run's checkpoints on the validation pictures; each picture counts exactly once.
+
+    Where the recipe averages its weights (ema), the averages are measured.
+    """
     from viaduct.training.scoring import score_checkpoints
 
     rows = score_checkpoints(run, data=data, device=device, precision=precision, step=step, every=every)

@@ -25,8 +25,15 @@ ALIASES = {
     "accumulate": "accumulate",
     "clip_norm": "clip_norm",
     "deterministic": "deterministic",
+    "classes": "data.classes",
+    "init": "init.source",
+    "init_exclude": "init.exclude",
+    "init_schedule": "init.schedule",
+    "freeze": "init.freeze",
     "workers": "data.workers",
     "on_bad_record": "data.on_bad_record",
+    "balance": "data.balance",
+    "auto_augment": "data.auto_augment",
     "eval_every": "evaluation.every_epochs",
     "eval_only": "evaluation.eval_only",
     "stop_threshold": "evaluation.stop_threshold",
@@ -69,16 +76,39 @@ def main(
     ] = None,
     loss_scale: Annotated[str | None, aliased("loss_scale", "A number, dynamic, or auto.", "SCALE")] = None,
     accumulate: Annotated[str | None, aliased("accumulate", "Work through the batch in so many parts.", "N")] = None,
-    clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm.", "NORM")] = None,
+    clip_norm: Annotated[str | None, aliased("clip_norm", "Clip gradients to this norm; 0: do not.", "NORM")] = None,
     deterministic: Annotated[bool, aliased("deterministic", "Same bits every time, slower on accelerators.")] = False,
-    workers: Annotated[str | None, aliased("workers", "Threads that prepare batches.", "N")] = None,
+    classes: Annotated[str | None, aliased("classes", "The network's outputs.", "N")] = None,
+    init: Annotated[
+        Path | None, aliased("init", "Begin with these weights: a .safetensors file, a run, a TF checkpoint.", "PATH")
+    ] = None,
+    init_exclude: Annotated[
+        str | None, aliased("init_exclude", "But not with those of these names: 'head.*'.", "GLOB,…")
+    ] = None,
+    init_schedule: Annotated[
+        str | None, aliased("init_schedule", "restart at step 0, or continue at the weights' own step.", "WORD")
+    ] = None,
+    freeze: Annotated[
+        str | None, aliased("freeze", "Do not train these: 'all but head', or names as 'stem,stages.0'.", "GLOB,…")
+    ] = None,
+    workers: Annotated[
+        str | None, aliased("workers", "Threads that prepare batches; 0: one a core for records, else none.", "N")
+    ] = None,
     on_bad_record: Annotated[str | None, aliased("on_bad_record", "stop, or skip: count and name it.", "WORD")] = None,
-    eval_every: Annotated[str | None, aliased("eval_every", "Epochs between evaluations.", "N")] = None,
+    balance: Annotated[
+        bool, aliased("balance", "See every class equally often; partly: --set data.balance=0.5.")
+    ] = False,
+    auto_augment: Annotated[
+        str | None, aliased("auto_augment", "imagenet, cifar10, randaugment or randaugment-N-M.", "POLICY")
+    ] = None,
+    eval_every: Annotated[
+        str | None, aliased("eval_every", "Epochs between evaluations; 0: only at the end.", "N")
+    ] = None,
     eval_only: Annotated[bool, aliased("eval_only", "Evaluate the newest checkpoint and stop.")] = False,
     stop_threshold: Annotated[
-        str | None, aliased("stop_threshold", "Stop once top-1 (0 to 1) reaches this.", "SHARE")
+        str | None, aliased("stop_threshold", "Stop once top-1 (0 to 1) reaches this; 0: never.", "SHARE")
     ] = None,
-    save_every: Annotated[str | None, aliased("save_every", "Steps between checkpoints.", "N")] = None,
+    save_every: Annotated[str | None, aliased("save_every", "Steps between checkpoints; 0: by time only.", "N")] = None,
     keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.", "N")] = None,
     log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.", "N")] = None,
     log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
@@ -91,8 +121,17 @@ def main(
     flags = {name: value for name, value in locals().items() if name in ALIASES and value not in (None, False)}
     if listing:
         return show_recipes(as_json)
-    changes = [(ALIASES[name], str(value)) for name, value in flags.items()] + [split(word) for word in settings or []]
+    changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()] + [
+        split(word) for word in settings or []
+    ]
     return begin(recipe, changes, run, data, device, resume)
+
+
+def spelled(value: str | bool | Path) -> str:
+    """As `--set` would be given it: 1 turns on a yes-or-no field, and is all of a share; paths are whole."""
+    if isinstance(value, Path):
+        return str(value.resolve())
+    return "1" if value is True else str(value)
 
 
 def begin(
@@ -116,6 +155,11 @@ def begin(
     else:
         loaded, stored = reopen(run or Path())
     given = dict(changes)
+    if "data.on_bad_record" in given and not hasattr(loaded.recipe.data, "on_bad_record"):
+        raise BadValue(
+            f"--on-bad-record: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
+            "It is for recipes that train on TFRecord files or folders of pictures.",
+        )
     if "steps" in given and "epochs" in given:
         raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
     if given.get("steps", "").strip() == "0":

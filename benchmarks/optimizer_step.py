@@ -1,0 +1,183 @@
+"""Milliseconds of an optimizer step over ResNet-50's weights, and what a THOR refresh costs.
+
+    python benchmarks/optimizer_step.py                                 CPU: batch 4, 64x64
+    python benchmarks/optimizer_step.py --device cuda                   batch 256, 224x224
+
+The first table is `optimizer.step()` alone, on gradients that stay where they are; the ratio is to torch's SGD as
+it comes. The second is a whole step, forward and backward included, uncompiled, in the precision that `auto` means
+on the device: with SGD, with THOR between refreshes, and with a refresh; the last column spreads each refresh over
+--frequency steps. Times are medians; the device is waited for before and after each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct import devices, models
+from viaduct.devices.base import Device
+from viaduct.recipes import Lars, Precision, Recipe, RmsProp, Sgd, Shapes, Thor
+from viaduct.training.loop import place
+from viaduct.training.optim import build_optimizer
+from viaduct.training.precision import Computation, plan_for
+from viaduct.training.summary import commit, machine
+from viaduct.training.thor import ThorOptimizer
+
+CLASSES = 1001
+PARTS = {
+    "Sgd": Sgd(1e-4, weight_decay=1e-4),
+    "Lars, contrib": Lars(1e-4),
+    "Lars, resnext": Lars(1e-4, form="resnext"),
+    "RmsProp": RmsProp(1e-4, weight_decay=1e-4),
+    "Thor, between refreshes": Thor(1e-4),
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A network on a device, and how long things take there."""
+
+    room: Device
+    device: torch.device
+    model: nn.Module
+    repeats: int
+
+    def milliseconds(self, run: Callable[[], None]) -> float:
+        run()  # the first makes buffers and looks for the quickest kernels
+        samples = []
+        for _ in range(self.repeats):
+            self.room.synchronize()
+            began = time.perf_counter()
+            run()
+            self.room.synchronize()
+            samples.append(1000 * (time.perf_counter() - began))
+        return median(samples)
+
+    def optimizer(self, part: Any) -> torch.optim.Optimizer:
+        recipe = Recipe(model="resnet50_v1", data=Shapes(global_batch=8, size=32), optimizer=part)
+        return build_optimizer(recipe, self.model)
+
+
+def fill_gradients(model: nn.Module) -> None:
+    """Small enough to change nothing that matters, laid out as the weights are."""
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter).mul_(1e-4)
+
+
+def steps_alone(bench: Bench) -> dict[str, float]:
+    fill_gradients(bench.model)
+    plain = torch.optim.SGD(bench.model.parameters(), 1e-4, momentum=0.9, weight_decay=1e-4)
+    found = {"torch SGD": bench.milliseconds(plain.step)}
+    for name, part in PARTS.items():
+        found[name] = bench.milliseconds(bench.optimizer(part).step)
+    bench.model.zero_grad(set_to_none=True)
+    return found
+
+
+def whole_steps(bench: Bench, batch: int, size: int) -> dict[str, float]:
+    plan = plan_for(Precision(), bench.room)
+    computation = Computation(bench.model, plan, bench.device, False, False)
+    images = torch.randn(batch, 3, size, size, device=bench.device).to(memory_format=torch.channels_last)
+    labels = torch.randint(0, CLASSES, (batch,), device=bench.device)
+    found = {}
+    for name, part, watched in (
+        ("Sgd", PARTS["Sgd"], False),
+        ("Thor, between refreshes", Thor(1e-6), False),
+        ("Thor, refresh", Thor(1e-6), True),
+    ):
+        step = one_step(computation, bench.optimizer(part), images, labels, watched)
+        found[name] = bench.milliseconds(step)
+    return found
+
+
+def one_step(
+    computation: Computation, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor, watched: bool
+) -> Callable[[], None]:
+    def run() -> None:
+        watch = nullcontext()
+        if watched and isinstance(optimizer, ThorOptimizer):
+            watch = optimizer.watching(computation.network, 1.0)  # type: ignore[assignment]
+        with watch:
+            loss = F.cross_entropy(computation(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return run
+
+
+def rows_of(found: dict[str, float], frequency: int) -> list[dict[str, str]]:
+    """One row each; a refresh also as its share of every step."""
+    base = next(iter(found.values()))
+    rows = []
+    for name, value in found.items():
+        rows.append({"variant": name, "ms": f"{value:.3f}", "ratio": f"{value / base:.3f}", "spread": ""})
+        if name == "Thor, refresh":
+            between = found["Thor, between refreshes"]
+            spread = between + (value - between) / frequency
+            rows[-1]["spread"] = f"{spread:.3f} ms, ratio {spread / base:.3f} at frequency {frequency}"
+    return rows
+
+
+def show(title: str, rows: list[dict[str, str]]) -> None:
+    print(title)
+    for row in rows:
+        print(f"  {row['variant']:26s} {row['ms']:>10s} ms  ratio {row['ratio']:>7s}  {row['spread']}")
+
+
+def without_out(words: list[str]) -> list[str]:
+    """The command as anyone would repeat it."""
+    start = words.index("--out") if "--out" in words else len(words)
+    return words[:start] + words[start + 2 :]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=0, help="0: 4 on the CPU, 256 elsewhere")
+    parser.add_argument("--size", type=int, default=0, help="0: 64 on the CPU, 224 elsewhere")
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--frequency", type=int, default=50, help="steps from one refresh to the next")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    room, device = devices.pick(options.device)
+    small = device.type == "cpu"
+    batch, size = options.batch or (4 if small else 256), options.size or (64 if small else 224)
+    torch.backends.cudnn.benchmark = True
+    model = place(models.build("resnet50_v1", classes=CLASSES), device)
+    bench = Bench(room, device, model, options.repeats)
+    alone = rows_of(steps_alone(bench), options.frequency)
+    show("optimizer.step() over ResNet-50's weights", alone)
+    whole = rows_of(whole_steps(bench, batch, size), options.frequency)
+    show(f"a whole step, uncompiled: batch {batch}, {size}x{size}", whole)
+    if options.out:
+        record = {
+            "kind": "benchmark",
+            "title": f"Optimizer steps over ResNet-50's weights; whole steps with batch {batch}, {size}x{size}",
+            "command": shlex.join(["python", "benchmarks/optimizer_step.py", *without_out(sys.argv[1:])]),
+            "commit": commit(),
+            "machine": machine(room),
+            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            "columns": ["variant", "ms", "ratio", "spread"],
+            "rows": [{**row, "variant": f"step() alone: {row['variant']}"} for row in alone]
+            + [{**row, "variant": f"whole step: {row['variant']}"} for row in whole],
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""RMSProp as TensorFlow 1 computes it, which torch's own is not.
+
+    ms  = d * ms + (1 - d) * g^2              from 1, not from 0
+    mom = m * mom + lr * g / sqrt(ms + eps)   epsilon inside the root, the rate inside the momentum
+    v  -= mom
+
+g holds the gradient of the L2 term where the group decays. A change of the learning rate is therefore felt
+gradually. The square average and the momentum are the slots `RMSProp` and `RMSProp_1` of a TensorFlow checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class TfRmsProp(torch.optim.Optimizer):
+    """A few kernels for all weights together; nothing is read back to the host."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        *,
+        square_decay: float = 0.9,
+        momentum: float = 0.9,
+        epsilon: float = 1.0,
+        weight_decay: float = 0.0,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "square_decay": square_decay,
+            "momentum": momentum,
+            "epsilon": epsilon,
+            "weight_decay": weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        if closure is not None:
+            raise TypeError("TfRmsProp takes no closure")
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if parameters:
+                update(group, parameters, [self.slots(parameter) for parameter in parameters])
+
+    def slots(self, parameter: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[parameter]
+        if not state:
+            state["square_average"] = torch.ones_like(parameter)
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        return state
+
+
+def update(group: dict[str, Any], parameters: list[Tensor], slots: list[dict[str, Tensor]]) -> None:
+    squares = [slot["square_average"] for slot in slots]
+    momenta = [slot["momentum_buffer"] for slot in slots]
+    gradients = decayed_gradients(parameters, group["weight_decay"])
+    torch._foreach_mul_(squares, group["square_decay"])
+    torch._foreach_addcmul_(squares, gradients, gradients, 1 - group["square_decay"])
+    roots = torch._foreach_add(squares, group["epsilon"])
+    torch._foreach_sqrt_(roots)
+    torch._foreach_mul_(momenta, group["momentum"])
+    torch._foreach_addcdiv_(momenta, gradients, roots, group["lr"])
+    torch._foreach_sub_(parameters, momenta)
+
+
+def decayed_gradients(parameters: list[Tensor], weight_decay: float) -> list[Tensor]:
+    """The gradients of loss and L2 term together."""
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not weight_decay:
+        return gradients
+    return list(torch._foreach_add(gradients, parameters, alpha=weight_decay))

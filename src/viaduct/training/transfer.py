@@ -1,0 +1,250 @@
+"""Beginning a run with weights that were trained elsewhere: a TensorFlow checkpoint, a safetensors file, another run.
+
+Everything that the network has must be there in the right shape, or be left out by name (`init.exclude`). With
+`init.schedule` "continue" the run goes on from the step of those weights, with the state of their optimizer where it
+is there and of the same kind; with "restart" it begins at step 0. Read once: a run that has a checkpoint of its own
+continues from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.errors import BadData, BadValue
+from viaduct.recipes import Recipe
+from viaduct.training import checkpoint
+from viaduct.training.freezing import freeze, matching
+from viaduct.training.rundir import RunDir
+from viaduct.weights import recognise
+from viaduct.weights.bundle import Bundle
+from viaduct.weights.exporting import slots_beside
+from viaduct.weights.importing import Slots, read_values, some
+from viaduct.weights.stored import Stored, open_weights
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+
+AUX, COUNTER = "aux.", "num_batches_tracked"
+# TensorFlow's slots, and what the optimizers here call the same: momentum, or RMSProp's two averages.
+MOMENTUM = ({"Momentum": "momentum_buffer"}, {"LARSOptimizer": "momentum_buffer"})
+RMSPROP = ({"RMSProp": "square_average", "RMSProp_1": "momentum_buffer"},)
+SLOTS_OF = {"SGD": MOMENTUM, "LarsOptimizer": MOMENTUM, "ThorOptimizer": MOMENTUM, "TfRmsProp": RMSPROP}
+
+State = dict[str, dict[str, Any]]  # parameter -> what its optimizer keeps of it
+
+
+@dataclass
+class Donor:
+    """What was found where the weights come from."""
+
+    tensors: dict[str, Tensor]
+    excluded: set[str]
+    step: int | None
+    trained: dict[str, str] = field(default_factory=dict)  # its global batch and precision, where known
+    notes: list[str] = field(default_factory=list)
+    state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, and why it is not there
+
+
+def begin_from(training: Training) -> list[str]:
+    """Give a run its first weights, and its first step where it continues; returns what a person should know."""
+    init, model = training.recipe.init, training.model
+    source = Path(init.source)
+    donor = read_donor(source, training)
+    own = model.state_dict()
+    with torch.no_grad():
+        for name, value in donor.tensors.items():
+            own[name].copy_(value)
+    training.computation.publish_weights()
+    training.computation.publish_statistics()
+    names = [name for name in own if not name.endswith(COUNTER)]
+    taken = sum(name in donor.tensors for name in names)
+    lines = [f"Weights from {source}: {taken} of {len(names)} tensors{without(donor.excluded)}."]
+    lines += [f"Note: {note}." for note in donor.notes]
+    return lines + (continue_from(donor, source, training) if init.schedule == "continue" else [])
+
+
+def without(excluded: set[str]) -> str:
+    return f", without {some(sorted(excluded))}" if excluded else ""
+
+
+def read_donor(source: Path, training: Training) -> Donor:
+    shapes = {name: tuple(tensor.shape) for name, tensor in training.model.state_dict().items()}
+    exclude = training.recipe.init.exclude
+    with open_weights(source) as stored:
+        if stored.kind == "TensorFlow checkpoint":
+            return from_tensorflow(stored, training, matching(exclude, shapes, "--init-exclude"))
+        excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude")
+        taken, notes = fitting(stored, shapes, excluded)
+        tensors = {name: stored.read(name) for name in taken}
+        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes)
+    if stored.kind == "run":
+        donor.state = lambda: state_of_run(stored.path.parent, training)
+    else:
+        donor.state = lambda: state_of_slots(read_slots_file(slots_beside(source)), training)
+    return donor
+
+
+def from_tensorflow(stored: Stored, training: Training, excluded: set[str]) -> Donor:
+    assert isinstance(stored.reader, Bundle)
+    wanted = training.recipe.init.schedule == "continue"
+    values = read_values(training.model, stored.reader, slots=wanted, wanted=lambda name: name not in excluded)
+    state = state_of_slots(values.done.slots, training) if wanted else ({}, "")
+    return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, state=lambda: state)
+
+
+def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]) -> tuple[list[str], list[str]]:
+    """The tensors to take, and notes; an auxiliary head that only one side has is passed over."""
+    here = {name: shape for name, shape in shapes.items() if name not in excluded}
+    there = {name: shape for name, shape in stored.shapes.items() if name not in excluded}
+    notes = []
+    if not any(name.startswith(AUX) for name in there) and any(name.startswith(AUX) for name in here):
+        here = {name: shape for name, shape in here.items() if not name.startswith(AUX)}
+        notes.append("there is no auxiliary head; the network's keeps its initial values")
+    elif not any(name.startswith(AUX) for name in shapes) and any(name.startswith(AUX) for name in there):
+        there = {name: shape for name, shape in there.items() if not name.startswith(AUX)}
+        notes.append("the auxiliary head is left out; the network has none")
+    refuse_what_does_not_fit(stored, here, there)
+    return [name for name in here if name in there], notes
+
+
+def refuse_what_does_not_fit(
+    stored: Stored, here: dict[str, tuple[int, ...]], there: dict[str, tuple[int, ...]]
+) -> None:
+    missing = [name for name in here if name not in there and not name.endswith(COUNTER)]
+    extra = [name for name in there if name not in here]
+    misshaped = [name for name, shape in here.items() if name in there and there[name] != shape]
+    biases = [name for name in misshaped if recognise.is_head(name) and len(there[name]) == len(here[name]) == 1]
+    if not missing and not extra and biases and all(map(recognise.is_head, misshaped)):
+        classes = there[biases[0]][0], here[biases[0]][0]
+        raise BadData(f"{stored.path} has {classes[0]:,} classes, this network {classes[1]:,}.", how_to(misshaped))
+    if missing or extra or misshaped:
+        kinds = {"missing there": missing, "not in this network": extra, "of another shape": misshaped}
+        lines = [f"{title}, {len(names):,}: {some(names)}" for title, names in kinds.items() if names]
+        raise BadData(
+            f"{stored.path} does not hold this network.", *lines, *looks_like(stored), how_to(missing + misshaped)
+        )
+
+
+def how_to(names: list[str]) -> str:
+    """How to begin without these."""
+    modules = list(dict.fromkeys(name.rpartition(".")[0] + ".*" for name in names))
+    if not modules or len(modules) > 3:
+        return "Leave tensors out with --init-exclude, for instance --init-exclude 'head.*'."
+    return f"To begin without them: --init-exclude '{','.join(modules)}'"
+
+
+def looks_like(stored: Stored) -> list[str]:
+    name = stored.facts.model or next((guess.model for guess in stored.guesses() if guess.share > 0.9), "")
+    return [f"It looks like {name}."] if name else []
+
+
+# Going on where the weights stopped
+
+
+def continue_from(donor: Donor, source: Path, training: Training) -> list[str]:
+    if donor.step is None:
+        raise BadData(f"{source} does not say after which step it was saved.", "Begin with --init-schedule restart.")
+    if donor.step >= training.steps:
+        raise BadValue(
+            f"{source} was saved after step {donor.step:,}; this run ends after {training.steps:,}.",
+            "Give more --steps or --epochs, or begin again: --init-schedule restart.",
+        )
+    training.step = training.evaluated_at = donor.step
+    state, reason = donor.state()
+    taken = load_state(training, {name: kept for name, kept in state.items() if name not in donor.excluded})
+    optimizer = f"with the optimizer's state of {taken} parameters" if taken else f"with a fresh optimizer ({reason})"
+    return [f"Continuing at step {donor.step:,}, {optimizer}.", *warnings(donor, source, training.recipe)]
+
+
+def warnings(donor: Donor, source: Path, recipe: Recipe) -> list[str]:
+    """Seed 004: batch, ranks and precision must be those that the checkpoint was trained with."""
+    now = {"global_batch": str(recipe.data.global_batch), "precision": recipe.precision.compute}
+    lines = [
+        f"Warning: {source} was trained with {name.replace('_', ' ')} {before}, this run has {now[name]}; "
+        "the schedule goes on as if it were the same, and training may not go on as it should."
+        for name, before in donor.trained.items()
+        if name in now and before != now[name]
+    ]
+    if not donor.trained:
+        same = "continue with the same global batch, ranks and precision, or training may not go on as it should"
+        lines = [f"Warning: {source} does not say how it was trained; {same}."]
+    return lines
+
+
+def load_state(training: Training, state: State) -> int:
+    """Put what an optimizer kept of each parameter into this run's; of how many."""
+    optimizer, names = training.optimizer, {id(value): name for name, value in training.model.named_parameters()}
+    record = optimizer.state_dict()
+    order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    found = {index: state.get(names[id(parameter)], {}) for index, parameter in enumerate(order)}
+    record["state"] = {
+        index: {key: laid_out(value, order[index]) for key, value in kept.items()}
+        for index, kept in found.items()
+        if fits(kept, order[index])
+    }
+    optimizer.load_state_dict(record)
+    return len(record["state"])
+
+
+def fits(kept: dict[str, Any], parameter: Tensor) -> bool:
+    tensors = [value for value in kept.values() if isinstance(value, Tensor) and value.ndim]
+    return bool(kept) and all(value.shape == parameter.shape for value in tensors)
+
+
+def laid_out(value: Any, parameter: Tensor) -> Any:
+    """In memory as the parameter is (channels last): fused optimizers walk through both as they lie."""
+    if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim:
+        return torch.empty_like(parameter).copy_(value)
+    return value
+
+
+def state_of_slots(slots: Slots, training: Training) -> tuple[State, str]:
+    """TensorFlow's slots as the state of this run's optimizer."""
+    if not slots:
+        return {}, "no state of one is stored there"
+    kind = type(training.optimizer).__name__
+    for keys in SLOTS_OF.get(kind, ()):
+        if keys.keys() <= slots.keys():
+            shared = set.intersection(*(set(slots[slot]) for slot in keys))
+            return {name: {key: slots[slot][name] for slot, key in keys.items()} for name in shared}, ""
+    return {}, f"the state there ({', '.join(slots)}) is of another kind than {kind}"
+
+
+def read_slots_file(file: Path) -> Slots:
+    """What `viaduct weights import --slots` wrote beside the weights."""
+    slots: Slots = {}
+    if file.is_file():
+        with open_weights(file) as stored:
+            for key in stored.infos:
+                slot, _, name = key.partition("/")
+                slots.setdefault(slot, {})[name] = stored.read(key)
+    return slots
+
+
+def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
+    """The optimizer's state in a run's checkpoint, by parameter: its recipe says in which order they are."""
+    from viaduct.training.loop import build_model
+    from viaduct.training.optim import build_optimizer
+
+    if not (folder / checkpoint.STATE).is_file():
+        return {}, "the run has kept its weights alone"
+    saved, recipe = checkpoint.Saved(folder), RunDir(folder.parent.parent).recipe().recipe
+    model = build_model(recipe)
+    freeze(model, recipe.init.freeze)
+    optimizer = build_optimizer(recipe, model)
+    if type(optimizer) is not type(training.optimizer):
+        return {}, f"the run's was {type(optimizer).__name__}"
+    kept = saved.state()["optimizer"]["state"]
+    return {name: kept[index] for index, name in enumerate(trained_names(model, optimizer)) if index in kept}, ""
+
+
+def trained_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """The optimizer's parameters in its own order."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]

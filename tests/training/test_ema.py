@@ -1,0 +1,207 @@
+"""The averaged weights: TensorFlow's formula, what evaluation sees, and what is saved."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training.tiny import RECIPE, After, Recorder, make, normed, trained, training, weights
+from viaduct import devices
+from viaduct.data.batches import Stream
+from viaduct.errors import BadValue
+from viaduct.recipes import Checkpoint, Ema, Evaluation, Precision
+from viaduct.training import checkpoint, scoring
+from viaduct.training.checkpoint import Saved
+from viaduct.training.ema import Shadow
+from viaduct.training.loop import Training
+from viaduct.training.metrics import evaluate
+from viaduct.training.precision import Computation, Plan
+from viaduct.training.rundir import RunDir
+
+AVERAGED = replace(RECIPE, model=normed, ema=Ema(0.8))
+FP32 = Plan("fp32", False, False)
+
+
+def computation(model: nn.Module, plan: Plan = FP32) -> Computation:
+    return Computation(model, plan, torch.device("cpu"), False, False)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return normed(4)
+
+
+def move(model: nn.Module, step: int) -> None:
+    """Another value for every weight and every batch norm statistic."""
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.add_(step) if not tensor.is_floating_point() else tensor.add_(torch.cos(tensor * step))
+
+
+@pytest.mark.parametrize("num_updates", [True, False])
+def test_the_shadow_is_tensorflows_average_of_weights_and_statistics(num_updates: bool) -> None:
+    model = network()
+    shadow, run = Shadow(Ema(0.4, num_updates), model), computation(model)
+    expected = {name: value.double() for name, value in model.state_dict().items() if value.is_floating_point()}
+    for step in range(1, 9):
+        move(model, step)
+        shadow.update(run)
+        decay = min(0.4, (1 + step) / (10 + step)) if num_updates else 0.4
+        for name, average in expected.items():
+            expected[name] = decay * average + (1 - decay) * model.state_dict()[name].double()
+    assert {"1.running_mean", "1.running_var", "0.weight", "5.bias"} < set(expected)
+    for name, average in expected.items():
+        torch.testing.assert_close(shadow.values[name].double(), average, rtol=1e-5, atol=1e-6)
+
+
+def test_the_average_is_tensorflows_own() -> None:
+    tf = pytest.importorskip("tensorflow", reason="compares with tf.train; install viaduct[tf]").compat.v1
+    model = nn.Linear(3, 2, bias=False)
+    start, shadow = model.weight.detach().numpy().copy(), Shadow(Ema(0.3), model)
+    with tf.Graph().as_default(), tf.Session() as session:
+        weight = tf.get_variable("weight", initializer=start)
+        number = tf.placeholder(tf.float32)
+        average = tf.train.ExponentialMovingAverage(0.3, num_updates=number)
+        apply = average.apply([weight])
+        fed = tf.placeholder(tf.float32, start.shape)
+        assign = weight.assign(fed)
+        session.run(tf.global_variables_initializer())
+        for step in range(1, 7):
+            move(model, step)
+            shadow.update(computation(model))
+            session.run(assign, {fed: model.weight.detach().numpy()})
+            session.run(apply, {number: step})
+        theirs = session.run(average.average(weight))
+    np.testing.assert_allclose(shadow.values["weight"].numpy(), theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("plan", [FP32, Plan("bf16", True, False), Plan("bf16", True, True)], ids=["fp32", "O2", "O3"])
+def test_the_network_shows_the_shadow_and_then_is_itself_again(plan: Plan) -> None:
+    model = network()
+    run, pictures = computation(model, plan), torch.randn(3, 3, 16, 16)
+    run.train(False)
+    shadow = Shadow(Ema(0.5), model)
+    before = run(pictures).detach()
+    move(model, 3)
+    run.publish_weights()
+    run.publish_statistics()
+    shadow.updates = 0
+    after = run(pictures).detach()
+    held = [tensor.data_ptr() for tensor in (*run.network.parameters(), *run.network.buffers())]
+    with shadow.shown(run):
+        assert torch.equal(run(pictures), before)
+    assert torch.equal(run(pictures), after)
+    assert not torch.equal(before, after)
+    # Compiled code and captured graphs hold on to the tensors themselves.
+    assert held == [tensor.data_ptr() for tensor in (*run.network.parameters(), *run.network.buffers())]
+
+
+def test_the_network_is_itself_again_after_an_error() -> None:
+    model = network()
+    run, shadow = computation(model), Shadow(Ema(0.5), model)
+    move(model, 2)
+    own = model[0].weight.detach().clone()
+    with pytest.raises(KeyboardInterrupt), shadow.shown(run):
+        raise KeyboardInterrupt
+    assert torch.equal(model[0].weight, own)
+
+
+def test_a_run_evaluates_the_shadow_and_trains_on_with_its_weights(run: RunDir) -> None:
+    plain = trained(replace(AVERAGED, ema=None), run)
+    averaged = trained(AVERAGED, run)
+    for name, tensor in weights(plain).items():
+        assert torch.equal(weights(averaged)[name], tensor)
+    assert averaged.shadow is not None
+    assert averaged.shadow.updates == averaged.steps
+    assert loss_of(averaged.shadow.tensors(averaged.model), averaged) == pytest.approx(averaged.score.loss, rel=1e-5)
+    assert loss_of(weights(plain), plain) == pytest.approx(plain.score.loss, rel=1e-5)
+    assert averaged.score.loss != pytest.approx(plain.score.loss, rel=1e-3)
+
+
+def validation() -> Stream:
+    return RECIPE.data.batches(make(None).validation, device=torch.device("cpu"), train=False, seed=1)
+
+
+def loss_of(tensors: dict[str, Tensor], run: Training) -> float:
+    model = normed(4)
+    model.load_state_dict(tensors)
+    model.eval()
+    found = evaluate(model, validation(), 4, run.plain_loss)
+    assert found is not None
+    return found.loss
+
+
+def test_the_first_average_begins_with_weights_that_were_loaded_meanwhile(run: RunDir) -> None:
+    state = training(AVERAGED, run)
+    with torch.no_grad():
+        state.model[5].weight.fill_(7.0)
+    seen: list[Tensor] = []
+    state.callbacks.append(After(1, lambda now: seen.append(now.shadow.values["5.weight"].clone())))
+    with state.train_batches, state.validation:
+        state.fit()
+    assert float(seen[0].mean()) == pytest.approx(7.0, abs=0.2)
+
+
+def saved_tensors(saved: Saved) -> dict[str, dict[str, Tensor]]:
+    return {"model": saved.model(), "ema": saved.ema()}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "O2", "O3"])
+def test_an_interrupted_run_ends_with_the_same_bytes(
+    tmp_path: Path, precision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, _ = devices.pick(os.environ.get("VIADUCT_TEST_DEVICE", "cpu"))
+    monkeypatch.setattr(room, "autocast_dtypes", lambda: ("bf16",))
+    recipe = replace(AVERAGED, precision=Precision(precision, loss_scale=1.0), evaluation=Evaluation(every_epochs=0.6))
+    straight = trained(recipe, RunDir(tmp_path / "straight"))
+    broken = RunDir(tmp_path / "broken")
+    trained(replace(recipe, steps=4), broken, After(4, lambda now: now.save()))
+    resumed = training(recipe, broken)
+    resumed.restore(Saved(broken.checkpoints / "step-4"))
+    with resumed.train_batches, resumed.validation:
+        resumed.fit()
+    ours, theirs = saved_tensors(straight.save()), saved_tensors(resumed.save())
+    for kind in ours:
+        for name, tensor in ours[kind].items():
+            assert torch.equal(tensor, theirs[kind][name]), (kind, name)
+    assert not torch.equal(ours["model"]["0.weight"], ours["ema"]["0.weight"])
+    assert not torch.equal(ours["model"]["1.running_mean"], ours["ema"]["1.running_mean"])
+
+
+def test_a_damaged_shadow_is_a_damaged_checkpoint(run: RunDir) -> None:
+    saved = trained(AVERAGED, run).save()
+    assert saved.damage() is None
+    file = saved.path / checkpoint.EMA
+    file.write_bytes(file.read_bytes()[:-2] + b"\xff\xff")
+    assert "ema.safetensors has the right size but not the bytes" in str(saved.damage())
+    file.unlink()
+    assert "ema.safetensors is missing" in str(saved.damage())
+
+
+def test_without_averages_no_file_is_written_for_them(run: RunDir) -> None:
+    saved = trained(replace(AVERAGED, ema=None), run).save()
+    assert not (saved.path / checkpoint.EMA).exists()
+
+
+def test_a_checkpoint_is_scored_by_its_shadow(run: RunDir) -> None:
+    recorder = Recorder()
+    done = trained(replace(AVERAGED, checkpoint=Checkpoint(every_minutes=0)), run, recorder)
+    saved = done.save()
+    model = normed(4)
+    rows = list(scoring.rows(saved, done.recipe, computation(model), validation(), ("a",)))
+    assert rows[0]["loss"] == pytest.approx(recorder.scores[-1].loss, rel=1e-5)
+    raw = list(scoring.rows(saved, replace(done.recipe, ema=None), computation(model), validation(), ("a",)))
+    assert raw[0]["loss"] != pytest.approx(rows[0]["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("decay", [1.0, -0.1])
+def test_a_decay_that_averages_nothing_is_refused(decay: float) -> None:
+    with pytest.raises(BadValue, match=rf"ema.decay is {decay}; it must be at least 0 and below 1"):
+        Ema(decay)

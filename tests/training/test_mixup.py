@@ -1,0 +1,144 @@
+"""Mixup: the formula against NumPy, the distribution of its draws, and runs that can be cut up anywhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from shutil import which
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training.test_loop import interrupted_at, resumed, same
+from training.tiny import CLASSES, RECIPE, Recorder, normed, trained, training, weights
+from viaduct.recipes import CrossEntropy
+from viaduct.training.mixup import mix, mixing_weights
+from viaduct.training.rundir import RunDir
+
+MIXED = replace(RECIPE, mixup=0.2, loss=CrossEntropy(label_smoothing=0.1))
+
+
+def test_a_run_without_mixup_sees_its_pictures_and_labels_as_they_are(run: RunDir) -> None:
+    plain = training(RECIPE, run)
+    batch = next(iter(plain.train_batches.epoch(0)))
+    pictures, labels = plain.mixed(batch)
+    assert pictures is batch.images
+    assert labels is batch.labels
+
+
+def test_pictures_and_labels_are_mixed_with_the_batch_in_reverse() -> None:
+    chance = np.random.default_rng(1)
+    pictures = chance.normal(size=(5, 3, 4, 4)).astype(np.float32)
+    labels, share = np.array([0, 3, 2, 1, 0]), chance.uniform(size=5).astype(np.float32)
+    mixed, shares = mix(torch.from_numpy(pictures), torch.from_numpy(labels), torch.from_numpy(share), CLASSES)
+    w = share[:, None, None, None]
+    np.testing.assert_allclose(mixed.numpy(), w * pictures + (1 - w) * pictures[::-1], atol=1e-6)
+    truth = np.eye(CLASSES)[labels]
+    np.testing.assert_allclose(shares.numpy(), share[:, None] * truth + (1 - share[:, None]) * truth[::-1], atol=1e-6)
+    assert mixed.is_contiguous(memory_format=torch.channels_last)
+    assert shares[0].tolist() == [1, 0, 0, 0]  # its partner is of its own class
+
+
+def test_the_loss_of_mixed_labels_is_the_mixture_of_the_losses(run: RunDir) -> None:
+    chance = torch.Generator().manual_seed(2)
+    logits, labels = torch.randn(6, CLASSES, generator=chance), torch.tensor([0, 1, 2, 3, 1, 1])
+    share = torch.rand(6, generator=chance)
+    _, shares = mix(torch.zeros(6, 3, 1, 1), labels, share, CLASSES)
+    found = training(MIXED, run).loss(logits, shares)
+    log_p = np.log(np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True))
+    smooth = np.eye(CLASSES)[labels.numpy()] * 0.9 + 0.1 / CLASSES
+    target = share.numpy()[:, None] * smooth + (1 - share.numpy()[:, None]) * smooth[::-1]
+    assert float(found) == pytest.approx(-(target * log_p).sum(1).mean(), rel=1e-5)
+
+
+def beta_moments(alpha: float) -> tuple[float, float]:
+    """Variance and fourth central moment of Beta(alpha, alpha)."""
+    variance = 1 / (4 * (2 * alpha + 1))
+    return variance, variance**2 * (3 - 6 / (2 * alpha + 3))
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 0.5, 1.0, 4.0])
+def test_draws_have_the_beta_distribution(alpha: float) -> None:
+    draws = np.concatenate([mixing_weights(alpha, 1, step, 10_000) for step in range(20)]).astype(float)
+    assert 0 <= draws.min() <= draws.max() <= 1
+    variance, fourth = beta_moments(alpha)
+    error = math.sqrt(variance / len(draws))
+    assert draws.mean() == pytest.approx(0.5, abs=5 * error)
+    assert draws.var() == pytest.approx(variance, rel=0.02)
+    assert ((draws - 0.5) ** 4).mean() == pytest.approx(fourth, rel=0.03)
+
+
+def test_draws_with_a_closed_form_have_its_quantiles() -> None:
+    quantiles = np.linspace(0.05, 0.95, 19)
+    uniform = mixing_weights(1.0, 3, 0, 100_000)
+    np.testing.assert_allclose(np.quantile(uniform, quantiles), quantiles, atol=0.008)
+    arcsine = mixing_weights(0.5, 3, 0, 100_000)
+    np.testing.assert_allclose(np.quantile(arcsine, quantiles), np.sin(np.pi * quantiles / 2) ** 2, atol=0.01)
+
+
+def test_every_step_and_every_seed_has_draws_of_its_own() -> None:
+    first = mixing_weights(0.2, 1, 7, 64)
+    assert np.array_equal(first, mixing_weights(0.2, 1, 7, 64))
+    assert not np.array_equal(first, mixing_weights(0.2, 1, 8, 64))
+    assert not np.array_equal(first, mixing_weights(0.2, 2, 7, 64))
+    assert len(np.unique(first)) > 60
+
+
+def test_a_very_small_parameter_hardly_mixes_and_is_finite() -> None:
+    draws = mixing_weights(1e-4, 1, 0, 1000)
+    assert np.isfinite(draws).all()
+    assert ((draws < 0.01) | (draws > 0.99)).mean() > 0.99
+
+
+@pytest.mark.parametrize("step", [1, 5, 7])
+def test_a_resumed_run_mixes_what_it_would_have_mixed(run: RunDir, step: int) -> None:
+    recipe = replace(MIXED, model=normed)
+    expected = weights(trained(recipe, run))
+    assert same(weights(resumed(recipe, run, interrupted_at(step, recipe, run))), expected)
+    assert not same(weights(trained(replace(recipe, mixup=0.0), run)), expected)
+
+
+def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
+    recorders = Recorder(), Recorder()
+    whole = weights(trained(MIXED, run, recorders[0]))
+    made = weights(trained(replace(MIXED, accumulate=4), run, recorders[1]))
+    for name, tensor in whole.items():
+        torch.testing.assert_close(made[name], tensor, rtol=1e-4, atol=1e-6)
+    for one, other in zip(recorders[0].logs, recorders[1].logs, strict=True):
+        assert (other.loss, other.top1) == (pytest.approx(one.loss, rel=1e-4), one.top1)
+
+
+@pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_compiled_network_is_trained_on_mixed_pictures(run: RunDir) -> None:
+    eager = weights(trained(replace(MIXED, steps=2), run))
+    compiled = weights(trained(replace(MIXED, steps=2, mode="graph"), run))
+    for name, tensor in eager.items():
+        torch.testing.assert_close(compiled[name].cpu(), tensor.cpu(), rtol=1e-3, atol=1e-5)
+
+
+class Constantly(nn.Module):
+    """Always of the same opinion."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(classes))
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        return (self.bias + torch.eye(len(self.bias))[2].to(x_NCHW.device)).expand(len(x_NCHW), -1)
+
+
+def test_training_accuracy_counts_the_stronger_label(run: RunDir) -> None:
+    recorder = Recorder()
+    recipe = replace(RECIPE, model=Constantly, mixup=1.0, steps=1)
+    stopped = training(recipe, run, recorder)
+    batch = next(iter(stopped.train_batches.epoch(0)))
+    share = mixing_weights(1.0, recipe.seed, 0, 8)
+    own, other = batch.labels.cpu().numpy(), batch.labels.cpu().numpy()[::-1]
+    expected = np.mean(np.where(share > 0.5, own, other) == 2)
+    stopped.optimize(batch)
+    stopped.step = 1
+    stopped.log()
+    assert recorder.logs[0].top1 == expected

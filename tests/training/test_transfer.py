@@ -1,0 +1,299 @@
+"""Runs that begin with weights from elsewhere, at step 0 or where those weights stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from training.tiny import CLASSES, PER_EPOCH, RECIPE, normed, plain, trained, training, weights, within
+from viaduct import models
+from viaduct.errors import BadData, BadRun, BadValue
+from viaduct.recipes import Init, Lars, Loaded, Recipe, RmsProp, Sgd
+from viaduct.recipes._fields import to_record
+from viaduct.training import session
+from viaduct.training.callbacks import Checkpointing
+from viaduct.training.rundir import RunDir
+from viaduct.training.transfer import begin_from
+from viaduct.weights.bundle import Bundle, write_bundle
+from viaduct.weights.maps import layouts_of
+
+STATEFUL = replace(RECIPE, model=normed, epochs=2)
+
+
+def small_resnet(classes: int) -> nn.Module:
+    """A network with a reference in TensorFlow."""
+    return models.build("resnet20_cifar", classes, blocks=(1, 1, 1), filters=(4, 4, 8))
+
+
+def keep(run: RunDir, recipe: Recipe) -> RunDir:
+    """A run with a checkpoint after its last step and the record that makes it one."""
+    trained(recipe, run, Checkpointing())
+    record = {"name": "mine", "file": None, "recipe": to_record(recipe)}
+    (run.path / "recipe.json").write_text(json.dumps(record))
+    return run
+
+
+@pytest.fixture
+def recipes_are_mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run's recipe is loaded by name; these tests have none to load."""
+    monkeypatch.setattr(RunDir, "recipe", lambda run: Loaded("mine", STATEFUL, "", None))
+
+
+@pytest.fixture
+def donor(tmp_path: Path) -> RunDir:
+    (tmp_path / "donor").mkdir()
+    return keep(RunDir(tmp_path / "donor"), replace(STATEFUL, steps=PER_EPOCH))
+
+
+def begun(recipe: Recipe, run: RunDir, source: Path, **init: Any) -> tuple[Any, list[str]]:
+    made = training(replace(recipe, init=Init(source=str(source), **init)), run)
+    return made, begin_from(made)
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def donated(run: RunDir) -> dict[str, Tensor]:
+    from viaduct.training.checkpoint import newest_whole
+
+    saved, _ = newest_whole(run.checkpoints)
+    assert saved is not None
+    return saved.model()
+
+
+def tf_checkpoint(folder: Path, model: nn.Module, step: int = 7, **slots: float) -> Path:
+    """The model as TensorFlow would have saved it; each slot holds one number throughout."""
+    (links,) = layouts_of(model).values()
+    own, variables = model.state_dict(), dict[str, Tensor]()
+    for link in links:
+        for name, value in zip(link.sources, link.to_tf(own[link.target]), strict=True):
+            variables[name] = value
+            variables |= {
+                f"{name}/{slot}": torch.full_like(value, held) for slot, held in slots.items() if link.trained
+            }
+    return write_bundle(folder / f"model.ckpt-{step}", {**variables, "global_step": torch.tensor(step)})
+
+
+def test_a_run_gives_its_weights_and_the_new_one_begins_at_zero(donor: RunDir, run: RunDir) -> None:
+    made, lines = begun(STATEFUL, run, donor.path)
+    assert equal(weights(made), donated(donor))
+    assert made.step == 0
+    assert not made.optimizer.state
+    assert lines == [f"Weights from {donor.path}: 7 of 7 tensors."]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "O2"])
+def test_the_network_computes_with_the_new_weights(precision: str, donor: RunDir, run: RunDir) -> None:
+    made, _ = begun(within(STATEFUL, "precision", compute=precision), run, donor.path)
+    for name, tensor in made.computation.network.state_dict().items():
+        torch.testing.assert_close(tensor.float(), donated(donor)[name].float(), rtol=1e-2, atol=1e-2)
+
+
+def test_a_safetensors_file_gives_its_weights(donor: RunDir, run: RunDir, tmp_path: Path) -> None:
+    save_file(donated(donor), tmp_path / "w.safetensors")
+    made, _ = begun(STATEFUL, run, tmp_path / "w.safetensors")
+    assert equal(weights(made), donated(donor))
+
+
+def test_excluded_tensors_keep_their_first_values(donor: RunDir, run: RunDir) -> None:
+    first = weights(training(STATEFUL, run))
+    made, lines = begun(STATEFUL, run, donor.path, exclude="5")
+    assert torch.equal(weights(made)["5.weight"], first["5.weight"])
+    assert torch.equal(weights(made)["0.weight"], donated(donor)["0.weight"])
+    assert lines == [f"Weights from {donor.path}: 5 of 7 tensors, without 5.bias, 5.weight."]
+
+
+def test_a_tensorflow_checkpoint_gives_its_weights(run: RunDir, tmp_path: Path) -> None:
+    stored = small_resnet(1001)
+    prefix = tf_checkpoint(tmp_path, stored)
+    recipe = replace(RECIPE, model=small_resnet)
+    with pytest.raises(BadData, match="has 1,001 classes, this network 4") as refusal:
+        begun(recipe, run, prefix)
+    assert "--init-exclude 'head.*'" in str(refusal.value)
+    made, _ = begun(recipe, run, prefix, exclude="head.*")
+    assert torch.equal(made.model.stem.conv.weight, stored.stem.conv.weight)
+    assert made.model.head.out_features == CLASSES
+
+
+def test_another_number_of_classes_is_told_with_the_way_out(run: RunDir, tmp_path: Path) -> None:
+    save_file(small_resnet(10).state_dict(), tmp_path / "w.safetensors")
+    with pytest.raises(BadData, match="has 10 classes, this network 4") as refusal:
+        begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors")
+    assert "--init-exclude 'head.*'" in str(refusal.value)
+
+
+def test_weights_of_another_network_are_refused_and_recognised(run: RunDir, tmp_path: Path) -> None:
+    save_file(models.build("resnet20_cifar_v2", 4).state_dict(), tmp_path / "w.safetensors")
+    made = training(replace(RECIPE, model=small_resnet, init=Init(str(tmp_path / "w.safetensors"))), run)
+    before = weights(made)
+    with pytest.raises(BadData, match="does not hold this network") as refusal:
+        begin_from(made)
+    for fragment in ("missing there, ", "not in this network, ", "looks like resnet20_cifar_v2", "--init-exclude"):
+        assert fragment in str(refusal.value)
+    assert equal(weights(made), before)
+
+
+def test_layers_that_would_be_dropped_in_silence_are_named(run: RunDir, tmp_path: Path) -> None:
+    save_file({**small_resnet(4).state_dict(), "neck.weight": torch.zeros(2)}, tmp_path / "w.safetensors")
+    with pytest.raises(BadData, match=r"not in this network, 1: neck\.weight"):
+        begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors")
+    _, lines = begun(replace(RECIPE, model=small_resnet), run, tmp_path / "w.safetensors", exclude="neck")
+    assert lines[0].endswith("tensors, without neck.weight.")
+
+
+def test_a_pattern_that_means_nothing_is_an_error(donor: RunDir, run: RunDir) -> None:
+    with pytest.raises(BadValue, match=r"--init-exclude 'heda\.\*' matches no name"):
+        begun(STATEFUL, run, donor.path, exclude="heda.*")
+
+
+@pytest.mark.usefixtures("recipes_are_mine")
+def test_continuing_a_run_elsewhere_ends_where_it_would_have_ended(donor: RunDir, run: RunDir, tmp_path: Path) -> None:
+    whole = trained(STATEFUL, RunDir(tmp_path))
+    made, lines = begun(STATEFUL, run, donor.path, schedule="continue")
+    assert made.step == PER_EPOCH
+    assert f"Continuing at step {PER_EPOCH}, with the optimizer's state of 5 parameters." in lines
+    with made.train_batches, made.validation:
+        made.fit()
+    assert equal(weights(made), weights(whole))
+
+
+@pytest.mark.usefixtures("recipes_are_mine")
+def test_continuing_otherwise_than_before_warns(donor: RunDir, run: RunDir) -> None:
+    recipe = within(within(STATEFUL, "data", global_batch=4), "precision", compute="bf16")
+    _, lines = begun(recipe, run, donor.path, schedule="continue")
+    assert any("trained with global batch 8, this run has 4" in line for line in lines)
+    assert any("trained with precision fp32, this run has bf16" in line for line in lines)
+    _, lines = begun(STATEFUL, run, donor.path, schedule="continue")
+    assert not any("Warning" in line for line in lines)
+
+
+@pytest.mark.usefixtures("recipes_are_mine")
+def test_another_optimizer_begins_afresh(donor: RunDir, run: RunDir) -> None:
+    made, lines = begun(replace(STATEFUL, optimizer=RmsProp()), run, donor.path, schedule="continue")
+    assert "with a fresh optimizer (the run's was SGD)" in lines[1]
+    assert not made.optimizer.state
+
+
+def test_momentum_from_tensorflow_moves_the_weights_it_belongs_to(run: RunDir, tmp_path: Path) -> None:
+    stored, slot = small_resnet(CLASSES), small_resnet(CLASSES)
+    (links,) = layouts_of(stored).values()
+    held = {}
+    for link in links:
+        for name, value in zip(link.sources, link.to_tf(slot.state_dict()[link.target]), strict=True):
+            held |= {f"{name}/Momentum": value} if link.trained else {}
+    prefix = tf_checkpoint(tmp_path, stored, step=1)
+    with Bundle(prefix) as bundle:
+        write_bundle(prefix, {**{name: bundle.read(name) for name in bundle.entries}, **held})
+    recipe = replace(RECIPE, model=small_resnet, optimizer=Sgd(lr=1.0, momentum=0.5))
+    made, _ = begun(recipe, run, prefix, schedule="continue")
+    for parameter in made.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    made.optimizer.step()
+    for name, parameter in made.model.named_parameters():
+        expected = stored.get_parameter(name) - 0.5 * slot.get_parameter(name)
+        torch.testing.assert_close(parameter.detach(), expected.detach())
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "slots", "expected"),
+    [
+        (Sgd(), {"Momentum": 3.0}, {"momentum_buffer": 3.0}),
+        (Lars(), {"LARSOptimizer": 3.0}, {"momentum_buffer": 3.0}),
+        (RmsProp(), {"RMSProp": 2.0, "RMSProp_1": 3.0}, {"square_average": 2.0, "momentum_buffer": 3.0}),
+    ],
+)
+def test_slots_of_tensorflow_become_the_optimizers_state(
+    optimizer: Any, slots: dict[str, float], expected: dict[str, float], run: RunDir, tmp_path: Path
+) -> None:
+    prefix = tf_checkpoint(tmp_path, small_resnet(CLASSES), **slots)
+    recipe = replace(RECIPE, model=small_resnet, optimizer=optimizer)
+    made, lines = begun(recipe, run, prefix, schedule="continue")
+    assert made.step == 7
+    for parameter in made.model.parameters():
+        kept = made.optimizer.state[parameter]
+        assert {key: float(value.mean()) for key, value in kept.items()} == expected
+        # Fused optimizers walk through parameter and state as they lie in memory.
+        assert all(value.stride() == parameter.stride() for value in kept.values())
+    assert "does not say how it was trained" in lines[-1]
+    with made.train_batches, made.validation:
+        made.fit()
+
+
+def test_slots_of_another_kind_are_left_out(run: RunDir, tmp_path: Path) -> None:
+    prefix = tf_checkpoint(tmp_path, small_resnet(CLASSES), RMSProp=1.0)
+    made, lines = begun(replace(RECIPE, model=small_resnet), run, prefix, schedule="continue")
+    assert "the state there (RMSProp) is of another kind than SGD" in lines[1]
+    assert not made.optimizer.state
+
+
+def test_slots_beside_a_file_are_taken(run: RunDir, tmp_path: Path) -> None:
+    own = small_resnet(CLASSES)
+    save_file(own.state_dict(), tmp_path / "w.safetensors", {"global_step": "6", "global_batch": "8"})
+    held = {f"Momentum/{name}": torch.ones_like(parameter.data) for name, parameter in own.named_parameters()}
+    save_file(held, tmp_path / "w.slots.safetensors")
+    recipe = replace(RECIPE, model=small_resnet)
+    _, lines = begun(recipe, run, tmp_path / "w.safetensors", schedule="continue", exclude="head")
+    count = len(list(own.parameters()))
+    assert f"state of {count - 2} parameters" in lines[1]
+    assert not any("Warning" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"), [({}, "does not say after which step"), ({"global_step": "10"}, "ends after 10")]
+)
+def test_a_step_that_cannot_be_continued_from_is_refused(
+    metadata: dict[str, str], reason: str, run: RunDir, tmp_path: Path
+) -> None:
+    save_file(plain(CLASSES).state_dict(), tmp_path / "w.safetensors", metadata)
+    with pytest.raises((BadData, BadValue), match=reason):
+        begun(RECIPE, run, tmp_path / "w.safetensors", schedule="continue")
+
+
+# In a session
+
+
+def conduct(recipe: Recipe, run: Path) -> None:
+    session.conduct(session.Request(Loaded("mine", recipe, "", None), RunDir(run), None, "cpu", "auto", "test"))
+
+
+def test_a_resumed_run_does_not_read_the_weights_again(donor: RunDir, tmp_path: Path) -> None:
+    recipe = replace(STATEFUL, init=Init(str(donor.path), exclude="5", freeze="0"))
+    run = tmp_path / "tuned"
+    conduct(replace(recipe, steps=3), run)
+    record = json.loads((run / "recipe.json").read_text())["recipe"]["init"]
+    assert record == {"is": "Init", "source": str(donor.path), "exclude": "5", "freeze": "0", "schedule": "restart"}
+    with pytest.raises(BadRun, match=r"begun with init\.freeze=0, not "):
+        conduct(replace(recipe, steps=6, init=replace(recipe.init, freeze="")), run)
+    shutil.rmtree(donor.path)
+    conduct(replace(recipe, steps=6), run)
+    assert json.loads((run / "summary.json").read_text())["steps"] == 6
+
+
+def test_weights_that_do_not_fit_leave_no_run_behind(donor: RunDir, tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="does not hold this network"):
+        conduct(replace(RECIPE, init=Init(str(donor.path))), tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_a_run_from_before_there_was_init_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "old"
+    conduct(replace(RECIPE, steps=3), run)
+    record = json.loads((run / "recipe.json").read_text())
+    del record["recipe"]["init"]
+    (run / "recipe.json").write_text(json.dumps(record))
+    conduct(replace(RECIPE, steps=6), run)
+    assert json.loads((run / "summary.json").read_text())["steps"] == 6
+
+
+def test_the_report_has_the_names_of_the_new_data(donor: RunDir, tmp_path: Path) -> None:
+    conduct(replace(STATEFUL, steps=PER_EPOCH, init=Init(str(donor.path), exclude="5")), tmp_path / "tuned")
+    assert "grey" in (tmp_path / "tuned" / "report.html").read_text()
