@@ -63,7 +63,8 @@ HILL = [
     ["training"],
     ["recipes"],
     ["reporting"],
-    ["models", "data", "devices"],
+    ["weights"],
+    ["models", "data", "devices", "cluster"],
     ["errors"],
 ]
 

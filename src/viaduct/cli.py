@@ -19,6 +19,9 @@ VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
     "data": "Build, fetch, index, check, look at and measure training data.",
+    "models": "List the networks: parameters, multiplications, input size, recipes, source.",
+    "weights": "Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",
+    "ranktable": "Make, check, show and convert the rank tables that describe a cluster.",
     "devices": "Show which devices this machine has, and what is missing for the others.",
 }
 
@@ -67,6 +70,16 @@ def build_app() -> typer.Typer:
     return app
 
 
+def called(words: list[str]) -> str:
+    """The verb, and of a verb with verbs of its own which of them: `data build`."""
+    place = next((place for place, word in enumerate(words) if word in VERBS), None)
+    if place is None:
+        return ""
+    app = getattr(sys.modules.get(f"viaduct.verbs.{words[place]}"), "app", None)
+    known = getattr(typer.main.get_command(app), "commands", {}) if app else {}
+    return " ".join([words[place], *(word for word in words[place + 1 : place + 2] if word in known)])
+
+
 def main() -> None:
     # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and says what is wrong.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
@@ -77,6 +90,5 @@ def main() -> None:
     try:
         build_app()(prog_name="viaduct")
     except ViaductError as error:
-        verb = next((word for word in sys.argv[1:] if word in VERBS), "")
-        print(f"viaduct {verb}".strip() + f": {error}", file=sys.stderr)
+        print(f"viaduct {called(sys.argv[1:])}".strip() + f": {error}", file=sys.stderr)
         sys.exit(2)

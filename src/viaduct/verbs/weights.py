@@ -1,0 +1,176 @@
+"""viaduct weights"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from viaduct.errors import BadValue
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",
+)
+Model = Annotated[
+    str, typer.Option(help="A network of `viaduct models`.", show_default="found by names and shapes", metavar="NAME")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+
+
+@app.command()
+def show(
+    weights: Annotated[
+        Path, typer.Argument(help="A TensorFlow checkpoint (prefix, folder or .index), a .safetensors file or a run.")
+    ],
+    pattern: Annotated[
+        str, typer.Option("--filter", help="Only names that match, such as '*/kernel'.", metavar="GLOB")
+    ] = "*",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Names, shapes and types of the tensors, the step, totals, and the network they look like."""
+    from viaduct.weights.stored import open_weights
+
+    with open_weights(weights) as stored:
+        summary = summarise(stored, pattern)
+    if as_json:
+        print(json.dumps(summary, indent=1))
+    else:
+        print_summary(summary)
+
+
+@app.command("import")
+def import_weights(
+    checkpoint: Annotated[Path, typer.Argument(help="A TensorFlow checkpoint: its prefix, folder or .index file.")],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    model: Model = "",
+    classes: Annotated[
+        int, typer.Option(help="The network's outputs.", show_default="as the checkpoint has", min=0)
+    ] = 0,
+    ema: Annotated[bool, typer.Option("--ema", help="Take the exponential moving averages of the weights.")] = False,
+    slots: Annotated[
+        bool, typer.Option("--slots", help="Also write the optimizer's state, into NAME.slots.safetensors.")
+    ] = False,
+    force: Force = False,
+) -> None:
+    """Turn a TensorFlow checkpoint into a safetensors file with our names and layouts."""
+    from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
+
+    if out.suffix != ".safetensors":
+        raise BadValue(f"--out {out} should end in .safetensors.")
+    for file in (out, slots_beside(out)) if slots else (out,):
+        refuse_overwriting(file, force)
+    written = import_file(checkpoint, out, model=model, classes=classes, ema=ema, slots=slots)
+    if written.recognised:
+        tell(f"{checkpoint} looks like {written.model}.")
+    done = written.done
+    for note in done.notes if done else []:
+        tell(f"Note: {note}.")
+    step = f", step {done.global_step:,}" if done and done.global_step is not None else ""
+    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}", end="")
+    print(f"; {len(done.skipped):,} more skipped" if done and done.skipped else "")
+
+
+@app.command("export")
+def export_weights(
+    weights: Annotated[Path, typer.Argument(help="A run, one of its checkpoints, or a .safetensors file.")],
+    out: Annotated[Path, typer.Option(help="A prefix such as model.ckpt-601000, or a .safetensors file.")],
+    form: Annotated[
+        Literal["tf-checkpoint", "safetensors"], typer.Option("--format", help="What to write.")
+    ] = "tf-checkpoint",
+    model: Model = "",
+    layout: Annotated[
+        Literal["", "a", "b"],
+        typer.Option(help="ResNeXt's grouped kernels: a, one variable each; b, one for each group.", show_default="b"),
+    ] = "",
+    ema: Annotated[
+        bool, typer.Option("--ema", help="The run's averaged weights: beside the others in TensorFlow's form.")
+    ] = False,
+    force: Force = False,
+) -> None:
+    """Write our weights as a TensorFlow V2 checkpoint that its Saver restores, or as one safetensors file."""
+    from contextlib import ExitStack
+
+    from viaduct.weights.exporting import export_safetensors, export_tf_checkpoint, refuse_overwriting
+    from viaduct.weights.stored import open_weights
+
+    if (form == "safetensors") != (out.suffix == ".safetensors"):
+        raise BadValue(f"--out {out} does not go with --format {form}.", "A .safetensors file is the other's form.")
+    refuse_overwriting(out, force)
+    with ExitStack() as opened:
+        averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
+        stored = opened.enter_context(open_weights(weights))
+        refuse_tensorflow(stored)
+        if form == "safetensors":
+            written = export_safetensors(averages or stored, out, model)
+        else:
+            written = export_tf_checkpoint(stored, out, model=model, layout=layout, averages=averages)
+    if written.recognised:
+        tell(f"{weights} looks like {written.model}.")
+    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors")
+
+
+def refuse_tensorflow(stored: Any) -> None:
+    if stored.kind == "TensorFlow checkpoint":
+        raise BadValue(
+            f"{stored.path} is a TensorFlow checkpoint already.",
+            "`viaduct weights import` makes it a safetensors file.",
+        )
+
+
+def summarise(stored: Any, pattern: str) -> dict[str, Any]:
+    from fnmatch import fnmatchcase
+
+    chosen = {name: info for name, info in stored.infos.items() if fnmatchcase(name, pattern)}
+    if not chosen:
+        shown = ", ".join(list(stored.infos)[:3])
+        raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {len(stored.infos):,}: {shown} …")
+    guesses = [] if stored.facts.model else [guess for guess in stored.guesses() if guess.share > 0.9]
+    rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in chosen.items()]
+    return {
+        "path": str(stored.path),
+        "kind": stored.kind,
+        "model": stored.facts.model,
+        "classes": stored.facts.classes,
+        "looks_like": [{"model": guess.model, "classes": guess.classes, "share": guess.share} for guess in guesses],
+        "step": stored.facts.step,
+        "tensors": rows,
+        "totals": {
+            "tensors": len(rows),
+            "values": sum(info.values for info in chosen.values()),
+            "bytes": sum(info.size for info in chosen.values()),
+        },
+    }
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "shape", "type", box=None, pad_edge=False)
+    for row in summary["tensors"]:
+        table.add_row(printable(row["name"]), "x".join(map(str, row["shape"])) or "scalar", row["dtype"])
+    Console(markup=False, emoji=False, highlight=False).print(table)
+    totals = summary["totals"]
+    size = f"{totals['values']:,} values, {totals['bytes'] / 2**20:,.1f} MiB"
+    step = "" if summary["step"] is None else f"; step {summary['step']:,}"
+    print(f"{summary['path']}: {summary['kind']}, {totals['tensors']:,} tensors, {size}{step}")
+    if summary["model"]:
+        print(f"It is {summary['model']} with {summary['classes']} classes.")
+    elif summary["looks_like"]:
+        found = " or ".join(guess["model"] for guess in summary["looks_like"])
+        print(f"It looks like {found} with {summary['looks_like'][0]['classes']} classes.")
+
+
+def printable(name: str) -> str:
+    """A name from somebody's file must not steer the terminal."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,212 @@
+"""What a person sees of `viaduct weights`: the tables, the files, the refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from viaduct import cli, models
+from viaduct.training import checkpoint
+from viaduct.weights.bundle import Bundle, write_bundle
+
+NAME = "resnet20_cifar"
+Weights = dict[str, torch.Tensor]
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    talk: str
+
+
+Call = Callable[..., Answer]
+
+
+@pytest.fixture
+def viaduct(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line, in this process."""
+
+    def call(*words: str | Path) -> Answer:
+        monkeypatch.setattr("sys.argv", ["viaduct", "weights", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        told = capsys.readouterr()
+        return Answer(int(end.value.code or 0), told.out, told.err)
+
+    return call
+
+
+def refused(answer: Answer, *fragments: str) -> None:
+    assert answer.code == 2
+    assert answer.talk.startswith("viaduct weights")
+    assert "Traceback" not in answer.talk
+    for fragment in fragments:
+        assert fragment in answer.talk
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two checkpoints, as training writes them; the newer has averages beside its weights."""
+    path = tmp_path_factory.mktemp("runs") / "try1"
+    torch.manual_seed(1)
+    for step in (10, 20):
+        model = models.build(NAME, classes=5)
+        averages = {name: tensor + 1 for name, tensor in model.state_dict().items()} if step == 20 else None
+        notes = {"model": NAME, "classes": 5}
+        checkpoint.save(path / "checkpoints", step, model, {"step": step}, notes, averages)
+    data = {"global_batch": 128, "classes": 5}
+    recipe = {"model": NAME, "data": data, "precision": {"compute": "fp16"}}
+    (path / "recipe.json").write_text(json.dumps({"name": "mine", "file": None, "recipe": recipe}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def weights(run: Path) -> Weights:
+    return load_file(run / "checkpoints" / "step-20" / "model.safetensors")
+
+
+@pytest.fixture
+def prefix(run: Path, tmp_path: Path, viaduct: Call) -> Path:
+    answer = viaduct("export", run, "--format", "tf-checkpoint", "--out", tmp_path / "tf" / "model.ckpt-20")
+    assert answer.code == 0, answer.talk
+    assert answer.out.endswith("model.ckpt-20: resnet20_cifar, 5 classes, 113 tensors\n")
+    return tmp_path / "tf" / "model.ckpt-20"
+
+
+def test_a_checkpoint_is_shown_with_step_totals_and_network(prefix: Path, viaduct: Call) -> None:
+    answer = viaduct("show", prefix)
+    assert answer.code == 0
+    assert "resnet_model/conv2d/kernel" in answer.out
+    assert "3x3x3x16" in answer.out
+    assert "113 tensors" in answer.out
+    assert "step 20" in answer.out
+    assert "It looks like resnet20_cifar or resnet20_quick with 5 classes." in answer.out
+
+
+def test_a_checkpoint_is_shown_as_json(prefix: Path, viaduct: Call) -> None:
+    shown = json.loads(viaduct("show", prefix.parent, "--json", "--filter", "*/dense/*").out)
+    assert [(row["name"], row["shape"]) for row in shown["tensors"]] == [
+        ("resnet_model/dense/bias", [5]),
+        ("resnet_model/dense/kernel", [64, 5]),
+    ]
+    assert shown["totals"] == {"tensors": 2, "values": 325, "bytes": 1300}
+    assert shown["step"] == 20
+    assert shown["looks_like"][0] == {"model": NAME, "classes": 5, "share": 1.0}
+
+
+def test_a_run_and_a_file_are_shown_too(run: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
+    shown = json.loads(viaduct("show", run, "--json").out)
+    assert (shown["kind"], shown["model"], shown["classes"], shown["step"]) == ("run", NAME, 5, 20)
+    older = json.loads(viaduct("show", run / "checkpoints" / "step-10", "--json").out)
+    assert older["step"] == 10
+    save_file(weights, tmp_path / "plain.safetensors")
+    answer = viaduct("show", tmp_path / "plain.safetensors", "--filter", "head.*")
+    assert "2 tensors, 325 values" in answer.out
+    assert "It looks like resnet20_cifar or resnet20_quick with 5 classes." in answer.out
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(run: Path, tmp_path: Path, viaduct: Call) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    file = copied / "checkpoints" / "step-20" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    assert json.loads(viaduct("show", copied, "--json").out)["step"] == 10
+    shutil.rmtree(copied / "checkpoints")
+    refused(viaduct("show", copied), "has no whole checkpoint yet")
+
+
+def test_what_cannot_be_shown_is_named(tmp_path: Path, prefix: Path, viaduct: Call) -> None:
+    refused(viaduct("show", tmp_path / "nowhere"), "there are no weights at", "nowhere.index")
+    refused(viaduct("show", tmp_path / "no.safetensors"), "there are no weights at", "no.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(b"short")
+    refused(viaduct("show", tmp_path / "cut.safetensors"), "not a whole safetensors file")
+    refused(viaduct("show", prefix, "--filter", "heda*"), "no name matches --filter 'heda*'", "There are 113")
+
+
+def test_a_run_goes_to_tensorflow_and_back(prefix: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
+    out = tmp_path / "back.safetensors"
+    answer = viaduct("import", prefix, "--out", out)
+    assert answer.code == 0
+    assert "looks like resnet20_cifar" in answer.talk
+    assert answer.out == f"{out}: resnet20_cifar, 5 classes, 112 tensors, step 20; 1 more skipped\n"
+    back = load_file(out)
+    assert back.keys() == weights.keys()
+    assert all(torch.equal(back[name], weights[name]) for name in weights)
+
+
+def test_nothing_is_overwritten_unless_asked(prefix: Path, run: Path, tmp_path: Path, viaduct: Call) -> None:
+    out = tmp_path / "back.safetensors"
+    out.write_text("mine")
+    refused(viaduct("import", prefix, "--out", out), "is there already", "--force")
+    assert out.read_text() == "mine"
+    assert viaduct("import", prefix, "--out", out, "--force").code == 0
+    refused(viaduct("export", run, "--out", prefix), "is there already")
+
+
+def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
+    assert viaduct("export", run, "--out", tmp_path / "model.ckpt-20", "--ema").code == 0
+    with Bundle(tmp_path / "model.ckpt-20") as bundle:
+        assert "resnet_model/dense/bias/ExponentialMovingAverage" in bundle
+    assert viaduct("import", tmp_path / "model.ckpt-20", "--ema", "--out", tmp_path / "e.safetensors").code == 0
+    assert torch.equal(load_file(tmp_path / "e.safetensors")["head.bias"], weights["head.bias"] + 1)
+    answer = viaduct("export", run, "--format", "safetensors", "--ema", "--out", tmp_path / "own.safetensors")
+    assert answer.code == 0
+    assert torch.equal(load_file(tmp_path / "own.safetensors")["head.bias"], weights["head.bias"] + 1)
+    older = run / "checkpoints" / "step-10"
+    refused(viaduct("export", older, "--ema", "--out", tmp_path / "x"), "holds no averaged weights")
+
+
+@pytest.mark.parametrize(
+    ("words", "fragments"),
+    [
+        (["--model", "resnet56_cifar"], ["lacks 180 of the 292 variables", "It looks like resnet20_cifar"]),
+        (["--model", "resnext50"], ["lacks 267 of the 267", "fp32_vars/conv2d/kernel", "resnet20_cifar with 5"]),
+        (["--model", "resnet5O_v1"], ["no model called 'resnet5O_v1'", "'resnet50_v1'"]),
+        (["--model", "resnet50_book"], ["no TensorFlow reference"]),
+        (["--classes", "10"], ["has 5 classes, this network 10", "--init-exclude 'head.*'", "--classes 5"]),
+        (["--ema"], ["no exponential moving averages"]),
+        (["--slots"], ["no optimizer slots"]),
+        (["--out", "x.bin"], ["should end in .safetensors"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    words: list[str], fragments: list[str], prefix: Path, tmp_path: Path, viaduct: Call
+) -> None:
+    refused(viaduct("import", prefix, "--out", tmp_path / "out.safetensors", *words), *fragments)
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_a_name_from_somebody_else_does_not_steer_the_terminal(tmp_path: Path, viaduct: Call) -> None:
+    write_bundle(tmp_path / "model.ckpt", {"\x1b[31mred [bold]x": torch.zeros(3)})
+    shown = viaduct("show", tmp_path / "model.ckpt").out
+    assert "\\x1b[31mred [bold]x" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_ending_and_the_format_must_agree(run: Path, tmp_path: Path, viaduct: Call) -> None:
+    refused(viaduct("export", run, "--out", tmp_path / "a.safetensors"), "does not go with --format tf-checkpoint")
+    refused(viaduct("export", run, "--format", "safetensors", "--out", tmp_path / "a"), "does not go with")
+
+
+def test_a_run_that_says_nonsense_of_itself_is_still_shown(run: Path, tmp_path: Path, viaduct: Call) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    (copied / "recipe.json").write_text('{"recipe": {"data": 3, "model": [], "precision": null}}')
+    shown = json.loads(viaduct("show", copied, "--json").out)
+    assert shown["model"] is None
+    (copied / "recipe.json").write_text("[]")
+    refused(viaduct("show", copied), "recipe.json is damaged")
+
+
+def test_a_checkpoint_of_nobody_is_refused(tmp_path: Path, viaduct: Call) -> None:
+    write_bundle(tmp_path / "model.ckpt", {"own/kernel": torch.zeros(3)})
+    refused(viaduct("import", tmp_path / "model.ckpt", "--out", tmp_path / "a.safetensors"), "none of our networks")
+    refused(viaduct("export", tmp_path / "model.ckpt", "--out", tmp_path / "b"), "TensorFlow checkpoint already")
