@@ -164,3 +164,11 @@ def test_data_that_need_a_place_say_so(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="this recipe trains on cifar10: say where it is with --data DIR"):
         load_images(Cifar10(8, 32), None)
     assert load_images(RECIPE.data, None).names == make(None).names
+
+
+def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: RunDir) -> None:
+    conducted(run)
+    assert "seen in an epoch" not in run.report.read_text()
+    balanced = RunDir(run.path.with_name("balanced"))
+    conducted(balanced, within(TINY, "data", balance=1.0))
+    assert "seen in an epoch" in balanced.report.read_text()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from viaduct.data.balance import class_quotas
 from viaduct.recipes import Loaded
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import (
@@ -39,6 +40,8 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
             Section("Confusion", "", [confusion(training, training.score)]),
             Section("Predictions", "Validation pictures, the wrong ones first.", [samples(training, training.score)]),
         ]
+    if training.recipe.data.balance:
+        sections.append(balance(training))
     if training.train_batches.skipped or training.validation.skipped:
         sections.append(skipped_records(training))
     sections += [
@@ -95,6 +98,17 @@ def line(name: str, records: list[dict[str, Any]], field: str) -> Series:
 def skipped_records(training: Training) -> Section:
     bad = [*training.train_batches.skipped, *training.validation.skipped]
     return Section("Skipped records", f"{len(bad)} could not be used.", [Code("\n".join(bad))])
+
+
+def balance(training: Training) -> Section:
+    strength, known = training.recipe.data.balance, names(training)
+    classes, counts, quotas = class_quotas(training.images.train.labels, strength)
+    rows = [
+        [known[label] if label < len(known) else str(label), int(count), round(float(quota), 1), float(quota / count)]
+        for label, count, quota in zip(classes.tolist(), counts, quotas, strict=True)
+    ]
+    lead = f"Strength {strength:g}: what an epoch sees of each class."
+    return Section("Balance", lead, [Table(("class", "pictures", "seen in an epoch", "times"), rows)])
 
 
 def confusion(training: Training, score: Score) -> Heatmap:
