@@ -83,6 +83,7 @@ def test_what_is_done_is_said() -> None:
     assert said.startswith(
         "balance 1: pictures of a class → seen in an epoch: class 8: 1 → 250 (x250.00), owl: 9 → 250"
     )
+    assert "1 → 5.5 (x5.50)" in describe(np.array([0] + [1] * 10), 1.0, {})
     many = describe(np.repeat(np.arange(100), np.arange(1, 101)), 0.5, {})
     assert many.count("(x") == 6
     assert "…" in many

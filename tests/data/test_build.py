@@ -232,6 +232,19 @@ def test_someone_elses_records_are_left_alone(photos: Path, tmp_path: Path) -> N
     assert snapshot(out) == {"train-00000-of-01024": b"precious"}
 
 
+def test_a_folder_of_other_things_is_left_alone(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs/first").mkdir(parents=True)
+    with pytest.raises(BadData, match="runs: it holds other things: first"):
+        build_records(photos, tmp_path / "runs")
+    assert [path.name for path in (tmp_path / "runs").rglob("*")] == ["first"]
+
+
+def test_an_empty_folder_with_hidden_files_is_built_into(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records/.gitkeep").touch()
+    assert build_records(photos, tmp_path / "records").written
+
+
 def test_two_builds_at_once(photos: Path, tmp_path: Path) -> None:
     refused = []
 
@@ -252,6 +265,26 @@ def test_strangers_are_named_before_anything_is_built(photos: Path, tmp_path: Pa
     with pytest.raises(BadData, match=r"2 files are neither JPEG nor PNG: ant/page\.jpg, bee/notes\.txt"):
         build_records(photos, tmp_path / "records")
     assert not (tmp_path / "records").exists()
+
+
+def test_one_stranger_is_spoken_of_in_the_singular(photos: Path) -> None:
+    (photos / "bee/notes.txt").write_text("not a picture")
+    with pytest.raises(BadData, match=r"1 file is neither.*\n  Move it away or convert it, or pass it over with"):
+        class_folders(photos)
+
+
+def test_what_windows_leaves_in_folders_and_what_shall_be_ignored_is_passed_over(photos: Path) -> None:
+    before = class_folders(photos).train
+    for name in ("Thumbs.db", "desktop.ini", "notes.txt"):
+        (photos / "bee" / name).write_text("not a picture")
+    with pytest.raises(BadData, match=r"JPEG nor PNG: bee/notes\.txt\."):
+        class_folders(photos)
+    assert class_folders(photos, ["*.txt"]).train == before
+
+
+def test_patterns_to_ignore_are_refused_for_a_list(photos: Path) -> None:
+    with pytest.raises(BadValue, match=r"Patterns to ignore are for folders"):
+        find_origin(make_list(photos, "ant/0000.JPEG,ant"), ["*.txt"])
 
 
 def test_a_picture_that_changes_during_the_build(photos: Path, tmp_path: Path) -> None:
@@ -287,7 +320,8 @@ def test_a_class_that_is_only_validated(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"validation_share": 1.0}, "validation_share must be from 0 to less than 1, got 1.0"),
-        ({"first_label": -1}, "first_label must be at least 0"),
+        ({"first_label": -1}, "first_label must be 1 or 0, got -1"),
+        ({"first_label": 2}, "first_label must be 1 or 0, got 2"),
         ({"train_shards": 0}, "train_shards must be from 1 to 99,999, got 0"),
         ({"workers": 0}, "workers must be at least 1"),
     ],
@@ -355,6 +389,18 @@ def test_a_list_of_numbers_keeps_them(photos: Path, tmp_path: Path) -> None:
 def test_a_list_with_a_mistake(photos: Path, lines: list[str], message: str) -> None:
     with pytest.raises(BadData, match=message):
         picture_list(make_list(photos, *lines))
+
+
+@pytest.mark.parametrize("header", ["filename,class", "id,path,label"])
+def test_another_header_than_ours_is_hinted_at(photos: Path, header: str) -> None:
+    with pytest.raises(BadData, match=r"line 1: [\s\S]*a header, it must say path,label or be left out"):
+        picture_list(make_list(photos, header, "ant/0000.JPEG,ant"))
+
+
+def test_a_missing_file_further_down_is_no_header(photos: Path) -> None:
+    with pytest.raises(BadData) as caught:
+        picture_list(make_list(photos, "ant/0000.JPEG,ant", "ant/9999.JPEG,ant"))
+    assert caught.value.hints == ()
 
 
 def make_idx(folder: Path, count: int, pack=lambda content: content) -> tuple[Path, Path, np.ndarray]:

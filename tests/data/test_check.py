@@ -181,7 +181,7 @@ def test_boxes_outside_of_the_picture(folder: Path) -> None:
 def test_a_compressed_and_an_empty_file(folder: Path) -> None:
     path = folder / "validation-00000-of-00001"
     path.write_bytes(gzip.compress(path.read_bytes()))
-    assert only(folder)[0] == "warning: compressed"
+    assert only(folder)[0] == "error: compressed"  # training would refuse it
     path.write_bytes(b"")
     assert ("warning", "empty") in found(check_records(folder))
     assert ("error", "empty") in found(check_records(folder))  # the only file of its split
@@ -194,11 +194,17 @@ def test_one_empty_file_of_several_is_a_warning(folder: Path) -> None:
     assert report.errors == []
 
 
-def test_a_split_without_files_is_a_warning(folder: Path) -> None:
+def test_without_training_files_there_is_nothing_to_train_on(folder: Path) -> None:
+    for path in folder.glob("train-*"):
+        path.unlink()
+    assert ("error", "empty") in found(check_records(folder))
+
+
+def test_a_folder_without_validation_files_is_a_warning(folder: Path) -> None:
     (folder / "validation-00000-of-00001").unlink()
     what, where, text = only(folder)
     assert (what, where) == ("warning: empty", "validation")
-    assert text == "there are no such files; training wants some."
+    assert text == "there are no such files, and training needs some."
 
 
 @pytest.mark.parametrize(("classes", "kinds"), [(3, [("warning", "classes")]), (4, []), (1001, [])])

@@ -64,6 +64,16 @@ def test_a_broken_picture_is_named(photos: Path) -> None:
         list(stream.epoch(0))
 
 
+def test_too_many_broken_pictures_say_how_to_list_them(photos: Path) -> None:
+    for number in range(10):
+        (photos / f"ant/{number}.jpg").write_bytes(b"\xff\xd8\xff and no more")
+    skipping = replace(RECORDS, on_bad_record="skip")
+    stream = skipping.batches(skipping.load(photos).train, device=torch.device("cpu"), train=True, seed=1)
+    with pytest.raises(BadData) as caught, stream:
+        list(stream.epoch(0))
+    assert f"`viaduct data build {photos} --out DIR`, then `viaduct data check DIR --deep`" in caught.value.hints[-1]
+
+
 def test_pictures_without_validation_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ant").mkdir()
     (tmp_path / "ant" / "1.jpg").write_bytes(simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8), colorspace="RGB"))

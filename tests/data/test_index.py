@@ -203,6 +203,14 @@ def test_damaged_headers_are_found_while_indexing(folder: Path, injury, reason: 
         build_index(shard(folder))
 
 
+def test_damage_that_cannot_be_skipped_says_what_to_do(folder: Path) -> None:
+    shard(folder).write_bytes(shard(folder).read_bytes()[:-5])
+    with pytest.raises(BadRecord) as caught:
+        RecordFolder(folder)
+    assert "cannot be skipped either" in caught.value.hints[0]
+    assert "`viaduct data build`" in caught.value.hints[1]
+
+
 def test_checksums_of_all_headers_at_once() -> None:
     lengths = np.array([0, 1, 255, 54_000, (1 << 63) + 5], np.uint64)
     assert masked_crcs(lengths).tolist() == [masked_crc32c(int(length).to_bytes(8, "little")) for length in lengths]
@@ -234,6 +242,13 @@ def test_no_records(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="there is no such folder"):
         RecordFolder(tmp_path / "nowhere")
     assert record_files(tmp_path, "validation") == []
+
+
+def test_records_without_validation_files_say_how_to_get_some(folder: Path) -> None:
+    for path in folder.glob("validation-*"):
+        path.unlink()
+    with pytest.raises(BadData, match=r"there are no validation records[\s\S]*--validation-share 0\.1"):
+        RecordFolder(folder, "validation")
 
 
 def test_names_of_the_classes(tmp_path: Path) -> None:

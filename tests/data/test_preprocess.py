@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import simplejpeg
 
 import viaduct.data
 from viaduct.data import preprocess
@@ -232,6 +233,39 @@ def test_mistakes_are_named() -> None:
         preprocess("official", encoded("small"), size=0)
     with pytest.raises(BadData, match="Premature end"):
         preprocess("official", encoded("small")[:-100])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("name", ["official", "v15", "resnext", "amoebanet"])
+def test_a_network_may_see_very_few_pixels(name: str, size: int) -> None:
+    for mode in ("exact", "fast"):
+        for photo in ("small", "tall", "wide"):
+            assert picture(name, encoded(photo), size=size, mode=mode).shape == (size, size, 3)
+            chance = np.random.default_rng(size)
+            assert picture(name, encoded(photo), True, chance, size=size, mode=mode).shape == (size, size, 3)
+
+
+def test_few_pixels_are_those_of_the_picture() -> None:
+    colours = np.array([[[0, 40, 80]] * 300] * 200, np.uint8)
+    grey = simplejpeg.encode_jpeg(np.ascontiguousarray(colours), quality=98)
+    for size in (1, 2, 3, 4):
+        np.testing.assert_allclose(picture("official", grey, size=size), colours[:size, :size], atol=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("official", "path.jpg"), r"encoded bytes, got the str 'path\.jpg'\.\n  Read the file first"),
+        (("official", None), "encoded bytes, got the NoneType None"),
+        ((None, b""), "named by a word, got the NoneType None"),
+        (("official", b"", True, 7), "generator must be a numpy Generator, got the int 7"),
+        (("official", b"", False, None, None, 2.5), r"size must be a whole number, got 2\.5"),
+        (("official", b"", False, None, None, "224"), "size must be a whole number, got '224'"),
+    ],
+)
+def test_arguments_of_another_type_are_named(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        preprocess(*arguments)
 
 
 def test_importing_the_room_stays_light_and_the_public_names_are_there() -> None:

@@ -264,10 +264,21 @@ def test_a_skipped_picture_is_named_and_replaced_by_the_mean_colour(
 
 def test_too_many_bad_pictures_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {7: NO_JPEG, 25: NO_JPEG}), device, on_bad_record="skip")
-    with pytest.raises(BadData, match=r"2 of 43 records are bad, more than 0\.1 %") as caught:
+    message = r"2 of 43 records are bad so far, where 1 may be: 0\.1 %, and at least one"
+    with pytest.raises(BadData, match=message) as caught:
         collect(made, 0)
-    assert "viaduct data check" in str(caught.value)
+    assert caught.value.hints[-1] == f"`viaduct data check {tmp_path} --deep` lists them all."
     assert len(made.skipped) == 2
+
+
+def test_as_many_bad_pictures_are_counted_as_were_named(
+    tmp_path: Path, device: torch.device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = with_bad(tmp_path, dict.fromkeys(range(COUNT), NO_JPEG))
+    made = batches(folder, device, global_batch=COUNT, workers=4, on_bad_record="skip")
+    with pytest.raises(BadData, match="2 of 43 records are bad so far"):
+        collect(made, 0)
+    assert len(capsys.readouterr().err.splitlines()) == len(made.skipped) == 2
 
 
 def test_a_corrupt_record_stops_with_file_record_and_reason(tmp_path: Path, device: torch.device) -> None:

@@ -86,6 +86,20 @@ def test_a_label_outside_of_the_classes_is_refused(
         loaded.train.labels  # noqa: B018
 
 
+def test_labels_that_begin_with_1_and_need_one_output_more_say_so(folder: Path) -> None:
+    with pytest.raises(BadRecord) as caught:
+        _ = Records(global_batch=4, size=8, classes=3).load(folder).train.labels
+    (hint,) = caught.value.hints
+    assert "begin with 1" in hint
+    assert hint.endswith("--classes 4, or --set data.label_shift=-1.")
+
+
+def test_labels_that_are_simply_wrong_have_no_such_hint(folder: Path) -> None:
+    with pytest.raises(BadRecord) as caught:
+        _ = Records(global_batch=4, size=8, classes=2).load(folder).train.labels
+    assert caught.value.hints == ()
+
+
 def test_such_a_label_in_a_later_file_is_counted_within_that_file(folder: Path) -> None:
     with RecordWriter(folder / "train-00001-of-00002") as writer:
         writer.write(message(5, 1))

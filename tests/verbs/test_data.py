@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import simplejpeg
+
+from viaduct.data import png
 
 CLASSES = ("ant", "bee")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -104,7 +108,15 @@ def test_the_files_of_mnist_are_built(tmp_path: Path) -> None:
 def test_a_build_of_nothing_or_of_two_things_is_refused(photos: Path, tmp_path: Path) -> None:
     refused(viaduct("data", "build", cwd=tmp_path), "viaduct data build: what shall be built?", "--idx IMAGES LABELS")
     pair = idx_pair(tmp_path, "train", 1)
-    refused(viaduct("data", "build", photos, "--idx", *pair, cwd=tmp_path), "what shall be built?")
+    both = viaduct("data", "build", photos, "--idx", *pair, cwd=tmp_path)
+    refused(both, "what shall be built?", f"Both {photos} and --idx {pair[0]} {pair[1]} were given")
+    refused(
+        viaduct("data", "build", photos, "--idx-validation", *pair, cwd=tmp_path),
+        "--idx-validation was given without --idx",
+    )
+    refused(
+        viaduct("data", "build", "--idx", *pair, "--ignore", "*.txt", cwd=tmp_path), "--ignore is for class folders"
+    )
     refused(viaduct("data", "build", "nowhere", cwd=tmp_path), "There is no such file or folder")
     assert not (tmp_path / "records").exists()
 
@@ -113,7 +125,8 @@ def test_mistakes_are_named_by_flag_and_reasons_have_no_numbers(photos: Path, tm
     words = ("data", "build", photos, "--out", tmp_path / "out")
     refused(viaduct(*words, "--validation-share", "2"), "viaduct data build: --validation-share must be from 0 to less")
     refused(viaduct(*words, "--shards", "0"), "--shards must be from 1 to 99,999, got 0")
-    refused(viaduct(*words, "--first-label", "-1"), "--first-label must be at least 0")
+    refused(viaduct(*words, "--first-label", "-1"), "--first-label must be 1 or 0, got -1")
+    refused(viaduct(*words, "--first-label", "2"), "--first-label must be 1 or 0, got 2")
     (tmp_path / "out").touch()
     answer = viaduct(*words)
     refused(answer, f"{tmp_path}/out: it is a file, and records go into a folder")
@@ -123,7 +136,38 @@ def test_mistakes_are_named_by_flag_and_reasons_have_no_numbers(photos: Path, tm
 def test_a_build_without_validation_pictures_warns(photos: Path, tmp_path: Path) -> None:
     answer = viaduct("data", "build", photos, "--out", tmp_path / "out", "--validation-share", "0")
     assert answer.returncode == 0
-    assert answer.stderr == "warning: there are no validation pictures; training wants some to evaluate with.\n"
+    assert answer.stderr == "warning: there are no validation pictures; training needs some to evaluate with.\n"
+
+
+def test_a_build_passes_over_what_it_is_told_to_ignore(photos: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(photos, tmp_path / "photos"))
+    (copy / "ant/notes.txt").write_text("not a picture")
+    (copy / "bee/list.log").write_text("not a picture")
+    words = ("data", "build", copy, "--out", tmp_path / "out")
+    refused(viaduct(*words), "ant/notes.txt", "--ignore '*.txt'")
+    assert "36 training and 4 validation" in answered(*words, "--ignore", "*.txt", "--ignore", "*.log")
+
+
+def test_an_interrupted_build_says_that_it_can_go_on(photos: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, threading, time\n"
+        "from viaduct import cli\n"
+        "from viaduct.data import build\n"
+        "real, once = build.encode_example, threading.Lock()\n"
+        "def interrupting(features):\n"
+        "    if once.acquire(blocking=False):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(0.2)\n"
+        "    return real(features)\n"
+        "build.encode_example = interrupting\n"
+        "cli.main()\n"
+    )
+    words = ["data", "build", str(photos), "--out", str(tmp_path / "out")]
+    answer = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert answer.returncode not in (0, 2)
+    assert f"stopped: what is in {tmp_path}/out is whole, and the same command goes on" in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert "36 training" in answered(*words)
 
 
 def test_a_strict_build_ends_at_a_jpeg_that_is_cut_short(photos: Path, tmp_path: Path) -> None:
@@ -183,6 +227,18 @@ def test_the_index_can_be_had_in_the_form_of_dali(records: Path) -> None:
     assert answered("data", "index", records, "--rebuild").endswith("3 indexed now\n")
 
 
+def test_the_index_for_dali_goes_into_a_folder_of_its_own(records: Path, tmp_path: Path) -> None:
+    answered("data", "index", records, "--dali-folder", tmp_path / "dali")
+    assert sorted(path.name for path in (tmp_path / "dali").iterdir()) == [f"{name}.idx" for name in shards(records)]
+    assert not list(records.glob("*.idx"))
+
+
+def test_an_index_for_dali_that_cannot_be_written_names_the_flag(records: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = viaduct("data", "index", records, "--dali-folder", tmp_path / "file")
+    refused(answer, "could not be written", "Name another folder: --dali-folder DIR")
+
+
 def is_dali(path: Path) -> bool:
     try:
         return all(len(line.split(" ")) == 2 for line in path.read_text("ascii").splitlines())
@@ -205,6 +261,44 @@ def test_a_contact_sheet_is_drawn(built: Path, tmp_path: Path, network: str) -> 
     again = tmp_path / "again.png"
     answered("data", "show", built, "--count", "3", "--preprocess", network, "--out", again)
     assert again.read_bytes() == content
+
+
+def test_a_sheet_never_replaces_anything_but_a_picture(records: Path, tmp_path: Path) -> None:
+    shard = records / "train-00000-of-00002"
+    before = shard.read_bytes()
+    words = ("data", "show", records, "--count", "1", "--out")
+    refused(viaduct(*words, shard), "must end in .png")
+    assert shard.read_bytes() == before
+    sheet = tmp_path / "sheet.png"
+    sheet.write_text("my diary")
+    refused(viaduct(*words, sheet), f"{sheet} is there already and is not a PNG")
+    assert sheet.read_text() == "my diary"
+    sheet.unlink()
+    answered(*words, sheet)
+    answered(*words, sheet)  # a sheet may take the place of a sheet
+    refused(viaduct(*words, tmp_path / "nodir/sheet.png"), "there is no folder")
+
+
+def test_a_sheet_shows_class_folders_too(photos: Path, tmp_path: Path) -> None:
+    lines = answered("data", "show", photos, "--count", "2", "--out", tmp_path / "sheet.png").splitlines()
+    assert len(lines) == 3
+    for line in lines[:2]:
+        assert ", 60x40, " in line
+        assert (photos / line.split(", ")[-1]).is_file()
+
+
+def test_one_undecodable_picture_leaves_its_row_blank(photos: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(photos, tmp_path / "photos"))
+    (copy / "ant/00.jpg").write_bytes(jpeg(0)[:300])
+    answer = viaduct("data", "show", copy, "--count", "40", "--out", tmp_path / "sheet.png")
+    shown = [line for line in answer.stdout.splitlines() if "cannot be shown" not in line]
+    (blank,) = [line for line in answer.stdout.splitlines() if "cannot be shown" in line]
+    assert (answer.returncode, len(shown)) == (0, 35 + 1)
+    assert blank.endswith(": cannot be shown, ant/00.jpg")
+    assert answer.stderr.startswith(f"warning: {copy}: ant/00.jpg: the JPEG cannot be decoded")
+    pixels = png.decode((tmp_path / "sheet.png").read_bytes())
+    top = 8 + (int(blank.split(":")[0].removeprefix("row ")) - 1) * 168
+    assert (pixels[top : top + 160, 8:168] == 224).all()
 
 
 def test_a_policy_shows_on_the_sheet(built: Path, tmp_path: Path) -> None:
@@ -256,6 +350,31 @@ def test_the_input_is_measured_in_both_modes(built: Path, tmp_path: Path) -> Non
     assert list(figures["stages_ms"]) == stages
 
 
+def test_figures_that_cannot_be_written_are_refused_before_they_are_measured(built: Path, tmp_path: Path) -> None:
+    words = ("data", "bench", built, "--seconds", "1000", "--out")
+    refused(viaduct(*words, tmp_path / "nodir/b.json"), "nodir/b.json cannot be written: there is no folder")
+    refused(viaduct(*words, built / "labels.txt"), "must end in .json")
+    (tmp_path / "package.json").write_text("{}")
+    refused(viaduct(*words, tmp_path / "package.json"), "is there already and is not a file of figures")
+    assert (tmp_path / "package.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("wait", [0.2, 2.0])
+def test_an_interrupted_measurement_ends_quietly(built: Path, wait: float) -> None:
+    command = [sys.executable, "-m", "viaduct", "data", "bench", str(built), "--peer", "pil", "--workers", "1"]
+    bench = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+    while not children.read_text():
+        time.sleep(0.02)
+    time.sleep(wait)  # the first pipeline is starting; or a later one, or all have
+    os.killpg(bench.pid, signal.SIGINT)
+    _, said = bench.communicate(timeout=60)
+    assert bench.returncode not in (0, 2)
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+    assert "resource_tracker" not in said
+
+
 def test_an_unknown_peer_is_answered_with_the_closest(built: Path) -> None:
     refused(viaduct("data", "bench", built, "--peer", "tfdata"), "no peer called 'tfdata'", "'tf.data'")
 
@@ -293,6 +412,18 @@ def test_training_is_balanced_and_augmented_when_asked(records: Path, tmp_path: 
     assert "balance 1: pictures of a class → seen in an epoch: ant: 18 → 18 (x1.00), bee: 18 → 18" in answer.stderr
     stored = (tmp_path / "run/recipe.json").read_text()
     assert '"auto_augment": "imagenet"' in stored
+
+
+def test_very_small_pictures_can_be_trained_on(records: Path, tmp_path: Path) -> None:
+    words = [*TINY, "--set", "data.size=2", "--batch", "12", "--steps", "1", "--run", tmp_path / "run"]
+    answered("train", "resnet18_imagenet", "--data", records, *words)
+
+
+def test_training_on_one_output_too_few_says_which_flag_to_give(records: Path, tmp_path: Path) -> None:
+    words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
+    answer = viaduct(*words, "--classes", "2", "--run", tmp_path / "a")
+    refused(answer, "its label 2 is not one of 0 to 1", "--classes 3, or --set data.label_shift=-1")
+    answered(*words, "--classes", "2", "--set", "data.label_shift=-1", "--run", tmp_path / "b")
 
 
 def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:

@@ -57,4 +57,5 @@ def one_class(
     classes: Labels, counts: Labels, quotas: npt.NDArray[np.float64], number: int, names: dict[int, str]
 ) -> str:
     label, count, quota = int(classes[number]), int(counts[number]), float(quotas[number])
-    return f"{names.get(label, f'class {label}')}: {count:,} → {quota:,.0f} (x{quota / count:.2f})"
+    seen = f"{quota:,.1f}".removesuffix(".0")
+    return f"{names.get(label, f'class {label}')}: {count:,} → {seen} (x{quota / count:.2f})"

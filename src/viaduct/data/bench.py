@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import itertools
+import json
 import os
 import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -29,12 +30,14 @@ from viaduct.data import jpeg, region
 from viaduct.data.geometry import Axis, resample
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
+from viaduct.data.places import check_place, write_result
 from viaduct.data.preprocess import View, look, normal_lines, normalise
 from viaduct.errors import BadValue, UnknownName
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
 Network = Literal["official", "v15", "resnext", "amoebanet"]
+FIGURES_BEGIN = b'{\n "network"'  # as `measure` writes them
 PREPARED = 3  # batches that a pipeline may have ahead
 SAMPLED = 200  # pictures that the stages are timed on
 
@@ -77,6 +80,14 @@ def measure(
     }
 
 
+def write_figures(out: Path, result: dict[str, Any]) -> None:
+    write_result(out, (json.dumps(result, indent=1) + "\n").encode())
+
+
+def check_figures_place(out: Path) -> None:
+    check_place(out, ".json", FIGURES_BEGIN, "a file of figures")
+
+
 def installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
@@ -112,10 +123,15 @@ class Pipeline:
         context = get_context("spawn")
         self.pipe, there = context.Pipe()
         self.process = context.Process(target=serve, args=(name, work, there))
-        self.process.start()
-        there.close()  # so that a process that dies is noticed
-        self._expect("ready")
-        self._signal(signal.SIGSTOP)
+        try:
+            with inherited_without_interrupts():
+                self.process.start()
+            there.close()  # so that a process that dies is noticed
+            self._expect("ready")
+            self._signal(signal.SIGSTOP)
+        except BaseException:  # Ctrl-C, too: left alone, it would complain that nobody listens
+            self.close()
+            raise
 
     def run(self, seconds: float) -> tuple[float, float]:
         """Images/s over that time, and the most memory used so far in MiB."""
@@ -126,7 +142,10 @@ class Pipeline:
         return answer
 
     def close(self) -> None:
+        if self.process.pid is None:
+            return  # it never began
         self._signal(signal.SIGKILL)
+        self.process.kill()  # it may not have a group of its own yet
         self.process.join()
 
     def _expect(self, what: str) -> Any:
@@ -138,6 +157,17 @@ class Pipeline:
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid or 0, number)  # its worker processes, too
+
+
+@contextlib.contextmanager
+def inherited_without_interrupts() -> Iterator[None]:
+    """A process started here never sees Ctrl-C: ours does, and ends it. It shall not print a traceback of its own."""
+    resource_tracker.ensure_running()  # starting it later would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def serve(name: str, work: Work, pipe: Connection) -> None:
@@ -220,6 +250,8 @@ def pil(work: Work) -> Iterator[int]:
 
     data: Any = PilPictures(work)
     options: dict[str, Any] = {"num_workers": work.workers, "persistent_workers": True, "drop_last": True}
+    # As in a script of its own on Linux; and spawned workers would leave semaphores behind, which Python warns of.
+    options["multiprocessing_context"] = "fork"
     loader: Any = DataLoader(data, batch_size=work.batch, shuffle=True, **options)
     while True:
         for images, _ in loader:

@@ -31,7 +31,7 @@ from viaduct.data.atomic import LEFTOVERS, alone_in, replacing
 from viaduct.data.example import encode_example
 from viaduct.data.jpeg import has_an_end
 from viaduct.data.notices import reason
-from viaduct.data.origins import Origin, Picture, find_origin, picture_format
+from viaduct.data.origins import Origin, Picture, find_origin, named, picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, shard_name, shard_sets
 from viaduct.data.tfrecord import RecordWriter
 from viaduct.errors import BadData, BadValue, DiskFull
@@ -118,8 +118,8 @@ def check_options(
 ) -> None:
     if not 0 <= share < 1:
         raise BadValue(f"validation_share must be from 0 to less than 1, got {share!r}.")
-    if first_label < 0:
-        raise BadValue(f"first_label must be at least 0, got {first_label!r}.")
+    if first_label not in (0, 1):
+        raise BadValue(f"first_label must be 1 or 0, got {first_label!r}.")
     if workers < 1:
         raise BadValue(f"workers must be at least 1, got {workers!r}.")
     for name, shards in (("train_shards", train_shards), ("validation_shards", validation_shards)):
@@ -238,6 +238,7 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
             raise BadData(
                 f"{out}: there are records already, not of this build: {strangers[0]} …", "Name a new folder."
             )
+        refuse_other_things(out)
         return
     earlier = read_manifest(out / MANIFEST)
     if earlier == plan.manifest:
@@ -246,6 +247,14 @@ def agree_with_earlier(out: Path, plan: Plan) -> None:
     if earlier.get("source") != plan.manifest["source"]:
         raise BadData(f"{out}: the pictures have changed since this build began: {source_change(earlier, plan)}.", hint)
     raise BadData(f"{out}: this build began with other options: {option_change(earlier, plan)}.", hint)
+
+
+def refuse_other_things(out: Path) -> None:
+    """Records are not strewn among other files. What is hidden, or belongs to the disk, is nobody's work."""
+    found = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+    others = [name for name in found if name != "lost+found"]
+    if others:
+        raise BadData(f"{out}: it holds other things: {named(others)}.", "Name a new or an empty folder.")
 
 
 def read_manifest(path: Path) -> dict[str, object]:

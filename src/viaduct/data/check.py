@@ -4,8 +4,8 @@
     report.findings, report.shards, report.errors
 
 An error is a record that training could not use or would learn something wrong from: corrupt, undecodable or
-mislabelled; a file of the set that is missing; or a split without a record. All else is a warning. With `decode` every
-picture is decoded; without it only its first bytes are looked at.
+mislabelled; a file of the set that is missing or compressed; no training files; or a split without a record. All else
+is a warning. With `decode` every picture is decoded; without it only its first bytes are looked at.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ def note_form(shard: ShardCheck) -> None:
         shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
     kind = compression(shard.path)
     if kind:
-        message = f"compressed ({kind}): it must be unpacked before training."
-        shard.findings.append(Finding("warning", "compressed", str(shard.path), message))
+        message = f"compressed ({kind}): training reads at random, so it must be unpacked first."
+        shard.findings.append(Finding("error", "compressed", str(shard.path), message))
 
 
 def boxes_are_inside(fields: ImageFields) -> bool:
@@ -275,7 +275,8 @@ def empty_splits(shards: Sequence[ShardCheck]) -> list[Finding]:
     for split in SPLITS:
         mine = [shard for shard in shards if shard.split == split]
         if not mine:
-            findings.append(Finding("warning", "empty", split, "there are no such files; training wants some."))
+            severity: Severity = "error" if split == "train" else "warning"  # without the other one can still evaluate
+            findings.append(Finding(severity, "empty", split, "there are no such files, and training needs some."))
         elif not any(shard.records for shard in mine):
             findings.append(Finding("error", "empty", split, f"there is not one record in its {len(mine)} files."))
     return findings

@@ -34,6 +34,10 @@ VERSION = 2  # 2: labels of corrupt records
 UNKNOWN = np.iinfo(np.int64).min  # a label that was not read yet
 CORRUPT = UNKNOWN + 1  # one that cannot be read
 HOP_BYTES = 1 << 13  # read at each hop: several small records, or little of a large one
+NO_WAY_ON = (
+    "What comes after it in the file cannot be found, so that it cannot be skipped either.",
+    "Copy the file again; or delete it and run the same `viaduct data build` again, which writes what is missing.",
+)
 HEADS = np.dtype([("length", "<u8"), ("crc", "<u4")])
 
 
@@ -161,7 +165,7 @@ def first_damage(handle: Handle, path: Path, record: int, offsets: list[int], si
     offset = offsets[record]
 
     def damage(reason: str) -> BadRecord:
-        return BadRecord(path, record, offset, reason)
+        return BadRecord(path, record, offset, reason, *NO_WAY_ON)
 
     try:
         length = checked_length(handle.read(HEADER.size, offset), damage)
@@ -210,7 +214,9 @@ def write_dali_index(path: Path, index: FileIndex, folder: Path | None = None) -
         with replacing(place) as file:
             file.write("".join(lines).encode())
     except OSError as error:
-        raise BadData(f"{place}: could not be written: {error.strerror}.", "Name another folder for it.") from error
+        raise BadData(
+            f"{place}: could not be written: {error.strerror}.", "Name another folder: --dali-folder DIR."
+        ) from error
     return place
 
 

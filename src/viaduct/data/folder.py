@@ -13,6 +13,7 @@ import numpy as np
 
 from viaduct.data.build import number_classes, set_aside
 from viaduct.data.example import ImageFields
+from viaduct.data.index import RecordFolder
 from viaduct.data.origins import Origin, Picture, find_origin
 from viaduct.data.shards import SPLITS, shard_sets
 from viaduct.data.source import Labels
@@ -42,9 +43,17 @@ class PictureFolder:
         """From their folders or the list, which no damaged picture can spoil."""
         return self._labels
 
-    def blame(self, number: int, reason: str) -> BadData:
+    def blame(self, number: int, reason: str, *hints: str) -> BadData:
         """An error that says which picture it is."""
-        return BadData(f"{self.origin.place}: {self.pictures[number].name}: {reason.rstrip('.')}.")
+        return BadData(f"{self.origin.place}: {self.pictures[number].name}: {reason.rstrip('.')}.", *hints)
+
+    def where(self, number: int) -> str:
+        return self.pictures[number].name
+
+    @property
+    def how_to_list_bad(self) -> str:
+        place = self.origin.place
+        return f"To list them all: `viaduct data build {place} --out DIR`, then `viaduct data check DIR --deep`."
 
 
 def holds_pictures(path: Path) -> bool:
@@ -53,6 +62,14 @@ def holds_pictures(path: Path) -> bool:
         return True
     has_records = path.is_dir() and any(shard_sets(path, split) for split in SPLITS)
     return path.is_dir() and not has_records and any(entry.is_dir() for entry in path.iterdir())
+
+
+def one_folder(path: Path, split: str) -> RecordFolder | PictureFolder:
+    """One split of records, of class folders or of a list, whichever the path is."""
+    if not holds_pictures(path):
+        return RecordFolder(path, split)
+    train, validation = picture_folders(path)
+    return train if split == "train" else validation
 
 
 def picture_folders(path: Path) -> tuple[PictureFolder, PictureFolder]:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.jpeg import Shrink
-from viaduct.errors import BadData, UnknownName
+from viaduct.errors import BadData, BadValue, UnknownName
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.intp]
@@ -74,6 +74,8 @@ def sample_crop(name: str, height: int, width: int, boxes: Boxes | None, generat
 
 
 def named_sampler(name: str) -> Sampler:
+    if not isinstance(name, str):
+        raise BadValue(f"a preprocessing is named by a word, got {name!r}.", f"There are: {', '.join(SAMPLERS)}.")
     if name not in SAMPLERS:
         raise UnknownName("preprocessing", name, SAMPLERS)
     return SAMPLERS[name]

@@ -111,10 +111,19 @@ class RecordFolder:
         except BadData as error:
             raise self.blame(number, error.what) from error
 
-    def blame(self, number: int, reason: str) -> BadRecord:
+    def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
         """An error that says where the record is: for whoever finds that its picture cannot be decoded."""
         place = self.place(number)
-        return BadRecord(place.path, place.record, place.offset, reason.rstrip("."))
+        return BadRecord(place.path, place.record, place.offset, reason.rstrip("."), *hints)
+
+    def where(self, number: int) -> str:
+        """A record in a few words: its file and its number in it."""
+        place = self.place(number)
+        return f"{place.path.name} record {place.record}"
+
+    @property
+    def how_to_list_bad(self) -> str:
+        return f"`viaduct data check {self.path} --deep` lists them all."
 
     def labels(self, on_progress: Progress | None = None, *, skip_bad: bool = False) -> Int64s:
         """The label of every record. The first time, every record is read; then they are in the index.

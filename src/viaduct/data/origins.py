@@ -11,6 +11,7 @@ pass, by what is in the file and not by its name; everything else is named and r
 from __future__ import annotations
 
 import csv
+import fnmatch
 import gzip
 import os
 import struct
@@ -30,6 +31,7 @@ from viaduct.errors import BadData, BadValue
 FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
 VALIDATION_FOLDERS = ("validation", "val")
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png")
+LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
 NAMED_AT_MOST = 5
 IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
 
@@ -56,12 +58,16 @@ class Origin:
     labels_given: bool = False  # the classes are whole numbers, and these are the labels
 
 
-def find_origin(path: Path | str) -> Origin:
-    """Class folders or a list of files, whichever the path is."""
+def find_origin(path: Path | str, ignore: Sequence[str] = ()) -> Origin:
+    """Class folders or a list of files, whichever the path is. `ignore` is for folders: see `class_folders`."""
     path = Path(path)
     if path.is_dir():
-        return class_folders(path)
+        return class_folders(path, ignore)
     if path.suffix.lower() == ".csv":
+        if ignore:
+            raise BadValue(
+                f"{path} is a list: what it shall not hold is left out of it.", "Patterns to ignore are for folders."
+            )
         return picture_list(path)
     raise BadData(f"{path}: expected a folder of class folders or a .csv of path,label.", what_it_is(path))
 
@@ -79,15 +85,17 @@ def picture_format(head: bytes | memoryview) -> str | None:
 # Class folders
 
 
-def class_folders(folder: Path | str) -> Origin:
+def class_folders(folder: Path | str, ignore: Sequence[str] = ()) -> Origin:
     """A folder a class, or such folders inside of train/ and val/ (or validation/).
 
-    Hidden files are passed over. Classes are numbered in order of their names, by value if all are whole numbers.
+    Hidden files and those that Windows leaves in folders are passed over, and files whose name matches one of the
+    patterns in `ignore`, such as *.txt. Classes are numbered in order of their names, by value if all are whole
+    numbers.
     """
     folder = Path(folder)
     train_folder, validation_folder = split_folders(folder)
     classes = class_names(train_folder)
-    train = pictures_below(train_folder, folder, classes)
+    train = pictures_below(train_folder, folder, classes, ignore)
     empty = sorted(set(classes) - {picture.group for picture in train})
     if empty:
         raise BadData(f"{train_folder}: {named(empty)}: no pictures in the folder of this class.")
@@ -96,7 +104,7 @@ def class_folders(folder: Path | str) -> Origin:
         unknown = sorted(set(class_names(validation_folder)) - set(classes))
         if unknown:
             raise BadData(f"{validation_folder}: {named(unknown)}: there is no such class in {train_folder}.")
-        validation = pictures_below(validation_folder, folder, class_names(validation_folder))
+        validation = pictures_below(validation_folder, folder, class_names(validation_folder), ignore)
     return Origin(train, validation, classes, reader(folder), folder)
 
 
@@ -127,19 +135,24 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: (int(name) if numeric else 0, name))
 
 
-def pictures_below(folder: Path, base: Path, classes: Sequence[str]) -> list[Picture]:
+def pictures_below(folder: Path, base: Path, classes: Sequence[str], ignore: Sequence[str]) -> list[Picture]:
     pictures, refused = list[Picture](), list[str]()
     for group in classes:
-        for path in files_below(folder / group):
+        for path in files_below(folder / group, ignore):
             add_picture(path, path.relative_to(base).as_posix(), group, pictures, refused)
-    refuse_strangers(base, refused)
+    refuse_strangers(base, refused, "or pass them over with `viaduct data build … --ignore '*.txt'`")
     return pictures
 
 
-def files_below(folder: Path) -> Iterator[Path]:
+def files_below(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names) if not is_ignored(name, ignore))
+
+
+def is_ignored(name: str, ignore: Sequence[str]) -> bool:
+    by_itself = name.startswith(".") or name.lower() in LEFT_BY_WINDOWS
+    return by_itself or any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
 
 
 def add_picture(path: Path, name: str, group: str, pictures: list[Picture], refused: list[str]) -> None:
@@ -154,12 +167,14 @@ def add_picture(path: Path, name: str, group: str, pictures: list[Picture], refu
         refused.append(name)
 
 
-def refuse_strangers(base: Path, refused: Sequence[str]) -> None:
+def refuse_strangers(base: Path, refused: Sequence[str], *more: str) -> None:
     if refused:
+        one = len(refused) == 1
+        ways = "Move it away or convert it" if one else "Move them away or convert them"
+        otherwise = "".join(f", {way.replace('them', 'it') if one else way}" for way in more)
         raise BadData(
-            f"{base}: {len(refused):,} {'file is' if len(refused) == 1 else 'files are'} neither JPEG nor PNG: "
-            f"{named(refused)}.",
-            "Move them away or convert them; nothing was built.",
+            f"{base}: {len(refused):,} {'file is' if one else 'files are'} neither JPEG nor PNG: {named(refused)}.",
+            f"{ways}{otherwise}; nothing was built.",
         )
 
 
@@ -199,7 +214,7 @@ def picture_list(file: Path | str) -> Origin:
             raise BadData(f"{file}: line {line:,}: {name} is in line {seen[name]:,} already.")
         seen[name] = line
         if not (file.parent / name).is_file():
-            raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.")
+            raise BadData(f"{file}: line {line:,}: there is no file {file.parent / name}.", *header_hint(line))
         add_picture(file.parent / name, name, group, pictures, refused)
     refuse_strangers(file, refused)
     if not pictures:
@@ -218,10 +233,16 @@ def listed(file: Path) -> Iterator[tuple[int, str, str]]:
                 if not any(cells) or (number == 1 and [cell.lower() for cell in cells] == ["path", "label"]):
                     continue
                 if len(cells) != 2 or not all(cells):
-                    raise BadData(f"{file}: line {number:,}: expected path,label, found {','.join(row)!r}.")
+                    found = ",".join(row)
+                    message = f"{file}: line {number:,}: expected path,label, found {found!r}."
+                    raise BadData(message, *header_hint(number))
                 yield number, cells[0], cells[1]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadData(f"{file}: could not be read: {reason(error)}.") from error
+
+
+def header_hint(line: int) -> tuple[str, ...]:
+    return ("If this line is a header, it must say path,label or be left out.",) if line == 1 else ()
 
 
 # IDX

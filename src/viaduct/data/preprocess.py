@@ -55,7 +55,7 @@ from viaduct.data.geometry import (
     shrunk,
     stretched,
 )
-from viaduct.data.source import Colour
+from viaduct.data.source import Colour, require_at_least
 from viaduct.errors import BadValue, UnknownName
 
 Floats = npt.NDArray[np.float32]
@@ -84,8 +84,11 @@ class Preprocessing:
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:
-    """The shorter side to 8/7 of `size`, so 256 for 224; of that the middle."""
-    sides = with_shorter_side(size * 8 // 7, height, width)
+    """The shorter side to 8/7 of `size`, so 256 for 224; of that the middle.
+
+    Never less than `size`: below 7 pixels 8/7 of it is no more than itself, and truncation takes one of these away.
+    """
+    sides = [max(side, size) for side in with_shorter_side(size * 8 // 7, height, width)]
     margins = [(side - size) // 2 for side in sides]
     return View(stretched(0, height, sides[0], margins[0], size), stretched(0, width, sides[1], margins[1], size))
 
@@ -153,6 +156,7 @@ def preprocess(
     mode: Mode = "exact",
 ) -> Floats:
     """What the network called `name` sees: float32, size x size x 3, normalised. Training needs a generator."""
+    check_arguments(name, jpeg_bytes, generator, size)
     return see(name, jpeg_bytes, train, generator, boxes, size, mode, normalised=True)
 
 
@@ -167,7 +171,26 @@ def picture(
     out: Floats | None = None,
 ) -> Floats:
     """The same on the scale of 0..255, for whoever normalises later: on the device, or for people to look at."""
+    check_arguments(name, jpeg_bytes, generator, size)
     return see(name, jpeg_bytes, train, generator, boxes, size, mode, out)
+
+
+def check_arguments(name: str, jpeg_bytes: object, generator: object, size: object) -> None:
+    """What would otherwise fail in the depths, in other words."""
+    named(name)
+    if not isinstance(jpeg_bytes, bytes | bytearray | memoryview):
+        hint = "Read the file first: Path(name).read_bytes()."
+        raise BadValue(f"a picture must be given as its encoded bytes, got {short(jpeg_bytes)}.", hint)
+    if generator is not None and not isinstance(generator, np.random.Generator):
+        hint = "Try: generator=np.random.default_rng(seed)"
+        raise BadValue(f"generator must be a numpy Generator, got {short(generator)}.", hint)
+    require_at_least(1, "size", int(size) if isinstance(size, np.integer) else size)
+
+
+def short(value: object) -> str:
+    """A value with its type, cut where it is long."""
+    said = repr(value)
+    return f"the {type(value).__name__} {said if len(said) <= 60 else said[:57] + '...'}"
 
 
 def see(
@@ -213,6 +236,10 @@ def normalise(name: str, picture: Floats) -> Floats:
 
 
 def named(name: str) -> Preprocessing:
+    if not isinstance(name, str):
+        raise BadValue(
+            f"a preprocessing is named by a word, got {short(name)}.", f"There are: {', '.join(PREPROCESSINGS)}."
+        )
     if name not in PREPROCESSINGS:
         raise UnknownName("preprocessing", name, PREPROCESSINGS)
     return PREPROCESSINGS[name]

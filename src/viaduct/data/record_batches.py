@@ -57,6 +57,7 @@ class RecordBatches:
         filled = self.count // self.global_batch
         self.steps_per_epoch = filled if train else -(-self.count // self.global_batch)
         self.skipped: list[str] = []  # bad records, named
+        self._tolerated = max(1, int(BAD_AT_MOST * self.count))
         self._lock = threading.Lock()
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = torch.from_numpy(split.labels.copy())
@@ -150,8 +151,8 @@ class RecordBatches:
     def _note(self, error: BadData) -> None:
         """Name a bad record once: here for the report, and the first ones on stderr as they are met."""
         with self._lock:
-            if error.what in self.skipped:
-                return
+            if error.what in self.skipped or len(self.skipped) > self._tolerated:
+                return  # after one too many nothing more is said: other threads may meet some before they end
             self.skipped.append(error.what)
             if len(self.skipped) <= NAMED_AT_MOST:
                 tell(f"skipped: {error.what}")
@@ -161,11 +162,12 @@ class RecordBatches:
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
         """The mean colour for a bad picture; too many bad ones end the run."""
         self._note(error)
-        if len(self.skipped) > max(1, int(BAD_AT_MOST * self.count)):
+        if len(self.skipped) > self._tolerated:
+            limit = f"where {self._tolerated:,} may be: {100 * BAD_AT_MOST:g} %, and at least one"
             raise BadData(
-                f"{len(self.skipped)} of {self.count:,} records are bad, more than {100 * BAD_AT_MOST:g} %.",
-                f"The last: {error.what}",
-                "`viaduct data check` lists them all.",
+                f"{len(self.skipped):,} of {self.count:,} records are bad so far, {limit}.",
+                f"The last: {self.skipped[-1]}",
+                self._split.folder.how_to_list_bad,
             )
         out[:] = 0 if self._device.type == "cpu" else normalisation(self._records.preprocess)[0]
 

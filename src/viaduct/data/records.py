@@ -83,8 +83,16 @@ class RecordSplit:
         if len(wrong):
             first = int(wrong[0])
             reason = f"its label {labels[first]} is not one of 0 to {self.records.classes - 1}"
-            raise self.folder.blame(first, reason)
+            raise self.folder.blame(first, reason, *self._spare_output(stored[stored != CORRUPT]))
         return labels
+
+    def _spare_output(self, stored: Labels) -> tuple[str, ...]:
+        """What to do where all would fit, were they counted from 0, or were there one output more."""
+        classes = self.records.classes
+        if self.records.label_shift or stored.min() < 1 or stored.max() != classes:
+            return ()
+        advice = f"--classes {classes + 1}, or --set data.label_shift=-1"
+        return (f"Labels begin with 1 here, as `viaduct data build` numbers them: {advice}.",)
 
     def picture(self, index: int) -> Pictures:
         """What evaluation sees; of a record that may be skipped, as there, the mean colour."""

@@ -87,8 +87,13 @@ def read_label_names(folder: Path) -> dict[int, str]:
 def nothing_found(folder: Path, split: str) -> tuple[str, ...]:
     seen = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     shown = ", ".join(seen[:12]) + (f" and {len(seen) - 12:,} more" if len(seen) > 12 else "")
+    advice = "`viaduct data build` makes records of class folders."
+    if split == "validation" and any(name.startswith("train") for name in seen):
+        advice = (
+            "Training needs some: build again, into another folder, with `viaduct data build … --validation-share 0.1`."
+        )
     return (
         f"{folder}: there are no {split} records.",
         f"Expected {split}-00000-of-… ; it has: {shown or 'nothing'}.",
-        "`viaduct data build` makes records of class folders.",
+        advice,
     )

@@ -1,4 +1,4 @@
-"""A contact sheet of records: each picture beside what the network will see of it."""
+"""A contact sheet of records or folders: each picture beside what the network will see of it."""
 
 from __future__ import annotations
 
@@ -8,48 +8,63 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data import jpeg
-from viaduct.data.atomic import replacing
-from viaduct.data.auto_augment import policy_named
+from viaduct.data.auto_augment import Policy, policy_named
+from viaduct.data.folder import PictureFolder, one_folder
 from viaduct.data.geometry import resample, stretched
 from viaduct.data.index import RecordFolder
+from viaduct.data.notices import tell_some
 from viaduct.data.order import permutation, sample_generator
+from viaduct.data.places import check_place, write_result
+from viaduct.data.png import SIGNATURE
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.preprocess import as_bytes, picture, see
+from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
 SIDE, GAP, CROPS = 160, 8, 3
+BLANK: Pixels = np.full((SIDE, SIDE, 3), 224, np.uint8)
 
 
 def contact_sheet(
     records: Path, out: Path, name: str, count: int, split: str, seed: int, auto_augment: str = ""
 ) -> list[str]:
-    """Write the sheet; returns a line for each of its rows: the original, evaluation's view, three of training's."""
+    """Write the sheet; returns a line for each of its rows: the original, evaluation's view, three of training's.
+
+    A picture that cannot be decoded is named on stderr and leaves its row blank; a sheet of nothing else is refused.
+    """
+    check_place(out, ".png", SIGNATURE, "a PNG")
     policy = policy_named(auto_augment)
-    folder = RecordFolder(records, split)
-    chosen = permutation(seed, 0, len(folder))[:count].tolist()
-    rows, lines = [], []
-    for number in chosen:
-        fields = folder.fields(number)
+    folder = one_folder(records, split)
+    rows, lines, bad = list[list[Pixels]](), list[str](), list[BadData]()
+    for number in permutation(seed, 0, len(folder))[:count].tolist():
         try:
-            whole = jpeg.decode(fields.encoded)
+            row, line = one_row(folder, number, name, seed, policy)
         except BadData as error:
-            raise folder.blame(number, error.what) from None
-        height, width = whole.shape[:2]
-        views = [picture(name, fields.encoded, size=SIDE)]
-        for crop in range(CROPS):
-            chance = sample_generator(seed, crop, number)
-            views.append(see(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
-        rows.append([fitted(whole), *map(as_bytes, views)])
-        place = folder.place(number)
-        label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
-        lines.append(f"label {label}, {width}x{height}, {place.path.name} record {place.record}")
-    try:
-        with replacing(out) as file:
-            file.write(encode_png(arranged(rows)))
-    except OSError as error:
-        raise BadData(f"{out} cannot be written: {error.strerror}.") from None
+            bad.append(error if isinstance(error, BadRecord) else folder.blame(number, error.what))
+            row, line = [BLANK] * (2 + CROPS), f"cannot be shown, {folder.where(number)}"
+        rows.append(row)
+        lines.append(line)
+    if len(bad) == len(rows):
+        raise bad[0]
+    tell_some([f"warning: {error.what}" for error in bad], "more cannot be shown either")
+    write_result(out, encode_png(arranged(rows)))
     return lines
+
+
+def one_row(
+    folder: RecordFolder | PictureFolder, number: int, name: str, seed: int, policy: Policy | None
+) -> tuple[list[Pixels], str]:
+    """The views of one picture, and a line about it."""
+    fields = folder.fields(number)
+    whole = jpeg.decode(fields.encoded)
+    height, width = whole.shape[:2]
+    views = [picture(name, fields.encoded, size=SIDE)]
+    for crop in range(CROPS):
+        chance = sample_generator(seed, crop, number)
+        views.append(see(name, fields.encoded, True, chance, fields.boxes, SIDE, policy=policy))
+    label = f"{fields.label} {folder.names.get(fields.label, '')}".strip()
+    return [fitted(whole), *map(as_bytes, views)], f"label {label}, {width}x{height}, {folder.where(number)}"
 
 
 def fitted(whole: Pixels) -> Pixels:

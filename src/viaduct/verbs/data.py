@@ -47,15 +47,16 @@ def build(
     strict: Annotated[
         bool, typer.Option("--strict", help="End at a JPEG that is cut short; else it is named.")
     ] = False,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Pass over files of this name, as '*.txt'; may be repeated.", metavar="GLOB"),
+    ] = None,
 ) -> None:
     """Make sharded TFRecords and labels.txt. A build that was stopped goes on; the result has the same bytes."""
     from viaduct.data.build import build_records
-    from viaduct.data.origins import Origin, idx_files
 
-    if (source is None) == (idx is None):
-        raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
-    origin: Origin | Path = idx_files(*idx, validation=idx_validation) if idx else source or Path()
-    with progress("pictures") as on_progress, in_flags(BUILD_FLAGS):
+    origin = origin_of(source, idx, idx_validation, ignore or [])
+    with progress("pictures") as on_progress, in_flags(BUILD_FLAGS), going_on(out):
         built = build_records(
             origin,
             out,
@@ -93,13 +94,16 @@ def fetch(
 def index(
     records: Records,
     dali: Annotated[bool, typer.Option("--dali", help='Also in DALI\'s form, "offset size" a line.')] = False,
+    dali_folder: Annotated[
+        Path | None, typer.Option(help="The same into this folder, not beside the records.", show_default=False)
+    ] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Even where the index is up to date.")] = False,
 ) -> None:
     """Index each file for random access. Training does it by itself on first use."""
     from viaduct.data.index import index_records
 
     with progress("files") as on_progress:
-        done = index_records(records, dali=dali, rebuild=rebuild, on_progress=on_progress)
+        done = index_records(records, dali=dali, dali_folder=dali_folder, rebuild=rebuild, on_progress=on_progress)
     new = sum(file.renewed for file in done)
     count, size = sum(file.records for file in done), sum(file.bytes for file in done)
     print(f"{len(done)} files, {count:,} records, {size / 2**20:,.1f} MiB; {new} indexed now")
@@ -130,8 +134,8 @@ def check(
 
 @app.command()
 def show(
-    records: Records,
-    out: Annotated[Path, typer.Option(help="The PNG.")] = Path("sheet.png"),
+    records: Annotated[Path, typer.Argument(help="A folder of records or of class folders, or a CSV of path,label.")],
+    out: Annotated[Path, typer.Option(help="The PNG; another kind of file is not overwritten.")] = Path("sheet.png"),
     preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
     count: Annotated[int, typer.Option(help="Pictures.", min=1)] = 8,
     split: Annotated[Literal["train", "validation"], typer.Option(help="Of which split.")] = "train",
@@ -160,18 +164,51 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Of each turn.", min=0.1)] = 4.0,
     turns: Annotated[int, typer.Option(help="Of each pipeline; they alternate.", min=1)] = 3,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the figures here.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the figures here: a .json.", show_default=False)] = None,
 ) -> None:
     """Images/s of the training input in exact and fast mode, and of its peers, on the same files in one run."""
-    from viaduct.data.bench import measure
+    from viaduct.data.bench import check_figures_place, measure, write_figures
 
-    result = measure(records, preprocess, [word for word in peer.split(",") if word], batch, workers, seconds, turns)
     if out is not None:
-        out.write_text(json.dumps(result, indent=1) + "\n")
+        check_figures_place(out)
+    result = measure(records, preprocess, [word for word in peer.split(",") if word], batch, workers, seconds, turns)
     if as_json:
         print(json.dumps(result, indent=1))
     else:
         show_bench(result)
+    if out is not None:
+        write_figures(out, result)  # last: what was measured is not lost where it cannot be written
+
+
+def origin_of(
+    source: Path | None, idx: tuple[Path, Path] | None, idx_validation: tuple[Path, Path] | None, ignore: list[str]
+) -> Any:
+    """What to build from; exactly one thing must be named."""
+    from viaduct.data.origins import find_origin, idx_files
+
+    if source and idx:
+        raise BadValue(f"what shall be built? Both {source} and --idx {idx[0]} {idx[1]} were given.", "Give one.")
+    if idx_validation and not idx:
+        raise BadValue("--idx-validation was given without --idx.", "Give the training pair too: --idx IMAGES LABELS.")
+    if idx:
+        if ignore:
+            raise BadValue("--ignore is for class folders, and --idx was given.")
+        return idx_files(*idx, validation=idx_validation)
+    if source is None:
+        raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
+    return find_origin(source, ignore)
+
+
+@contextlib.contextmanager
+def going_on(out: Path) -> Iterator[None]:
+    """Who presses Ctrl-C is told that nothing is lost."""
+    from viaduct.data.notices import tell
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell(f"stopped: what is in {out} is whole, and the same command goes on from there.")
+        raise
 
 
 # What the functions call their options, and what they are called here.
@@ -196,7 +233,7 @@ def warn_of(built: Any) -> None:
     named = [f"warning: {name}: the JPEG is cut short, and training will stop at it" for name in built.cut_short]
     tell_some(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
-        tell("warning: there are no validation pictures; training wants some to evaluate with.")
+        tell("warning: there are no validation pictures; training needs some to evaluate with.")
 
 
 @contextlib.contextmanager
