@@ -128,6 +128,7 @@ BROKEN = [
     slip("device-in-words", f"{D}.device_id", "three", "device-id-integer"),
     slip("device-with-zero", f"{D}.device_id", "03", "device-id-integer"),
     slip("device-8", f"{D}.device_id", "8", "device-id-range"),
+    slip("device-with-23-digits", f"{D}.device_id", "9" * 23, "device-id-range"),
     slip("device-minus-1", f"{D}.device_id", "-1", "device-id-integer"),
     slip("device-twice", f"{D}.device_id", "2", "device-id-unique"),
     Broken(
@@ -146,7 +147,7 @@ BROKEN = [
     slip("rank-in-words", f"{D}.rank_id", "last", "rank-id-integer"),
     slip("rank-negative", f"{D}.rank_id", "-1", "rank-id-integer"),
     slip("rank-16-of-16", f"{D}.rank_id", "16", "rank-id-range"),
-    slip("rank-with-5000-digits", f"{D}.rank_id", "9" * 5000, "rank-id-integer"),
+    slip("rank-with-5000-digits", f"{D}.rank_id", "9" * 5000, "rank-id-range"),
     slip("rank-twice", f"{D}.rank_id", "0", "rank-id-unique"),
     Broken(
         "ranks-from-1",

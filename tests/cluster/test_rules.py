@@ -122,6 +122,15 @@ def test_other_cards_are_free_in_numbers_but_not_in_ranks() -> None:
     assert {rule for rule, _ in found(ranks, card="other")} == {"rank-id-range"}
 
 
+def test_a_number_that_is_too_large_is_not_called_something_else() -> None:
+    for card in ("ascend-910", "other"):
+        for key in ("rank_id", "device_id"):
+            table = json.dumps(edit(table_1(1, [0]), {f"server_list[0].device[0].{key}": "9" * 23}))
+            (finding,) = examine(table, card).errors
+            assert finding.rule == f"{key.replace('_', '-')}-range"
+            assert finding.wrong.startswith("9" * 23 + " is too large")
+
+
 def test_one_training_card_is_accepted() -> None:
     assert found(json.dumps(table_1(1, [0])), card="atlas-300-9000", present=1) == set()
 

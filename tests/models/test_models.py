@@ -133,6 +133,16 @@ def test_a_network_without_classes_is_refused() -> None:
         models.build("resnet18_v1", classes=0)
 
 
+def test_values_that_make_no_network_are_named() -> None:
+    for classes in ("5", 2.5, None, True):
+        with pytest.raises(BadValue, match=f"classes is {classes!r}; it must be a whole number"):
+            models.build("resnet18_v1", classes=classes)  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="given by its name, not by None"):
+        models.build(None)  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="cannot have 1,000,001 classes"):
+        models.build("resnet18_v1", classes=1_000_001)
+
+
 def test_an_option_that_a_network_does_not_have_is_refused() -> None:
     with pytest.raises(UnknownName, match="Closest is 'cells'"):
         models.build("amoebanet_d", cell=3)

@@ -324,7 +324,11 @@ def test_the_data_set_of_a_recipe_has_its_own_size() -> None:
     ("arguments", "message"),
     [
         (("resnext5O_imagenet", 0), r"no recipe called 'resnext5O_imagenet'(.|\n)*Closest is 'resnext50_imagenet'"),
-        (("resnext50_imagenet", -1), "step is -1; it must be 0 or more"),
+        (("resnext50_imagenet", -1), "step is -1; it must be a whole number, 0 or more"),
+        (("resnext50_imagenet", 1.5), "step is 1.5; it must be a whole number"),
+        (("resnext50_imagenet", "x"), "step is 'x'; it must be a whole number"),
+        (("resnext50_imagenet", 0, "many"), "images is 'many'; it must be a whole number"),
+        ((None, 1), "the recipe is None; it must be a Recipe or the name of one"),
         (("resnext50_imagenet", 0, 255), "images is 255; it must be at least one global batch of 256"),
         ((RECIPE, 0), r"how many training pictures arrays have is not known(.|\n)*images=…"),
     ],

@@ -91,6 +91,22 @@ def test_a_run_gives_its_weights_and_the_new_one_begins_at_zero(donor: RunDir, r
     assert lines == [f"Weights from {donor.path}: 7 of 7 tensors."]
 
 
+def test_a_damaged_checkpoint_that_is_gone_around_is_named(donor: RunDir, run: RunDir) -> None:
+    newest = donor.checkpoints / f"step-{PER_EPOCH + 1}"
+    shutil.copytree(donor.checkpoints / f"step-{PER_EPOCH}", newest)
+    (newest / "model.safetensors").write_bytes(b"cut")
+    made, lines = begun(STATEFUL, run, donor.path)
+    assert lines[0].startswith(f"Skipping a damaged checkpoint: {newest / 'model.safetensors'} ")
+    assert equal(weights(made), donated(donor))
+
+
+def test_a_damaged_state_of_the_optimizer_is_not_continued_from(donor: RunDir, run: RunDir) -> None:
+    state = donor.checkpoints / f"step-{PER_EPOCH}" / "state.pt"
+    state.write_bytes(state.read_bytes()[:-1] + b"x")
+    with pytest.raises(BadRun, match=r"a damaged checkpoint: .*state\.pt.*\n.*--init-schedule restart"):
+        begun(STATEFUL, run, donor.path, schedule="continue")
+
+
 @pytest.mark.parametrize("precision", ["fp32", "O2"])
 def test_the_network_computes_with_the_new_weights(precision: str, donor: RunDir, run: RunDir) -> None:
     made, _ = begun(within(STATEFUL, "precision", compute=precision), run, donor.path)

@@ -74,6 +74,17 @@ def test_an_unknown_network_is_answered_with_the_closest() -> None:
         viaduct_models("resnext5O")
 
 
+def test_a_name_like_none_is_answered_with_one_list() -> None:
+    with pytest.raises(UnknownName) as refusal:
+        viaduct_models("nosuch")
+    assert str(refusal.value).count("There are:") == 1
+
+
+def test_more_classes_than_anything_has_are_refused() -> None:
+    with pytest.raises(BadValue, match="cannot have 999,999,999,999 classes"):
+        viaduct_models("--classes", "999999999999")
+
+
 def test_layers_of_no_network_are_refused() -> None:
     with pytest.raises(BadValue, match="--layers without a network"):
         viaduct_models("--layers")

@@ -86,7 +86,7 @@ def test_what_make_cannot_do_is_said_with_the_flag_or_the_rule(viaduct: Call) ->
     refused(viaduct("make", *PAIR), "where are the devices' addresses?", "--device-ips auto")
     refused(viaduct("make", *PAIR, "--devices", "4", "--device-ips", "auto"), "cluster-server-devices")
     refused(viaduct("make", "--servers", "a,a", "--device-ips", "auto"), "--servers names 'a' twice")
-    refused(viaduct("make", *PAIR, "--device-ips", "nowhere.csv"), "no file nowhere.csv")
+    refused(viaduct("make", *PAIR, "--device-ips", "nowhere.csv"), "no file nowhere.csv", "CSV of server,device,ip")
     refused(viaduct("make", *PAIR, "--card", "atlas-300-9000", "--device-ips", "auto"), "card-single")
     refused(
         viaduct("make", "--servers", "10.0.0.1", "--devices", "2", "--present", "1", "--device-ips", "auto"),
@@ -215,7 +215,7 @@ def test_devices_that_torch_would_count_otherwise_are_noted(viaduct: Call) -> No
 def test_variables_of_nobody_are_refused(viaduct: Call) -> None:
     saved(table_1())
     refused(viaduct("env", "r.json"), "whose variables?", "--rank N")
-    refused(viaduct("env", "r.json", "--rank", "0", "--server", "10.0.0.10"), "whose variables?")
+    refused(viaduct("env", "r.json", "--rank", "0", "--server", "10.0.0.10"), "were both given")
     refused(viaduct("env", "r.json", "--rank", "16"), "no rank 16 in r.json", "0 to 15")
     refused(viaduct("env", "r.json", "--server", "10.0.9.9"), "no server in r.json called '10.0.9.9'")
     refused(viaduct("env", "r.json", "--rank", "0", "--port", "0"), "no port 0")

@@ -15,7 +15,7 @@ import pytest
 
 from viaduct.recipes import load, names
 from viaduct.recipes._fields import paths
-from viaduct.verbs import train
+from viaduct.verbs import evaluate, train
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.train_images=64"]
@@ -85,6 +85,22 @@ def test_a_wrong_value_is_named_and_nothing_is_written(words: list[str], fragmen
     run = tmp_path / "run"
     refused(viaduct("train", *QUICK, "--run", run, *words), *fragments)
     assert not (run / "recipe.json").exists()
+
+
+def test_the_flags_of_first_weights_must_mean_something(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ("train", *QUICK, "--run", run)
+    refused(viaduct(*command, "--init-exclude", "head.*"), "--init-exclude without --init", "--init PATH")
+    refused(viaduct(*command, "--init-schedule", "continue"), "--init-schedule without --init")
+    refused(answer := viaduct(*command, "--init", run), "is the run itself", "another --run")
+    assert "TensorFlow" not in answer.stderr
+    assert not run.exists()
+
+
+def test_freezing_weights_of_chance_is_a_warning(tmp_path: Path) -> None:
+    answer = viaduct("train", *QUICK, "--run", tmp_path / "run", "--freeze", "stem")
+    assert answer.returncode == 0
+    assert answer.stderr.startswith("Warning: --freeze 'stem' without --init: ")
 
 
 def test_missing_data_is_asked_for(tmp_path: Path) -> None:
@@ -213,6 +229,13 @@ def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
     assert "top-1 %" in table
     assert "best" in table
     refused(viaduct("evaluate", finished, "--step", "7"), "no checkpoint of step 7", "1, 2")
+
+
+def test_only_the_first_of_equal_checkpoints_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"epoch": 1.0, "top5": 1.0, "loss": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "count": 16}
+    evaluate.show([{"step": step, "top1": top1, **figures} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if "best" in line] == ["2"]
 
 
 def test_evaluate_agrees_with_the_run_itself(finished: Path) -> None:

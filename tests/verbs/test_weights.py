@@ -77,7 +77,7 @@ def weights(run: Path) -> Weights:
 def prefix(run: Path, tmp_path: Path, viaduct: Call) -> Path:
     answer = viaduct("export", run, "--format", "tf-checkpoint", "--out", tmp_path / "tf" / "model.ckpt-20")
     assert answer.code == 0, answer.talk
-    assert answer.out.endswith("model.ckpt-20: resnet20_cifar, 5 classes, 113 tensors\n")
+    assert answer.out.endswith("model.ckpt-20: resnet20_cifar, 5 classes, 113 tensors, step 20\n")
     return tmp_path / "tf" / "model.ckpt-20"
 
 
@@ -118,9 +118,63 @@ def test_a_damaged_newest_checkpoint_is_passed_over(run: Path, tmp_path: Path, v
     shutil.copytree(run, copied)
     file = copied / "checkpoints" / "step-20" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    assert json.loads(viaduct("show", copied, "--json").out)["step"] == 10
+    shown = viaduct("show", copied, "--json")
+    assert json.loads(shown.out)["step"] == 10
+    skipping = f"Skipping a damaged checkpoint: {file} does not hold the bytes that were written (checksum).\n"
+    assert shown.talk == skipping
+    written = viaduct("export", copied, "--out", tmp_path / "model.ckpt")
+    assert written.out.endswith(", 113 tensors, step 10\n")
+    assert written.talk == skipping
+    refused(viaduct("show", file.parent), "a damaged checkpoint", str(file), "another checkpoint")
     shutil.rmtree(copied / "checkpoints")
     refused(viaduct("show", copied), "has no whole checkpoint yet")
+
+
+def test_damaged_averages_are_passed_over_with_their_weights(run: Path, tmp_path: Path, viaduct: Call) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    (copied / "checkpoints" / "step-20" / "ema.safetensors").unlink()
+    answer = viaduct("export", copied, "--format", "safetensors", "--out", tmp_path / "a.safetensors")
+    assert answer.out.endswith("step 10\n")
+    assert answer.talk.count("Skipping a damaged checkpoint") == 1
+    (copied / "checkpoints" / "step-10" / "manifest.json").unlink()
+    refused(viaduct("show", copied), "has no whole checkpoint left", "ema.safetensors", "manifest.json")
+
+
+def test_a_data_file_that_was_cut_short_is_a_warning(prefix: Path, viaduct: Call) -> None:
+    assert "Warning" not in viaduct("show", prefix).talk
+    data = prefix.with_name(prefix.name + ".data-00000-of-00001")
+    data.write_bytes(data.read_bytes()[:-4])
+    shown = viaduct("show", prefix, "--json")
+    assert shown.code == 0
+    assert f"Warning: {data} was cut short (" in shown.talk
+    assert "1 of its 113 variables cannot be read" in shown.talk
+    assert json.loads(shown.out)["warnings"] == [shown.talk.rstrip("\n")]
+
+
+@pytest.mark.parametrize("words", [["show"], ["export", "--out", "x"]])
+def test_what_is_no_weights_is_told_without_speaking_of_another_kind(
+    words: list[str], run: Path, tmp_path: Path, viaduct: Call
+) -> None:
+    torch.save({"w": torch.zeros(1)}, tmp_path / "w.pt")
+    refused(answer := viaduct(*words, tmp_path / "w.pt"), "holds no weights that can be read", "torch.save")
+    assert "V1" not in answer.talk
+    (tmp_path / "cat.jpg").write_bytes(b"\xff\xd8\xff\xe0 and so on")
+    refused(answer := viaduct(*words, tmp_path / "cat.jpg"), "cat.jpg holds no weights that can be read")
+    assert "V1" not in answer.talk
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "recipe.json").unlink()
+    refused(answer := viaduct(*words, tmp_path / "run"), "looks like a run, but has no recipe.json", "step-N")
+    assert "TensorFlow" not in answer.talk
+    (tmp_path / "empty").mkdir()
+    refused(viaduct(*words, tmp_path / "empty"), "there are no weights in", "no recipe.json of a run")
+
+
+def test_what_needs_no_import_is_told_so(run: Path, tmp_path: Path, weights: Weights, viaduct: Call) -> None:
+    out = ("--out", tmp_path / "out.safetensors")
+    save_file(weights, tmp_path / "mine.safetensors")
+    refused(viaduct("import", tmp_path / "mine.safetensors", *out), "It is a safetensors file already")
+    refused(viaduct("import", run, *out), "It is a run", "--format safetensors")
 
 
 def test_what_cannot_be_shown_is_named(tmp_path: Path, prefix: Path, viaduct: Call) -> None:
@@ -172,6 +226,7 @@ def test_averages_go_both_ways(run: Path, tmp_path: Path, weights: Weights, viad
         (["--model", "resnet5O_v1"], ["no model called 'resnet5O_v1'", "'resnet50_v1'"]),
         (["--model", "resnet50_book"], ["no TensorFlow reference"]),
         (["--classes", "10"], ["has 5 classes, this network 10", "--init-exclude 'head.*'", "--classes 5"]),
+        (["--classes", "9999999999"], ["a network cannot have 9,999,999,999 classes"]),
         (["--ema"], ["no exponential moving averages"]),
         (["--slots"], ["no optimizer slots"]),
         (["--out", "x.bin"], ["should end in .safetensors"]),
@@ -182,6 +237,18 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
 ) -> None:
     refused(viaduct("import", prefix, "--out", tmp_path / "out.safetensors", *words), *fragments)
     assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_no_classes_at_all_are_refused(prefix: Path, tmp_path: Path, viaduct: Call) -> None:
+    answer = viaduct("import", prefix, "--out", tmp_path / "a.safetensors", "--classes", "0")
+    assert answer.code == 2
+    assert "--classes" in answer.talk
+
+
+def test_an_unknown_model_is_answered_with_one_list(prefix: Path, tmp_path: Path, viaduct: Call) -> None:
+    answer = viaduct("import", prefix, "--out", tmp_path / "a.safetensors", "--model", "nosuch")
+    refused(answer, "no model called 'nosuch'")
+    assert answer.talk.count("resnext50") == 1
 
 
 def test_a_name_from_somebody_else_does_not_steer_the_terminal(tmp_path: Path, viaduct: Call) -> None:

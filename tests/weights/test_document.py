@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from viaduct import cli
-from viaduct.recipes import names
+from viaduct.recipes import Recipe, load, names
+from viaduct.recipes._fields import override
 
 PAGE = (Path(__file__).parents[2] / "docs" / "weights.md").read_text()
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -36,6 +38,27 @@ def test_the_first_block_runs_as_it_stands(
     assert "without head.bias, head.weight" in told
     assert "Continuing at step 2, with the optimizer's state of" in told
     assert (tmp_path / "runs" / "third" / "report.html").is_file()
+
+
+def test_ten_classes_fit_the_outputs_that_the_page_gives_them(tmp_path: Path) -> None:
+    for name in "abcdefghij":
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            (tmp_path / name / f"{number}.jpg").write_bytes(b"\xff\xd8\xff")  # labels are of folders, not of pictures
+    (words,) = (shlex.split(line) for block in BLOCKS[1:] for line in block if "--classes" in line)
+    recipe = load(words[2]).recipe
+    outputs = words[words.index("--classes") + 1]
+    assert seen_labels(override(recipe, "data.classes", outputs), tmp_path) == set(range(1, 11))
+    shifted = override(override(recipe, "data.classes", "10"), "data.label_shift", "-1")
+    assert seen_labels(shifted, tmp_path) == set(range(10))
+    assert "--classes 10 --set data.label_shift=-1" in PAGE
+    for name in ("resnet50_v15_imagenet", "resnet50_thor_imagenet"):
+        assert seen_labels(override(load(name).recipe, "data.classes", "10"), tmp_path) == set(range(10))
+
+
+def seen_labels(recipe: Recipe, folder: Path) -> set[int]:
+    pictures: Any = recipe.data.load(folder)
+    return {int(label) for label in pictures.train.labels}
 
 
 def test_every_flag_on_the_page_exists() -> None:

@@ -247,6 +247,13 @@ def test_a_network_without_a_reference_is_refused(name: str, trained: Reference)
         import_tf_checkpoint(model, trained.prefix)
 
 
+def test_what_is_no_path_or_no_network_is_named() -> None:
+    with pytest.raises(BadValue, match="the checkpoint is None; it must be a path"):
+        import_tf_checkpoint(nn.Identity(), None)  # type: ignore[arg-type]
+    with pytest.raises(BadValue, match="the network is 'resnet50_v1'; it must be a module"):
+        import_tf_checkpoint("resnet50_v1", "model.ckpt")  # type: ignore[arg-type]
+
+
 def test_the_checkpoint_is_found_by_folder_and_index(trained: Reference) -> None:
     for path in (trained.prefix.parent, str(trained.prefix) + ".index"):
         assert isinstance(import_tf_checkpoint(small("resnet18_v1"), path), Imported)

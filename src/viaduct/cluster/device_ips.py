@@ -24,6 +24,7 @@ AUTO = "auto"
 BASES = ("192.168", "172.31", "10.255")
 SERVERS_A_SUBNET = 64
 HCCN_LINE = re.compile(r"\s*address_([0-9]{1,6})\s*=\s*(\S*)\s*")
+SOURCES = "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip."
 Addresses = dict[tuple[str, int], str]
 """(server, device) -> address."""
 
@@ -35,7 +36,7 @@ def addresses(servers: Sequence[str], devices: int, source: Sequence[str]) -> Ad
     if not source:
         raise BadValue(
             "where are the devices' addresses?",
-            "Give --device-ips auto, the servers' hccn.conf files, a folder of them, or a CSV of server,device,ip.",
+            SOURCES,
         )
     paths = [Path(name) for name in source]
     if len(paths) == 1 and os.path.isdir(paths[0]):  # never raises, whatever the name
@@ -128,7 +129,7 @@ def put(found: Addresses, key: tuple[str, int], address: str, where: str) -> Non
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines, without those that are blank or a comment."""
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = read_bytes(path, SOURCES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadData(f"{path} is not a text file: byte {error.start} is not UTF-8.") from error
     for number, line in enumerate(text.splitlines(), 1):

@@ -148,11 +148,12 @@ def parse(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = No
     )
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
+    """A file's content; `otherwise` says what to do where there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise BadData(f"there is no file {path}.", "`viaduct ranktable make` writes a rank table.") from None
+        raise BadData(f"there is no file {path}.", otherwise) from None
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -29,6 +29,7 @@ DEFAULT_CARD: Card = "ascend-910"
 PER_SERVER = 8
 SERVERS_LIMIT = 128
 NAME_LIMIT = 64
+MOST_DIGITS = 9
 GROUP_NAME = "hccl_world_group"
 
 
@@ -150,7 +151,10 @@ def host_ips(table: Draft, place: Place) -> Iterator[Finding]:
 def device_ids(table: Draft, place: Place) -> Iterator[Finding]:
     for field in (device.device_id for device in table.devices if device.device_id):
         number = whole_number(field)
-        if number is None:
+        if number is None and is_whole(field.text):
+            wrong = f"{in_brief(field.text)} is too large for the number of a device"
+            yield at(field, "device-id-range", wrong, "Write the number of the device on its server, from 0 on.")
+        elif number is None:
             wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
             yield at(field, "device-id-integer", wrong, 'Write the number of the device on its server, "0" to "7".')
         elif number >= PER_SERVER and place.card != "other" and not table.super_pod:
@@ -220,7 +224,10 @@ def rank_ids(table: Draft, place: Place) -> Iterator[Finding]:
     size = len(table.devices)
     for field in (device.rank_id for device in table.devices if device.rank_id):
         number = whole_number(field)
-        if number is None:
+        if number is None and is_whole(field.text):
+            wrong = f"{in_brief(field.text)} is too large for a rank; the table has {counted(size, 'device')}"
+            yield at(field, "rank-id-range", wrong, f"Write {free_ranks(table) or 'a rank from 0 on'}.")
+        elif number is None:
             wrong = f"{field.text!r} is not a whole number without sign or leading zeros"
             yield at(field, "rank-id-integer", wrong, f"Write {free_ranks(table) or 'a rank from 0 on'}.")
         elif number >= size and table.whole:
@@ -420,7 +427,16 @@ def repeats(fields: Sequence[Field | None]) -> Iterator[tuple[Field, Field]]:
 
 
 def whole_number(field: Field | None) -> int | None:
-    return int(field.text) if field and re.fullmatch(r"0|[1-9][0-9]{0,8}", field.text) else None
+    """The number that a field holds, unless it holds another text or more digits than any number here has."""
+    return int(field.text) if field and is_whole(field.text) and len(field.text) <= MOST_DIGITS else None
+
+
+def is_whole(text: str) -> bool:
+    return re.fullmatch(r"0|[1-9][0-9]*", text) is not None
+
+
+def in_brief(digits: str) -> str:
+    return digits if len(digits) <= 24 else f"{digits[:24]}…"
 
 
 def is_address(text: str) -> bool:

@@ -12,6 +12,7 @@ the name of their network or optimizer. The optimizer's rate is the peak for the
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ from viaduct.recipes import (
     load,
 )
 
+LIST_THEM = "`viaduct train --list` shows the recipes."
 IMAGENET_IMAGES, CIFAR10_IMAGES = 1_281_167, 50_000
 
 
@@ -67,12 +69,24 @@ def learning_rate(recipe: Recipe | str, step: int, images: int | None = None) ->
     """
     if isinstance(recipe, str):
         recipe = load(recipe).recipe
-    if step < 0:
-        raise BadValue(f"step is {step}; it must be 0 or more.")
-    images = training_images(recipe.data) if images is None else images
+    if not isinstance(recipe, Recipe):
+        raise BadValue(f"the recipe is {recipe!r}; it must be a Recipe or the name of one.", LIST_THEM)
+    step = counted(step, "step")
+    images = training_images(recipe.data) if images is None else counted(images, "images")
     if images < recipe.data.global_batch:
         raise BadValue(f"images is {images}; it must be at least one global batch of {recipe.data.global_batch}.")
     return peak_rate(recipe) * rate_factor(recipe, step, pace_of(recipe, images))
+
+
+def counted(value: Any, name: str) -> int:
+    """A whole number from 0 on: between two steps there is no rate."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(value, bool):
+        raise BadValue(f"{name} is {value!r}; it must be a whole number, 0 or more.")
+    return number
 
 
 def training_images(data: Source) -> int:

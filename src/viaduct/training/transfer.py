@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from viaduct.errors import BadData, BadValue
+from viaduct.errors import BadData, BadRun, BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, matching
@@ -48,6 +48,7 @@ class Donor:
     step: int | None
     trained: dict[str, str] = field(default_factory=dict)  # its global batch and precision, where known
     notes: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()  # damage that was gone around
     state: Callable[[], tuple[State, str]] = lambda: ({}, "")  # the optimizer's state, and why it is not there
 
 
@@ -64,7 +65,7 @@ def begin_from(training: Training) -> list[str]:
     training.computation.publish_statistics()
     names = [name for name in own if not name.endswith(COUNTER)]
     taken = sum(name in donor.tensors for name in names)
-    lines = [f"Weights from {source}: {taken} of {len(names)} tensors{without(donor.excluded)}."]
+    lines = [*donor.warnings, f"Weights from {source}: {taken} of {len(names)} tensors{without(donor.excluded)}."]
     lines += [f"Note: {note}." for note in donor.notes]
     return lines + (continue_from(donor, source, training) if init.schedule == "continue" else [])
 
@@ -82,7 +83,7 @@ def read_donor(source: Path, training: Training) -> Donor:
         excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude")
         taken, notes = fitting(stored, shapes, excluded)
         tensors = {name: stored.read(name) for name in taken}
-        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes)
+        donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes, stored.warnings)
     if stored.kind == "run":
         donor.state = lambda: state_of_run(stored.path.parent, training)
     else:
@@ -234,7 +235,9 @@ def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
 
     if not (folder / checkpoint.STATE).is_file():
         return {}, "the run has kept its weights alone"
-    saved, recipe = checkpoint.Saved(folder), RunDir(folder.parent.parent).recipe().recipe
+    saved = checkpoint.Saved(folder)
+    refuse_damaged(saved)
+    recipe = RunDir(folder.parent.parent).recipe().recipe
     model = build_model(recipe)
     freeze(model, recipe.init.freeze)
     optimizer = build_optimizer(recipe, model)
@@ -242,6 +245,14 @@ def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
         return {}, f"the run's was {type(optimizer).__name__}"
     kept = saved.state()["optimizer"]["state"]
     return {name: kept[index] for index, name in enumerate(trained_names(model, optimizer)) if index in kept}, ""
+
+
+def refuse_damaged(saved: checkpoint.Saved) -> None:
+    """The weights were looked at when they were opened; the optimizer's state was not."""
+    damage = saved.damage()
+    if damage is not None:
+        hint = "Name an older checkpoint of the run, or begin with a fresh optimizer: --init-schedule restart."
+        raise BadRun(f"a damaged checkpoint: {damage}.", hint)
 
 
 def trained_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:

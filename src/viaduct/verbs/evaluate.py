@@ -39,9 +39,9 @@ def show(rows: list[dict[str, Any]]) -> None:
     table = Table("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", "images", "", box=None)
     for column in table.columns:
         column.justify = "right"
-    best = max(row["top1"] for row in rows)
+    best = max(rows, key=lambda row: float(row["top1"]))  # of equals the first, as in training
     for row in rows:
         figures = [f"{scale * row[name]:.4g}" for name, scale in columns.items()]
-        mark = "best" if len(rows) > 1 and row["top1"] == best else ""
+        mark = "best" if len(rows) > 1 and row is best else ""
         table.add_row(str(row["step"]), f"{row['epoch']:.1f}", *figures, str(row["count"]), mark)
     Console().print(table)

@@ -139,7 +139,12 @@ def env(
     card: CardOption = DEFAULT_CARD,
 ) -> None:
     """Print the variables that a process, or torchrun, is started with, as `export` lines."""
-    if (rank is None) == (server is None):
+    if rank is not None and server is not None:
+        raise BadValue(
+            f"--rank {rank} and --server {server} were both given.",
+            "Give one of them: --rank N for one process, --server IP for torchrun on a server.",
+        )
+    if rank is None and server is None:
         raise BadValue("whose variables?", "Give --rank N for one process, or --server IP for torchrun on a server.")
     table = read(file, card)
     if rank is not None:

@@ -6,11 +6,14 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from viaduct.errors import BadValue
+
+if TYPE_CHECKING:
+    from viaduct.recipes import Init
 
 # Flag -> the field of the recipe that it is another name for; `--set` reaches all the others.
 ALIASES = {
@@ -170,6 +173,8 @@ def begin(
     for path, text in changes:
         changed = override(changed, path, text)
     loaded = replace(loaded, recipe=changed)
+    place = run or Path("runs") / loaded.name
+    check_init(changed.init, {path for path, _ in changes}, place)
 
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.training.rundir import RunDir
@@ -178,7 +183,7 @@ def begin(
     outcome = conduct(
         Request(
             loaded=loaded,
-            run=RunDir(run or Path("runs") / loaded.name),
+            run=RunDir(place),
             data=data or (Path(stored["data"]) if stored.get("data") else None),
             device=stored.get("device", device) if device == "auto" else device,
             resume=resume,
@@ -187,6 +192,24 @@ def begin(
     )
     if not outcome.finished:
         raise typer.Exit(128 + (outcome.signal or 0))
+
+
+def check_init(init: Init, given: set[str], run: Path) -> None:
+    """What was said of the first weights must mean something."""
+    for path, flag in (("init.exclude", "--init-exclude"), ("init.schedule", "--init-schedule")):
+        if path in given and not init.source:
+            raise BadValue(f"{flag} without --init: there are no weights to begin with.", "Say which: --init PATH.")
+    if init.source and Path(init.source).resolve() == run.resolve():
+        raise BadValue(
+            f"--init {init.source} is the run itself.",
+            f"`viaduct train --run {run}` continues a run; one that begins with its weights needs another --run.",
+        )
+    if "init.freeze" in given and init.freeze.strip() and not init.source:
+        tell(f"Warning: --freeze {init.freeze!r} without --init: what is frozen keeps its random first values.")
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def reopen(run: Path) -> tuple[Any, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,6 +39,7 @@ def show(
 
     with open_weights(weights) as stored:
         summary = summarise(stored, pattern)
+        tell_all(stored.warnings)
     if as_json:
         print(json.dumps(summary, indent=1))
     else:
@@ -50,8 +52,8 @@ def import_weights(
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     model: Model = "",
     classes: Annotated[
-        int, typer.Option(help="The network's outputs.", show_default="as the checkpoint has", min=0)
-    ] = 0,
+        int | None, typer.Option(help="The network's outputs.", show_default="as the checkpoint has", min=1)
+    ] = None,
     ema: Annotated[bool, typer.Option("--ema", help="Take the exponential moving averages of the weights.")] = False,
     slots: Annotated[
         bool, typer.Option("--slots", help="Also write the optimizer's state, into NAME.slots.safetensors.")
@@ -65,7 +67,7 @@ def import_weights(
         raise BadValue(f"--out {out} should end in .safetensors.")
     for file in (out, slots_beside(out)) if slots else (out,):
         refuse_overwriting(file, force)
-    written = import_file(checkpoint, out, model=model, classes=classes, ema=ema, slots=slots)
+    written = import_file(checkpoint, out, model=model, classes=classes or 0, ema=ema, slots=slots)
     if written.recognised:
         tell(f"{checkpoint} looks like {written.model}.")
     done = written.done
@@ -106,13 +108,15 @@ def export_weights(
         averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
         stored = opened.enter_context(open_weights(weights))
         refuse_tensorflow(stored)
+        tell_all(stored.warnings)
         if form == "safetensors":
             written = export_safetensors(averages or stored, out, model)
         else:
             written = export_tf_checkpoint(stored, out, model=model, layout=layout, averages=averages)
     if written.recognised:
         tell(f"{weights} looks like {written.model}.")
-    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors")
+    step = f", step {written.step:,}" if written.step is not None else ""
+    print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}")
 
 
 def refuse_tensorflow(stored: Any) -> None:
@@ -139,6 +143,7 @@ def summarise(stored: Any, pattern: str) -> dict[str, Any]:
         "classes": stored.facts.classes,
         "looks_like": [{"model": guess.model, "classes": guess.classes, "share": guess.share} for guess in guesses],
         "step": stored.facts.step,
+        "warnings": list(stored.warnings),
         "tensors": rows,
         "totals": {
             "tensors": len(rows),
@@ -170,6 +175,11 @@ def print_summary(summary: dict[str, Any]) -> None:
 def printable(name: str) -> str:
     """A name from somebody's file must not steer the terminal."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
+
+
+def tell_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        tell(line)
 
 
 def tell(line: str) -> None:

@@ -132,6 +132,20 @@ class Bundle:
             return None
         return int(self.read(name).item())
 
+    def shortages(self) -> Iterator[str]:
+        """What is missing of the data files, by their lengths alone."""
+        ends: dict[int, list[int]] = {}
+        for stored in self.entries.values():
+            if stored.shard < self.shards and not stored.sliced:
+                ends.setdefault(stored.shard, []).append(stored.offset + stored.size)
+        for shard, needed in sorted(ends.items()):
+            path = self.prefix.with_name(shard_name(self.prefix.name, shard, self.shards))
+            available = path.stat().st_size if path.is_file() else 0
+            lost = sum(end > available for end in needed)
+            if lost:
+                length = f"{available:,} bytes, expected {max(needed):,}"
+                yield f"{path} was cut short ({length}): {lost:,} of its {len(needed):,} variables cannot be read"
+
     @contextlib.contextmanager
     def damage_named(self) -> Iterator[None]:
         """What is found wrong in the index is told with the file's name."""

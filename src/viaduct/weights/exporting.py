@@ -39,6 +39,7 @@ class Converted:
     tensors: int
     recognised: bool  # the network was not named, but found by names and shapes
     done: Imported | None = None
+    step: int | None = None  # after which the weights were saved
 
 
 # Into safetensors
@@ -114,7 +115,7 @@ def export_safetensors(stored: Stored, out: Path, model: str = "") -> Converted:
     guess = named_network(stored, model)
     tensors = {name: stored.read(name) for name in stored.infos}
     write_safetensors(out, tensors, describe(guess, stored.facts.step, str(stored.path), **stored.facts.trained))
-    return Converted(guess.model, guess.classes, len(tensors), recognised(stored, model))
+    return Converted(guess.model, guess.classes, len(tensors), recognised(stored, model), step=stored.facts.step)
 
 
 def export_tf_checkpoint(
@@ -130,7 +131,7 @@ def export_tf_checkpoint(
         variables |= {name + SHADOW: value for name, value in variables_from(averages, links).items()}
     step = stored.facts.step if stored.facts.step is not None else step_in_name(prefix)
     write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
-    return Converted(guess.model, guess.classes, len(variables) + 1, recognised(stored, model))
+    return Converted(guess.model, guess.classes, len(variables) + 1, recognised(stored, model), step=step)
 
 
 def named_network(stored: Stored, model: str) -> Guess:

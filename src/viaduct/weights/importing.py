@@ -11,6 +11,7 @@ whole: then the network's keeps its values and `done.notes` says so, or, with `r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from viaduct.errors import BadData
+from viaduct.errors import BadData, BadValue
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.maps import Link, layouts_of
@@ -59,7 +60,11 @@ def import_tf_checkpoint(
     `prefix` may also be the checkpoint's folder or index file. `ema` takes the exponential moving averages of the
     weights instead of the weights; `slots` also returns the optimizer's state.
     """
-    with Bundle(prefix) as bundle:
+    if not isinstance(model, nn.Module):
+        raise BadValue(f"the network is {model!r}; it must be a module, such as models.build('resnet50_v1').")
+    if not isinstance(prefix, str | os.PathLike):
+        raise BadValue(f"the checkpoint is {prefix!r}; it must be a path, such as 'train/model.ckpt-601000'.")
+    with Bundle(Path(prefix)) as bundle:
         values = read_values(model, bundle, ema=ema, slots=slots, require_aux=require_aux)
     own = model.state_dict()
     with torch.no_grad():

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from viaduct.data.atomic import replacing
 from viaduct.errors import BadData
+from viaduct.weights.table import MAGIC
 
 LATEST, INDEX = "checkpoint", ".index"
 ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 WRITTEN = re.compile(r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
+SAFETENSORS, TORCH_ENDINGS = ".safetensors", (".pt", ".pth")
 LONGEST_TEXT = 1 << 20  # bytes
 
 
@@ -35,11 +37,36 @@ def find_prefix(path: Path) -> Path:
     if has_index(prefix):
         return prefix
     if path.is_file():
-        raise BadData(
-            f"{path} is not a TensorFlow V2 checkpoint: {prefix}{INDEX} is not there.",
-            "V1 checkpoints, which are a single file, cannot be read; TensorFlow's Saver writes V2.",
-        )
+        raise BadData(f"{path} is not a TensorFlow V2 checkpoint: {prefix}{INDEX} is not there.", *instead(path))
     raise BadData(f"there is no checkpoint {path}: {prefix}{INDEX} is not there.", *others(path.parent))
+
+
+def instead(file: Path) -> tuple[str, ...]:
+    """A hint: what a file is that is no part of a V2 checkpoint."""
+    start, end = ends_of(file)
+    if end == MAGIC:
+        return ("It is a V1 checkpoint, a single file, which cannot be read; TensorFlow's Saver writes V2.",)
+    if start.startswith(b"PK") or file.suffix in TORCH_ENDINGS:
+        return (
+            "It looks like a file of torch.save, which may hold code and is not opened.",
+            "In Python: safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'NAME.safetensors').",
+        )
+    if file.suffix == SAFETENSORS:
+        return ("It is a safetensors file already: `viaduct weights show`, `viaduct train --init` take it as it is.",)
+    if start.endswith(b"{") and len(start) == 9:
+        return (f"If it is a safetensors file, let its name end in {SAFETENSORS}.",)
+    return ()
+
+
+def ends_of(file: Path) -> tuple[bytes, bytes]:
+    """The first bytes of a file and its last; none where it may not be read."""
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(9)
+            opened.seek(max(0, file.stat().st_size - len(MAGIC)))
+            return start, opened.read()
+    except OSError:
+        return b"", b""
 
 
 def prefix_in(folder: Path) -> Path:
@@ -50,9 +77,16 @@ def prefix_in(folder: Path) -> Path:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.")
+        raise BadData(f"{folder} holds no TensorFlow checkpoint: no file ends in {INDEX}.", *a_run(folder))
     names = ", ".join(prefix.name for prefix in found[:5]) + (" …" if len(found) > 5 else "")
     raise BadData(f"{folder} holds {len(found)} checkpoints and no file 'checkpoint'.", f"Say which one: {names}.")
+
+
+def a_run(folder: Path) -> tuple[str, ...]:
+    """A hint: a run's weights are ours already."""
+    if not (folder / "recipe.json").is_file() and not (folder / "manifest.json").is_file():
+        return ()
+    return (f"It is a run: `viaduct weights export {folder} --format safetensors` makes one file of its weights.",)
 
 
 def named_latest(folder: Path) -> Path:

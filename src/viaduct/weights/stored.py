@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from viaduct.errors import BadData, BadRun
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
-from viaduct.weights.locate import is_tf_checkpoint, others
+from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, others, prefixes
 
 MODEL, EMA, MANIFEST = "model.safetensors", "ema.safetensors", "manifest.json"
 STEP = "global_step"
@@ -65,6 +65,7 @@ class Stored:
     infos: dict[str, Info]
     reader: Reader
     facts: Facts
+    warnings: tuple[str, ...] = ()  # what a person should know: damage that was gone around
 
     def read(self, name: str) -> Tensor:
         return self.reader.read(name)
@@ -84,22 +85,39 @@ class Stored:
 def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     """Open what is there; `ema` takes the averaged weights of a run (those in TensorFlow's have names of their own)."""
     if (path / "recipe.json").is_file() or (path / MANIFEST).is_file():
-        folder = path if (path / MANIFEST).is_file() else newest_checkpoint(path)
+        folder, skipped = only_checkpoint(path) if (path / MANIFEST).is_file() else newest_checkpoint(path)
         with open_safetensors(weights_in(folder, ema), run_facts(folder), "run") as stored:
-            yield stored
+            yield replace(stored, warnings=skipped)
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
             yield stored
     elif not path.exists() and not is_tf_checkpoint(path):
         what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
         raise BadData(what, *others(path.parent))
+    elif path.is_file() and not is_tf_checkpoint(path):
+        what = f"{path} holds no weights that can be read: it is no .safetensors file, and {path}.index is not there."
+        raise BadData(what, *instead(path))
+    elif path.is_dir() and not (path / LATEST).is_file() and not prefixes(path):
+        raise nothing_in(path)
     else:
         with Bundle(path) as bundle:
             infos = {
                 name: Info(entry.shape, entry.dtype, entry.count, entry.size) for name, entry in bundle.entries.items()
             }
             facts = Facts(step=bundle.scalar(STEP))
-            yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle, facts)
+            warnings = tuple(f"Warning: {shortage}." for shortage in bundle.shortages())
+            yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle, facts, warnings)
+
+
+def nothing_in(folder: Path) -> BadData:
+    if (folder / "checkpoints").is_dir():
+        one = folder / "checkpoints" / "step-N"
+        return BadData(f"{folder} looks like a run, but has no recipe.json.", f"Name one of its checkpoints: {one}.")
+    files = [str(file) for file in sorted(folder.glob("*.safetensors"))[:5]]
+    return BadData(
+        f"there are no weights in {folder}: no recipe.json of a run, no .index of a TensorFlow checkpoint.",
+        *([f"Name a file: {', '.join(files)}."] if files else []),
+    )
 
 
 class SafetensorsReader:
@@ -172,32 +190,59 @@ def whole_number(text: str | None) -> int | None:
 # Runs
 
 
-def newest_checkpoint(run: Path) -> Path:
-    """The folder of a run's newest whole checkpoint; the run itself where it has none but its final model."""
+def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
+    """The folder of a run's newest whole checkpoint; the run itself where it has none but its final model.
+
+    Also what should be said of newer ones that are damaged.
+    """
+    skipped: list[str] = []
     folders = [path for path in (run / "checkpoints").glob("step-*") if path.name.removeprefix("step-").isdigit()]
     for folder in sorted(folders, key=step_of, reverse=True):
-        if whole(folder):
-            return folder
+        damage = damage_of(folder)
+        if damage is None:
+            return folder, tuple(skipped)
+        skipped.append(f"Skipping a damaged checkpoint: {damage}.")
     if folders or not (run / MODEL).is_file():
-        raise BadRun(f"{str(run)!r} has no whole checkpoint{' left' if folders else ' yet'}.")
-    return run
+        raise BadRun(f"{str(run)!r} has no whole checkpoint{' left' if folders else ' yet'}.", *skipped)
+    return run, ()
 
 
 def step_of(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def whole(folder: Path) -> bool:
-    """Whether the weights are those that the manifest has the checksum of."""
+def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """The one that was named, which nothing can stand in for."""
+    damage = damage_of(folder)
+    if damage is not None:
+        raise BadRun(f"a damaged checkpoint: {damage}.", "Name another checkpoint of the run, or the run itself.")
+    return folder, ()
+
+
+def damage_of(folder: Path) -> str | None:
+    """What is wrong with a checkpoint's weights and averages; None if they are those of the manifest's checksums."""
     try:
-        expected = read_json(folder / MANIFEST)["files"][MODEL]["sha256"]
-        with (folder / MODEL).open("rb") as file:
-            digest = hashlib.sha256()
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except (OSError, BadRun, KeyError, TypeError):
-        return False
-    return bool(digest.hexdigest() == expected)
+        files = read_json(folder / MANIFEST)["files"]
+        expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name == MODEL or name in files}
+    except BadRun as error:
+        return error.what.rstrip(".")
+    except (KeyError, TypeError):
+        return f"{folder / MANIFEST} does not say what belongs to the checkpoint"
+    for name, checksum in expected.items():
+        try:
+            if digest(folder / name) != checksum:
+                return f"{folder / name} does not hold the bytes that were written (checksum)"
+        except OSError as error:
+            return f"{folder / name} cannot be read: {error.strerror}"
+    return None
+
+
+def digest(path: Path) -> str:
+    hashed = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            hashed.update(block)
+    return hashed.hexdigest()
 
 
 def weights_in(folder: Path, ema: bool) -> Path:
