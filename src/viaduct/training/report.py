@@ -41,6 +41,8 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
         ]
     if training.train_batches.skipped or training.validation.skipped:
         sections.append(skipped_records(training))
+    if training.run.restarts():
+        sections.append(restarts(training))
     sections += [
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
         Section("Machine", "", [machine_facts(summary)]),
@@ -95,6 +97,13 @@ def line(name: str, records: list[dict[str, Any]], field: str) -> Series:
 def skipped_records(training: Training) -> Section:
     bad = [*training.train_batches.skipped, *training.validation.skipped]
     return Section("Skipped records", f"{len(bad)} could not be used.", [Code("\n".join(bad))])
+
+
+def restarts(training: Training) -> Section:
+    """Ranks were lost: which steps were done twice."""
+    rows = [[f"{one['first']}–{one['last']}", one["step"], one["ranks"]] for one in training.run.restarts()]
+    table = Table(("steps done twice", "continued from step", "ranks"), rows)
+    return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 
 
 def confusion(training: Training, score: Score) -> Heatmap:

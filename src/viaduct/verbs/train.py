@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -41,6 +42,8 @@ ALIASES = {
     "keep": "checkpoint.keep",
     "log_every": "log.every_steps",
     "log_format": "log.format",
+    "sync_norm": "parallel.sync_norm",
+    "compress": "parallel.compress",
 }
 
 
@@ -112,6 +115,13 @@ def main(
     keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.", "N")] = None,
     log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.", "N")] = None,
     log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(help="So many ranks on this machine, each on a device of its own.", show_default="1")
+    ] = None,
+    sync_norm: Annotated[bool, aliased("sync_norm", "Batch norms see the global batch, not a rank's share.")] = False,
+    compress: Annotated[
+        str | None, aliased("compress", "What gradients travel in: none, bf16 or fp16.", "WORD")
+    ] = None,
 ) -> None:
     """Train a recipe, or continue a run that was interrupted.
 
@@ -124,7 +134,7 @@ def main(
     changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()] + [
         split(word) for word in settings or []
     ]
-    return begin(recipe, changes, run, data, device, resume)
+    return begin(recipe, changes, run, data, device, resume, ranks)
 
 
 def spelled(value: str | bool | Path) -> str:
@@ -141,6 +151,7 @@ def begin(
     data: Path | None,
     device: str,
     resume: Literal["auto", "never", "must"],
+    ranks: int | None,
 ) -> None:
     from dataclasses import replace
 
@@ -170,6 +181,10 @@ def begin(
     for path, text in changes:
         changed = override(changed, path, text)
     loaded = replace(loaded, recipe=changed)
+    if ranks is not None and not among_ranks(ranks):
+        from viaduct.cluster.launch import run_local
+
+        raise typer.Exit(run_local(["train", *arguments()], ranks))
 
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.training.rundir import RunDir
@@ -187,6 +202,22 @@ def begin(
     )
     if not outcome.finished:
         raise typer.Exit(128 + (outcome.signal or 0))
+
+
+def among_ranks(ranks: int) -> bool:
+    """Whether this process is one of the ranks already, and there are as many as it was told."""
+    here = os.environ.get("LOCAL_WORLD_SIZE")
+    if "RANK" in os.environ and here is not None and here != str(ranks):
+        raise BadValue(
+            f"--ranks {ranks}, but this is one of {here} ranks on this machine (LOCAL_WORLD_SIZE).",
+            "Leave --ranks out where torchrun or `viaduct launch` starts the ranks.",
+        )
+    return "RANK" in os.environ
+
+
+def arguments() -> list[str]:
+    """What stands behind `viaduct train` on the command line."""
+    return sys.argv[sys.argv.index("train") + 1 :]
 
 
 def reopen(run: Path) -> tuple[Any, dict[str, Any]]:
