@@ -22,6 +22,7 @@ VERBS = {
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
     "weights": "Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",
     "ranktable": "Make, check, show and convert the rank tables that describe a cluster.",
+    "launch": "Start the ranks of a job on this machine, write scripts that do, or predict how it scales.",
     "devices": "Show which devices this machine has, and what is missing for the others.",
 }
 
@@ -90,5 +91,6 @@ def main() -> None:
     try:
         build_app()(prog_name="viaduct")
     except ViaductError as error:
-        print(f"viaduct {called(sys.argv[1:])}".strip() + f": {error}", file=sys.stderr)
-        sys.exit(2)
+        if not error.told:
+            print(f"viaduct {called(sys.argv[1:])}".strip() + f": {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

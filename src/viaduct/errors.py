@@ -8,6 +8,7 @@
     ├── BadRun              a run directory or checkpoint that cannot be used here
     ├── MissingDevice       an accelerator that this machine does not have
     ├── Diverged            the loss became NaN or infinite
+    ├── LostRank            another rank of the run is gone or hangs; exit code 75: starting again may help
     └── DiskFull            a checkpoint did not fit; the older ones are whole
 
 The first line says what happened, with the value received; the lines after it say what to try.
@@ -21,6 +22,9 @@ from collections.abc import Iterable
 
 class ViaductError(Exception):
     """Could not. `cli.main` turns it into a message and exit code 2."""
+
+    exit_code = 2
+    told = False  # of several ranks that meet the same error one says so
 
     def __init__(self, what: str, *hints: str) -> None:
         self.what = what
@@ -58,6 +62,12 @@ class MissingDevice(ViaductError):
 
 class Diverged(ViaductError):
     """The loss became NaN or infinite."""
+
+
+class LostRank(ViaductError):
+    """Another rank of the run is gone or hangs; whoever started the ranks may start them again."""
+
+    exit_code = 75  # sysexits.h: a temporary failure
 
 
 class DiskFull(ViaductError):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from viaduct.data.batches import Batch, Batches
+from viaduct.data.batches import Batch, Batches, Share
 from viaduct.data.order import permutation
 from viaduct.data.source import Arrays, ImageSet, Split
 from viaduct.errors import BadData, BadValue
@@ -142,7 +142,7 @@ def test_the_ranks_together_see_exactly_what_one_rank_sees(
     split: Split, device: torch.device, ranks: int, train: bool
 ) -> None:
     def of_rank(rank: int, ranks: int) -> list[Batch]:
-        return collect(Batches(split, IMAGES, device=device, train=train, seed=1, rank=rank, ranks=ranks), 2)
+        return collect(Batches(split, IMAGES, device=device, train=train, seed=1, share=Share(rank, ranks)), 2)
 
     parts = [of_rank(rank, ranks) for rank in range(ranks)]
     for step, alone in enumerate(of_rank(0, 1)):
@@ -152,11 +152,38 @@ def test_the_ranks_together_see_exactly_what_one_rank_sees(
         assert [counts for batch in together for counts in mask_of(batch)] == mask_of(alone)
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_ranks_that_cannot_share_equally_still_see_every_picture_once(
+    split: Split, device: torch.device, train: bool
+) -> None:
+    streams = [Batches(split, IMAGES, device=device, train=train, seed=1, share=Share(rank, 3)) for rank in range(3)]
+    made = [collect(stream, 0) for stream in streams]
+    alone = collect(Batches(split, IMAGES, device=device, train=train, seed=1), 0)
+    together = [batch for step in zip(*made, strict=True) for batch in step]
+    if train:
+        assert [len(batch.labels) for batch in together[:3]] == [3, 3, 2]
+    seen = torch.cat([batch.index[torch.tensor(mask_of(batch), device=device)] for batch in together])
+    wanted = torch.cat([batch.index[torch.tensor(mask_of(batch), device=device)] for batch in alone])
+    assert torch.equal(seen, wanted)
+
+
+def test_a_part_of_a_batch_is_shared_by_all_ranks(split: Split, device: torch.device) -> None:
+    of_ranks = [
+        collect(Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(rank, 2, parts=2)), 0)[0]
+        for rank in range(2)
+    ]
+    alone = collect(Batches(split, IMAGES, device=device, train=True, seed=1), 0)[0]
+    parts = [torch.cat([batch.index.chunk(2)[part] for batch in of_ranks]) for part in range(2)]
+    assert torch.equal(torch.cat(parts), alone.index)
+
+
 def test_a_batch_that_ranks_cannot_share_is_refused(split: Split, device: torch.device) -> None:
-    with pytest.raises(BadValue, match=r"global batch of 8 cannot be shared equally by 3 ranks.\n  .* 9"):
-        Batches(split, IMAGES, device=device, train=True, seed=1, ranks=3)
+    with pytest.raises(BadValue, match=r"global batch of 8 leaves some of 9 ranks without a picture.\n  .* 9"):
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 9))
     with pytest.raises(BadValue, match="got rank 2 of 2"):
-        Batches(split, IMAGES, device=device, train=True, seed=1, rank=2, ranks=2)
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(2, 2))
+    with pytest.raises(BadValue, match=r"with mixup a global batch of 8 cannot be shared by 3 ranks.*\n  .* 12"):
+        Batches(split, IMAGES, device=device, train=True, seed=1, share=Share(0, 3, mirrored=True))
 
 
 def test_too_few_pictures_for_one_batch(split: Split, device: torch.device) -> None:
@@ -296,7 +323,7 @@ def test_a_policy_is_resumed_exactly_and_ranks_see_what_one_would(split: Split, 
     whole = collect(Batches(split, images, device=device, train=True, seed=1), epoch=3)
     assert_same(collect(Batches(split, images, device=device, train=True, seed=1), epoch=3, start=5), whole[5:])
     ranks = [
-        collect(Batches(split, images, device=device, train=True, seed=1, rank=rank, ranks=2), epoch=3)
+        collect(Batches(split, images, device=device, train=True, seed=1, share=Share(rank, 2)), epoch=3)
         for rank in range(2)
     ]
     for one, first, second in zip(whole, *ranks, strict=True):

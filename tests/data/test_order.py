@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viaduct.data.order import Purpose, permutation, sample_generator, uniforms, words
+from viaduct.data.order import Purpose, permutation, sample_generator, share, uniforms, words
+from viaduct.errors import BadValue
 
 
 def test_golden_order() -> None:
@@ -55,3 +56,27 @@ def test_a_sample_has_the_stream_of_its_key_and_position(seed: int, epoch: int, 
     key, counter = np.array([seed, epoch], np.uint64), np.array([0, position, 0, 7], np.uint64)
     plain = np.random.Generator(np.random.Philox(key=key, counter=counter))
     assert np.array_equal(sample_generator(seed, epoch, position).random(50), plain.random(50))
+
+
+@pytest.mark.parametrize(("ranks", "parts"), [(1, 1), (2, 1), (3, 1), (5, 1), (2, 4), (3, 2)])
+def test_the_shares_of_all_ranks_are_the_batch(ranks: int, parts: int) -> None:
+    shares = [share(24, rank, ranks, parts) for rank in range(ranks)]
+    assert sorted(np.concatenate(shares)) == list(range(24))
+    assert max(map(len, shares)) - min(map(len, shares)) <= parts
+    for mine in shares:
+        assert np.array_equal(mine, np.sort(mine))
+        counts = np.bincount(mine // (24 // parts), minlength=parts)
+        assert len(set(counts)) == 1, "each part has as many of a rank's pictures"
+
+
+@pytest.mark.parametrize(("ranks", "parts"), [(2, 1), (3, 2), (4, 3)])
+def test_a_mirrored_share_holds_both_of_a_pair(ranks: int, parts: int) -> None:
+    shares = [share(24, rank, ranks, parts, mirrored=True) for rank in range(ranks)]
+    assert sorted(np.concatenate(shares)) == list(range(24))
+    for mine in shares:
+        assert np.array_equal(mine[::-1], 23 - mine), "the mirror of the share is the mirror of the batch"
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    with pytest.raises(BadValue, match="a global batch of 8 worked through in 4 parts leaves some of 3 ranks"):
+        share(8, 0, 3, parts=4)

@@ -169,3 +169,15 @@ def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
     assert [line.split() for line in said.splitlines() if line.endswith("False")] == [
         [f"{name}:{card}", precision, "False"] for card in (0, 1) for precision in ("fp32", "bf16", "fp16")
     ]
+
+
+@pytest.mark.parametrize(("name", "place"), [("auto", "npu:3"), ("cuda", "cuda:3"), ("cpu", "cpu:0")])
+def test_each_rank_has_the_card_of_its_number(monkeypatch: pytest.MonkeyPatch, name: str, place: str) -> None:
+    pretend(monkeypatch, "cpu", "npu", "cuda")
+    assert devices.pick(name, local_rank=3)[1] == place
+
+
+def test_one_card_is_not_enough_for_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "cpu", "cuda")
+    with pytest.raises(BadValue, match="device 'cuda:1' is one card, but every rank needs its own"):
+        devices.pick("cuda:1", local_rank=1)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from viaduct.errors import BadValue
 from viaduct.recipes import load, names
 from viaduct.recipes._fields import paths
 from viaduct.verbs import evaluate, train
@@ -20,7 +21,7 @@ from viaduct.verbs import evaluate, train
 ROOT = Path(__file__).parents[2]
 QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.train_images=64"]
 QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
-RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings"}
+RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
 
 
 def viaduct(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -260,3 +261,13 @@ def test_the_recipes_are_listed_with_what_to_expect() -> None:
     assert [row["name"] for row in rows] == names()
     assert all(row["summary"] for row in rows)
     assert "91.4 % top-1" in viaduct("train", "--list").stdout
+
+
+def test_ranks_that_are_not_those_that_were_started_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert train.among_ranks(8)
+    with pytest.raises(BadValue, match="--ranks 2, but this is one of 8 ranks on this machine"):
+        train.among_ranks(2)
+    monkeypatch.delenv("RANK")
+    assert not train.among_ranks(2)

@@ -6,7 +6,8 @@
 
 `jsontext` and `draft` read what was written, `findings` and `rules` say what is wrong with it, `ranktable` is the table
 that is right. `generate` and `device_ips` make one, `convert` changes its form, `picture` draws it, `environment` is
-what its processes are started with.
+what its processes are started with. `launch` starts them, through `agent` and `rollcall`, which alone import torch, and
+`links`, which knows this machine's network; `scripts` writes files that do; `plan` predicts how a job scales.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -25,7 +26,7 @@ from viaduct.data.augment import CutOut, Normalise, Row, evaluation_plan, resize
 from viaduct.data.auto_augment import augment_batch, policy_named
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.notices import tell
-from viaduct.data.order import sample_generator
+from viaduct.data.order import sample_generator, share
 from viaduct.data.prefetch import prepared_ahead
 from viaduct.data.source import Images, Labels, Split
 from viaduct.data.storage import Resident, store
@@ -39,6 +40,33 @@ class Batch(NamedTuple):
     labels: Tensor  # N int64, on the device
     mask: Tensor | None  # None: all pictures count; else bool, False for those repeated to fill the batch
     index: Tensor  # type: ignore[assignment]  # N int64: position in the split (hides tuple.index, not missed)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of every batch is made: all of it, or what belongs to one rank.
+
+    In training each of the `parts` that a step is worked through in is shared; `mirrored` is for mixup. In evaluation
+    the batch grows to what the ranks can share equally: no picture is affected by the others then.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+    parts: int = 1
+    mirrored: bool = False
+    neighbours: int = 1  # ranks on this machine, this one included
+
+    def of(self, global_batch: int, train: bool) -> tuple[int, npt.NDArray[np.int64]]:
+        """The global batch, and this rank's positions in it."""
+        if train:
+            return global_batch, share(
+                global_batch, self.rank, self.ranks, self.parts, self.mirrored and self.ranks > 1
+            )
+        grown = -(-global_batch // self.ranks) * self.ranks
+        return grown, share(grown, self.rank, self.ranks)
+
+
+WHOLE = Share()
 
 
 class Stream(Protocol):
@@ -66,19 +94,17 @@ class Batches:
         train: bool,
         seed: int,
         resident_limit: int = 4 << 30,
-        rank: int = 0,
-        ranks: int = 1,
+        share: Share = WHOLE,
     ) -> None:
         self.count = len(split)
-        self.global_batch = images.global_batch if train else images.eval_batch or images.global_batch
+        wanted = images.global_batch if train else images.eval_batch or images.global_batch
+        self.global_batch, self._mine = share.of(wanted, train)
         check_labels(split.labels, images.classes)
-        check_ranks(self.global_batch, rank, ranks)
         check_count(self.count, self.global_batch, train)
         repeated = 0 if train else -self.count % self.global_batch  # training drops the remainder instead
         self.steps_per_epoch = (self.count + repeated) // self.global_batch
         self._images, self._device, self._train, self._seed = images, device, train, seed
-        self._local_batch = self.global_batch // ranks
-        self._offset = rank * self._local_batch
+        self._local_batch = len(self._mine)
         self._height, self._width = split.images.shape[1:3]
         self._policy = policy_named(images.auto_augment) if train else None
         resident_limit = 0 if self._policy else resident_limit  # a policy changes pictures one by one, on the host
@@ -91,7 +117,7 @@ class Batches:
         self._closed = False
         self.skipped: list[str] = []
         self._host_labels = split.labels
-        if train and images.balance:
+        if train and images.balance and share.rank == 0:
             tell(describe(split.labels, images.balance, {}))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -101,7 +127,7 @@ class Batches:
         if not 0 <= start <= self.steps_per_epoch:
             raise BadValue(f"start must be a step from 0 to {self.steps_per_epoch}, got {start}.")
         steps = range(start, self.steps_per_epoch)
-        plan = torch.from_numpy(self._plan(epoch))
+        plan = torch.from_numpy(self._own(self._plan(epoch)))
         iterator = self._stay(steps, plan) if self._stays else self._stream(epoch, steps, plan)
         self._iterators.add(iterator)
         return iterator
@@ -132,6 +158,12 @@ class Batches:
             plan[Row.INDEX] = balanced_order(self._host_labels, images.balance, seed, epoch)
         return plan
 
+    def _own(self, plan: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """What this rank does of an epoch's plan: its share of every global batch."""
+        if self._local_batch == self.global_batch:
+            return plan
+        return plan[:, positions_of(self._mine, self.steps_per_epoch, self.global_batch)]
+
     def _stay(self, steps: range, plan: Tensor) -> Generator[Batch, None, None]:
         """Cut and finish in one go. An accelerator is only told to; on the CPU it takes a millisecond or two, and a
         thread beside the step would cost it 4 % (ResNet-50, batch 8, two cores)."""
@@ -158,14 +190,13 @@ class Batches:
     def _augmented(self, pictures: Tensor, epoch: int, step: int) -> Tensor:
         """Changed by the policy, if there is one, in place: these pictures are a copy."""
         if self._policy:
-            first = step * self.global_batch + self._offset
-            positions = range(first, first + len(pictures))
-            generators = [sample_generator(self._seed, epoch, position) for position in positions]
+            positions = step * self.global_batch + self._mine
+            generators = [sample_generator(self._seed, epoch, int(position)) for position in positions]
             augment_batch(self._policy, pictures.numpy(), generators)
         return pictures
 
     def _slice(self, plan: Tensor, step: int) -> Tensor:
-        first = step * self.global_batch + self._offset
+        first = step * self._local_batch
         return plan[:, first : first + self._local_batch]
 
     def _finish(self, step: int, plan: Tensor, pictures: Tensor) -> Batch:
@@ -176,10 +207,7 @@ class Batches:
         return Batch(resize(finished, self._images.size), self._labels[index], self._mask(step), index)
 
     def _mask(self, step: int) -> Tensor | None:
-        left = self.count - (step * self.global_batch + self._offset)
-        if left >= self._local_batch:
-            return None
-        return torch.arange(self._local_batch, device=self._device) < left
+        return real_mask(self._mine, self.count - step * self.global_batch, self._device)
 
     def _copy(self, tensor: Tensor) -> Tensor:
         """To the device, without waiting for it where memory can be pinned: on CUDA."""
@@ -198,14 +226,16 @@ def check_labels(labels: Labels, classes: int) -> None:
         )
 
 
-def check_ranks(global_batch: int, rank: int, ranks: int) -> None:
-    if ranks < 1 or not 0 <= rank < ranks:
-        raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
-    if global_batch % ranks:
-        raise BadValue(
-            f"a global batch of {global_batch} cannot be shared equally by {ranks} ranks.",
-            f"The next that can is {global_batch + ranks - global_batch % ranks}.",
-        )
+def positions_of(mine: npt.NDArray[np.int64], steps: int, global_batch: int) -> npt.NDArray[np.int64]:
+    """A rank's positions in the order of an epoch, batch after batch."""
+    positions: npt.NDArray[np.int64] = (np.arange(steps)[:, None] * global_batch + mine).reshape(-1)
+    return positions
+
+
+def real_mask(mine: npt.NDArray[np.int64], left: int, device: torch.device) -> Tensor | None:
+    """Of a rank's pictures in a batch, those among the `left` ones that are still to be seen; None: all."""
+    real = int(np.searchsorted(mine, left))
+    return None if real == len(mine) else torch.arange(len(mine), device=device) < real
 
 
 def check_count(count: int, global_batch: int, train: bool) -> None:

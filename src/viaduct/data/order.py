@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
+from viaduct.errors import BadValue
+
 WORD = (1 << 64) - 1
 
 
@@ -64,6 +66,44 @@ def sample_generator(seed: int, epoch: int, position: int) -> np.random.Generato
     counter = np.array([0, position & WORD, 0, Purpose.SAMPLE], dtype=np.uint64)
     key = Key(np.array([seed & WORD, epoch & WORD], dtype=np.uint64))
     return np.random.Generator(np.random.Philox(key, counter=counter))  # type: ignore[arg-type]  # takes any ISeedSequence
+
+
+def share(global_batch: int, rank: int, ranks: int, parts: int = 1, mirrored: bool = False) -> npt.NDArray[np.int64]:
+    """The positions of a global batch that a rank takes, in rising order: of each part of it an equal share.
+
+    What does not divide evenly goes to the first ranks, one picture each. `mirrored`: with every position the rank
+    also takes the one as far from the end, which mixup needs; then each part must divide by twice the ranks.
+    """
+    size = global_batch // parts
+    check_share(global_batch, rank, ranks, parts, mirrored)
+    if mirrored:
+        front = np.arange(rank * size // (2 * ranks), (rank + 1) * size // (2 * ranks))
+        within = np.concatenate([front, size - 1 - front[::-1]])
+    else:
+        own, more = divmod(size, ranks)
+        first = rank * own + min(rank, more)
+        within = np.arange(first, first + own + (rank < more))
+    positions: npt.NDArray[np.int64] = (np.arange(parts)[:, None] * size + within).reshape(-1)
+    return positions
+
+
+def check_share(global_batch: int, rank: int, ranks: int, parts: int, mirrored: bool) -> None:
+    if ranks < 1 or not 0 <= rank < ranks:
+        raise BadValue(f"rank must be from 0 to ranks - 1, got rank {rank} of {ranks}.")
+    size = global_batch // parts
+    worked = f" worked through in {parts} parts" if parts > 1 else ""
+    if size < ranks:
+        raise BadValue(
+            f"a global batch of {global_batch}{worked} leaves some of {ranks} ranks without a picture.",
+            f"Make it at least {ranks * parts}, or use fewer ranks.",
+        )
+    if mirrored and size % (2 * ranks):
+        step = 2 * ranks * parts
+        raise BadValue(
+            f"with mixup a global batch of {global_batch}{worked} cannot be shared by {ranks} ranks: pictures "
+            "are mixed in pairs.",
+            f"The next that can is {global_batch + -global_batch % step}.",
+        )
 
 
 class Key(ISeedSequence):

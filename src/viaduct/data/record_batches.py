@@ -24,7 +24,7 @@ from torch import Tensor
 
 from viaduct.data.auto_augment import policy_named
 from viaduct.data.balance import balanced_order, describe
-from viaduct.data.batches import Batch, check_count
+from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.data.order import sample_generator
 from viaduct.data.preprocess import normalisation, see
@@ -50,9 +50,21 @@ class Buffer:
 class RecordBatches:
     """Batches of one split of TFRecord files."""
 
-    def __init__(self, records: Records, split: RecordSplit, *, device: torch.device, train: bool, seed: int) -> None:
+    def __init__(
+        self,
+        records: Records,
+        split: RecordSplit,
+        *,
+        device: torch.device,
+        train: bool,
+        seed: int,
+        share: Share = WHOLE,
+    ) -> None:
         self.count = len(split)
-        self.global_batch = records.global_batch if train else records.eval_batch or records.global_batch
+        wanted = records.global_batch if train else records.eval_batch or records.global_batch
+        self.global_batch, self._mine = share.of(wanted, train)
+        self._local_batch = len(self._mine)
+        self._who = f"rank {share.rank}: " if share.rank else ""
         check_count(self.count, self.global_batch, train)
         filled = self.count // self.global_batch
         self.steps_per_epoch = filled if train else -(-self.count // self.global_batch)
@@ -62,11 +74,11 @@ class RecordBatches:
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = torch.from_numpy(split.labels.copy())
         self._policy = policy_named(records.auto_augment) if train else None
-        if train and records.balance:
+        if train and records.balance and share.rank == 0:
             tell(describe(split.labels, records.balance, split.names))
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
-        self._workers = records.workers or len(os.sched_getaffinity(0))
+        self._workers = records.workers or max(1, len(os.sched_getaffinity(0)) // share.neighbours)
         self._buffers: list[Buffer] = []
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
 
@@ -80,7 +92,7 @@ class RecordBatches:
         for iterator in list(self._iterators):
             iterator.close()
         if len(self.skipped) > NAMED_AT_MOST:
-            tell(f"skipped: {len(self.skipped):,} of {self.count:,} records in all")
+            tell(f"{self._who}skipped: {len(self.skipped):,} of {self.count:,} records in all")
 
     def __enter__(self) -> RecordBatches:
         return self
@@ -112,13 +124,13 @@ class RecordBatches:
         self, pool: ThreadPoolExecutor, order: npt.NDArray[np.int64], epoch: int, step: int
     ) -> tuple[int, Buffer, list[Future[None]]]:
         buffer = self._free_buffer()
-        rows = range(0, self.global_batch, ROWS_PER_TASK)
+        rows = range(0, self._local_batch, ROWS_PER_TASK)
         return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
 
     def _fill(self, buffer: Buffer, order: npt.NDArray[np.int64], epoch: int, step: int, first: int) -> None:
         pictures = buffer.pictures.numpy()
-        for row in range(first, min(first + ROWS_PER_TASK, self.global_batch)):
-            position = step * self.global_batch + row
+        for row in range(first, min(first + ROWS_PER_TASK, self._local_batch)):
+            position = step * self.global_batch + int(self._mine[row])
             self._see(int(order[position]), epoch, position, pictures[row])
 
     def _see(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
@@ -155,9 +167,9 @@ class RecordBatches:
                 return  # after one too many nothing more is said: other threads may meet some before they end
             self.skipped.append(error.what)
             if len(self.skipped) <= NAMED_AT_MOST:
-                tell(f"skipped: {error.what}")
+                tell(f"{self._who}skipped: {error.what}")
             if len(self.skipped) == NAMED_AT_MOST:
-                tell("skipped: any more are counted at the end; the report names them all")
+                tell(f"{self._who}skipped: any more are counted at the end; the report names them all")
 
     def _replace(self, error: BadData, out: npt.NDArray[np.float32]) -> None:
         """The mean colour for a bad picture; too many bad ones end the run."""
@@ -174,11 +186,9 @@ class RecordBatches:
     def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, parts: list[Future[None]]) -> Batch:
         for part in parts:
             part.result()
-        first = step * self.global_batch
-        index = torch.from_numpy(order[first : first + self.global_batch])
+        index = torch.from_numpy(order[step * self.global_batch + self._mine])
         images = self._arrive(buffer)
-        left = self.count - first
-        mask = None if left >= self.global_batch else torch.arange(self.global_batch, device=self._device) < left
+        mask = real_mask(self._mine, self.count - step * self.global_batch, self._device)
         return Batch(images, self._labels[index].to(self._device), mask, index.to(self._device))
 
     def _arrive(self, buffer: Buffer) -> Tensor:
@@ -196,25 +206,28 @@ class RecordBatches:
             buffer = self._buffers.pop(0)
             buffer.wait()
             return buffer
-        shape = (self.global_batch, self._records.size, self._records.size, 3)
+        shape = (self._local_batch, self._records.size, self._records.size, 3)
         return Buffer(torch.empty(shape, pin_memory=self._device.type == "cuda"))
 
 
 class SyntheticBatches:
     """The same batch of noise again and again, on the device: what training costs when reading costs nothing."""
 
-    def __init__(self, records: Records, split: SyntheticSplit, *, device: torch.device, train: bool) -> None:
+    def __init__(
+        self, records: Records, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE
+    ) -> None:
         self.count = len(split)
-        self.global_batch = records.global_batch if train else records.eval_batch or records.global_batch
+        wanted = records.global_batch if train else records.eval_batch or records.global_batch
+        self.global_batch, mine = share.of(wanted, train)
         self.steps_per_epoch = self.count // self.global_batch if train else -(-self.count // self.global_batch)
         self.skipped: list[str] = []
         generator = torch.Generator().manual_seed(0)
         shape = (self.global_batch, 3, records.size, records.size)
         noise = torch.nn.init.trunc_normal_(torch.empty(shape), 127, 60, 7, 247, generator=generator)
         mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in normalisation(records.preprocess))
-        images = ((noise - mean) * scale).to(device, memory_format=torch.channels_last)
-        index = torch.arange(self.global_batch)
-        labels = torch.from_numpy(split.labels[: self.global_batch].copy())
+        images = ((noise - mean) * scale)[mine].to(device, memory_format=torch.channels_last)
+        index = torch.from_numpy(mine)
+        labels = torch.from_numpy(split.labels[: self.global_batch][mine])
         self._batch = Batch(images, labels.to(device), None, index.to(device))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:

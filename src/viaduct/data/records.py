@@ -49,12 +49,13 @@ class Records(Source):
             return RecordSet(self, *picture_folders(path))
         return RecordSet(self, RecordFolder(path, "train"), RecordFolder(path, "validation"))
 
-    def batches(self, split: Any, *, device: Any, train: bool, seed: int) -> Any:
+    def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
+        from viaduct.data.batches import WHOLE
         from viaduct.data.record_batches import RecordBatches, SyntheticBatches  # torch is imported here
 
         if isinstance(split, SyntheticSplit):
-            return SyntheticBatches(self, split, device=device, train=train)
-        return RecordBatches(self, split, device=device, train=train, seed=seed)
+            return SyntheticBatches(self, split, device=device, train=train, share=share or WHOLE)
+        return RecordBatches(self, split, device=device, train=train, seed=seed, share=share or WHOLE)
 
 
 class RecordSplit:

@@ -109,8 +109,11 @@ class Source(ABC):
         """The pictures, from the folder that was given with --data where `needs_path` says so."""
 
     @abstractmethod
-    def batches(self, split: Any, *, device: Any, train: bool, seed: int) -> Any:
-        """Batches of a split of what `load` returned: a `viaduct.data.batches.Stream`."""
+    def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
+        """Batches of a split of what `load` returned: a `viaduct.data.batches.Stream`.
+
+        Of several ranks each makes its `viaduct.data.batches.Share`; None is all of every batch.
+        """
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,10 @@ class Images(Source):
     @abstractmethod
     def load(self, path: Path | None) -> ImageSet: ...
 
-    def batches(self, split: Split, *, device: Any, train: bool, seed: int) -> Any:
-        from viaduct.data.batches import Batches  # torch is imported here, not when recipes are listed
+    def batches(self, split: Split, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
+        from viaduct.data.batches import WHOLE, Batches  # torch is imported here, not when recipes are listed
 
-        return Batches(split, self, device=device, train=train, seed=seed)
+        return Batches(split, self, device=device, train=train, seed=seed, share=share or WHOLE)
 
 
 @dataclass(frozen=True)

@@ -47,23 +47,36 @@ def get(name: str) -> Device:
         return cast("Device", import_module(f"viaduct.devices.{name}"))
 
 
-def pick(name: str) -> tuple[Device, torch.device]:
-    """The device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its card, made current."""
+def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device]:
+    """The device for `auto`, `cpu`, `cuda`, `npu`, `mlu` or `cuda:1`, and its card, made current.
+
+    Of several ranks on a machine each has the card of its number, among those that are visible.
+    """
     if name == "auto":
-        return _best()
+        device = _best()
+        return device, device.select(_card(device, local_rank))
     kind, colon, digits = name.partition(":")
     if kind not in _NAMES:
         raise UnknownName("device", name, ("auto", *_NAMES), _WHO_IS_WHO)
     if colon and not digits.isdecimal():
         raise BadValue(f"device {name!r} ends in {digits!r}.", f"Name a card by its number: {kind}:0.")
+    if colon and local_rank is not None:
+        raise BadValue(
+            f"device {name!r} is one card, but every rank needs its own.",
+            f"Say --device {kind}; which cards are used is said by CUDA_VISIBLE_DEVICES and its like.",
+        )
     device = get(kind)
-    return device, device.select(int(digits or 0))
+    return device, device.select(int(digits or _card(device, local_rank)))
 
 
-def _best() -> tuple[Device, torch.device]:
+def _card(device: Device, local_rank: int | None) -> int:
+    return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the one CPU
+
+
+def _best() -> Device:
     device = next(device for device in map(get, reversed(_NAMES)) if device.available())
     _say_what_is_broken()
-    return device, device.select()
+    return device
 
 
 def _say_what_is_broken() -> None:

@@ -420,6 +420,24 @@ class Init:
 
 
 @dataclass(frozen=True)
+class Parallel:
+    """How several ranks work together; of no effect on one. Their number is no part of a recipe.
+
+    With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
+    """
+
+    sync_norm: bool = False
+    compress: Literal["none", "bf16", "fp16"] = "none"  # what gradients travel in
+    bucket_mb: float = 25.0  # gradients are sent in messages of about this size, while others are still computed
+    find_unused: bool = False  # for a network that does not use all of its weights in every step
+    hang_seconds: float = 300.0  # a rank that does not come forward for so long is given up
+
+    def __post_init__(self) -> None:
+        require(self.bucket_mb > 0, "parallel.bucket_mb", self.bucket_mb, "above 0")
+        require(self.hang_seconds > 0, "parallel.hang_seconds", self.hang_seconds, "above 0")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What to train and how. Batch sizes are global: one card or eight mean the same run.
 
@@ -442,6 +460,7 @@ class Recipe:
     ema: Ema | None = None
     init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)
+    parallel: Parallel = field(default_factory=Parallel)
     mode: Literal["eager", "graph"] = "eager"
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)

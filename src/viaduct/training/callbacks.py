@@ -14,12 +14,17 @@ A recipe of your own may carry callbacks: instances of a subclass of `Callback`.
 A callback may call `training.request_stop("reason")` (the run then counts as finished) and read, but should not
 replace, `training.model`, `.optimizer`, `.step`, `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
 NaN stop, checkpointing, metrics file, TensorBoard events, early stop and progress bar are callbacks too.
+
+Of several ranks only the first has callbacks, and what it sees is of all ranks together. One that says `every_rank =
+True` is called on each of them; then all must do the same. A stop that only rank 0 asks for comes a step or two later,
+when all ranks know of it.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import mmap
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -29,6 +34,7 @@ from viaduct.errors import Diverged
 from viaduct.training.checkpoint import Saved, newest_whole, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
+from viaduct.training.rundir import MARK
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -59,6 +65,8 @@ class LogRecord:
 class Callback:
     """Does nothing at every event; subclass it and define the ones you want."""
 
+    every_rank = False
+
     def start(self, training: Training) -> None: ...
     def log(self, training: Training, record: LogRecord) -> None: ...
     def evaluating(self, training: Training, done: int, total: int) -> None: ...
@@ -70,6 +78,8 @@ class Callback:
 
 class NanStop(Callback):
     """Ends the run at the first loss that is NaN or infinite, before anything of it is saved."""
+
+    every_rank = True
 
     def log(self, training: Training, record: LogRecord) -> None:
         if training.scale.watching and not training.scale.hopeless:
@@ -89,6 +99,8 @@ class NanStop(Callback):
 class StopAtThreshold(Callback):
     """Ends the run once the validation accuracy is good enough (the seeds' stop_threshold)."""
 
+    every_rank = True
+
     def evaluation(self, training: Training, score: Score) -> None:
         threshold = training.recipe.evaluation.stop_threshold
         if threshold and score.top1 >= threshold:
@@ -97,6 +109,8 @@ class StopAtThreshold(Callback):
 
 class Checkpointing(Callback):
     """Saves by steps, by time, at each new best, and at the end; keeps the last few and the best."""
+
+    every_rank = True
 
     def __init__(self) -> None:
         self.saved_at = time.monotonic()
@@ -114,7 +128,8 @@ class Checkpointing(Callback):
     def step(self, training: Training) -> None:
         rules = training.recipe.checkpoint
         by_steps = rules.every_steps and training.step % rules.every_steps == 0
-        by_time = rules.every_minutes and time.monotonic() - self.saved_at >= 60 * rules.every_minutes
+        late = bool(rules.every_minutes) and time.monotonic() - self.saved_at >= 60 * rules.every_minutes
+        by_time = training.agreement.time_to_save(late)
         if by_steps or by_time or self.new_best or training.step >= training.steps:
             self.save(training)
 
@@ -125,8 +140,22 @@ class Checkpointing(Callback):
     def save(self, training: Training) -> None:
         training.save()
         best = training.best["step"] if training.best else None
-        prune(training.run.checkpoints, training.recipe.checkpoint.keep, best, newest=training.step)
+        if training.group.first:
+            prune(training.run.checkpoints, training.recipe.checkpoint.keep, best, newest=training.step)
         self.saved_at, self.saved_step, self.new_best = time.monotonic(), training.step, False
+
+
+class StepMark(Callback):
+    """Keeps the number of the last step in a file that outlives the process: what comes after a kill knows it."""
+
+    def start(self, training: Training) -> None:
+        path = training.run.path / MARK
+        path.write_bytes(training.step.to_bytes(8, "little"))
+        with path.open("r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), 8)
+
+    def step(self, training: Training) -> None:
+        self.memory[:] = training.step.to_bytes(8, "little")
 
 
 class MetricsFile(Callback):

@@ -12,7 +12,8 @@ from typing import Any
 class Interrupt:
     """Within its `with` block the signals only set `received`; afterwards they mean what they meant before."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         self.received: int | None = None
         self._before: dict[int, Any] = {}
 
@@ -32,4 +33,5 @@ class Interrupt:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.received = number
-        print("\nEnding after this step, with a checkpoint. Ctrl-C once more ends at once.", file=sys.stderr)
+        if not self.quiet:
+            print("\nEnding after this step, with a checkpoint. Ctrl-C once more ends at once.", file=sys.stderr)

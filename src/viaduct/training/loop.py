@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -15,13 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from viaduct import models
-from viaduct.data.batches import Batch, Stream
+from viaduct.data.batches import Batch, Share, Stream
 from viaduct.data.source import PictureSet
 from viaduct.devices.base import Device
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Amoebanet, Recipe
 from viaduct.training import checkpoint
 from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.distributed import ALONE, Agreement, Group, in_parallel
 from viaduct.training.ema import Shadow
 from viaduct.training.freezing import freeze, rest_frozen_norms
 from viaduct.training.metrics import Score, evaluate
@@ -30,7 +32,9 @@ from viaduct.training.optim import build_loss, build_optimizer, l2_loss
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
+from viaduct.training.syncnorm import synchronise
 from viaduct.training.thor import ThorOptimizer
+from viaduct.training.watchdog import Pulse
 
 FINISHED = "finished"
 
@@ -46,16 +50,26 @@ class Training:
         device: Device,
         torch_device: torch.device,
         callbacks: list[Callback],
-        interrupted: Callable[[], bool] = lambda: False,
+        interrupted: Callable[[], int] = lambda: 0,
+        group: Group = ALONE,
     ) -> None:
         self.recipe, self.run, self.images, self.device, self.torch_device = recipe, run, images, device, torch_device
-        self.callbacks, self.interrupted = callbacks, interrupted
+        self.group, self.agreement, self.pulse = group, Agreement(group, interrupted), Pulse()
+        self.interrupted = self.agreement.signal
+        self.callbacks = [callback for callback in callbacks if group.first or callback.every_rank]
         settle_random_numbers(recipe)
         self.model = place(build_model(recipe), torch_device)
+        if group.ranks > 1 and recipe.parallel.sync_norm:
+            synchronise(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
         self.plan = plan_for(recipe.precision, device)
         self.computation = Computation(
-            self.model, self.plan, torch_device, recipe.mode == "graph", device.graph_capture() is not None
+            self.model,
+            self.plan,
+            torch_device,
+            recipe.mode == "graph",
+            device.graph_capture() is not None,
+            partial(in_parallel, part=recipe.parallel, deterministic=recipe.deterministic, group=group),
         )
         self.scale = LossScale(recipe.precision, self.plan.compute)
         self.optimizer = build_optimizer(recipe, self.model)
@@ -64,6 +78,10 @@ class Training:
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.loss, self.plain_loss = build_loss(recipe, training=True), build_loss(recipe, training=False)
         batches = partial(recipe.data.batches, device=torch_device, seed=recipe.seed)
+        self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixup > 0, group.local_ranks)
+        if group.ranks > 1:
+            batches = partial(batches, share=self.share)
+        self.positions = self.share.of(recipe.data.global_batch, train=True)[1]
         self.train_batches: Stream = batches(images.train, train=True)
         self.validation: Stream = batches(images.validation, train=False)
         self.pace = pace_of(recipe, self.train_batches.count)
@@ -74,6 +92,9 @@ class Training:
         self.score: Score | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0, "checkpoints": 0.0}
         self.stopping: str | None = None
+        self._wanted_stop = "another rank asked for it"
+        self._told_to_all = True
+        self._chance_of_others: list[dict[str, Any]] = []
         self._pending: list[tuple[Tensor, Tensor]] = []
         self._window_began = time.monotonic()
 
@@ -107,11 +128,18 @@ class Training:
         self.set_progress()
         self.optimize(batch)
         self.step += 1
+        self.pulse.at("the end", self.step)
         if self.step % self.recipe.log.every_steps == 0:
             self.log()
         if self.evaluation_due() and not self.interrupted():
             self.evaluate()
         self.emit("step")
+        self.pulse.at("the messages", self.step)
+        self.agreement.exchange()
+        self.pulse.at("the next batch", self.step)
+        self.pulse.steady = True
+        if self.agreement.end:
+            self.stopping = self.stopping or self._wanted_stop
 
     def optimize(self, batch: Batch) -> None:
         """Forward, backward, update: one optimizer step over the global batch."""
@@ -119,12 +147,17 @@ class Training:
         pictures, targets = self.mixed(batch)
         losses, hits = [], []
         for number, (images, labels) in enumerate(zip(pictures.chunk(parts), targets.chunk(parts), strict=True)):
-            with self.observed(last=number == parts - 1):
-                logits, *auxiliary = self.computation.outputs(images)
-            loss = self.objective(logits, auxiliary, labels)
-            (loss * (self.scale.value / parts)).backward()  # type: ignore[no-untyped-call]
+            last = number == parts - 1
+            self.pulse.at("forward", self.step + 1)
+            with self.computation.part(last):
+                with self.observed(last):
+                    logits, *auxiliary = self.computation.outputs(images)
+                loss = self.objective(logits, auxiliary, labels)
+                self.pulse.at("backward", self.step + 1)
+                (loss * (self.scale.value / parts * self.weight)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
             hits.append(count_right(logits.detach(), labels))
+        self.pulse.at("the update", self.step + 1)
         self.computation.gather_gradients()
         if self.gradients_usable():
             if self.recipe.clip_norm:
@@ -137,6 +170,11 @@ class Training:
         # Left on the device: reading them here would make the host wait for every step.
         self._pending.append((torch.stack(losses).mean(), torch.stack(hits).sum()))
 
+    @property
+    def weight(self) -> float:
+        """Of this rank's loss in the mean over the ranks: more than 1 where it has more pictures than the others."""
+        return len(self.positions) * self.group.ranks / self.recipe.data.global_batch
+
     def objective(self, logits: Tensor, auxiliary: list[Tensor], labels: Tensor) -> Tensor:
         """What is made smaller, but for the weight decay: the loss, and that of the auxiliary heads."""
         extra = [self.recipe.aux_weight * self.loss(heads, labels) for heads in auxiliary]
@@ -146,8 +184,8 @@ class Training:
         """Pictures and labels as the recipe mixes them."""
         if not self.recipe.mixup:
             return batch.images, batch.labels
-        weights = mixing_weights(self.recipe.mixup, self.recipe.seed, self.step, len(batch.labels))
-        there = torch.from_numpy(weights).to(self.torch_device, non_blocking=True)
+        weights = mixing_weights(self.recipe.mixup, self.recipe.seed, self.step, self.recipe.data.global_batch)
+        there = torch.from_numpy(weights[self.positions]).to(self.torch_device, non_blocking=True)
         return mix(batch.images, batch.labels, there, self.recipe.data.classes)
 
     @contextmanager
@@ -206,8 +244,11 @@ class Training:
                 tell(self.step / self.steps)
 
     def request_stop(self, reason: str) -> None:
-        """Finish after this step, as if it were the last."""
-        self.stopping = reason
+        """Finish after this step, as if it were the last; of several ranks, as soon as all know of it."""
+        if self.group.ranks == 1 or self._told_to_all:
+            self.stopping = reason
+        else:
+            self.agreement.want_end, self._wanted_stop = True, reason
 
     def evaluation_due(self) -> bool:
         if self.step == self.evaluated_at or self.step == 0:
@@ -220,8 +261,7 @@ class Training:
         """Read what the device has computed since the last log line, and tell the callbacks."""
         if not self._pending:
             return
-        losses = torch.stack([loss for loss, _ in self._pending]).tolist()
-        hits = int(torch.stack([hits for _, hits in self._pending]).sum())
+        losses, hits = self.read_pending()
         images = len(losses) * self.recipe.data.global_batch
         self._pending.clear()
         seconds = self.close_window("training")
@@ -242,15 +282,25 @@ class Training:
         self.emit("log", record)
         self._window_began = time.monotonic()
 
+    def read_pending(self) -> tuple[list[float], int]:
+        """The losses of the steps since the last log line, as means over all ranks, and how many were right."""
+        losses = torch.stack([loss for loss, _ in self._pending])
+        hits = torch.stack([hits for _, hits in self._pending]).sum()
+        if self.group.ranks > 1:
+            both = torch.cat([losses.double() * (self.weight / self.group.ranks), hits.double()[None]])
+            self.group.add_up(both)
+            losses, hits = both[:-1], both[-1]
+        return losses.tolist(), int(hits)
+
     def evaluate(self) -> None:
         """Score the validation pictures; given up without a trace if the run is interrupted meanwhile."""
         self.log()
         self._window_began = time.monotonic()
         self.computation.train(False)
+        classes = self.recipe.data.classes
         with self.shadow.shown(self.computation) if self.shadow else nullcontext():
-            score = evaluate(
-                self.computation, self.validation, self.recipe.data.classes, self.plain_loss, self.after_batch
-            )
+            self.group.copy_from_first(self.computation.network.buffers())
+            score = evaluate(self.computation, self.validation, classes, self.plain_loss, self.after_batch, self.group)
         self.to_training()
         self.close_window("evaluation")
         if score is not None:
@@ -258,11 +308,13 @@ class Training:
             self.emit("evaluation", score)
 
     def after_batch(self, done: int, total: int) -> bool:
+        self.pulse.at(f"evaluation batch {done}", self.step)
         self.emit("evaluating", done, total)
+        self.agreement.exchange()
         return not self.interrupted()
 
     def save(self) -> checkpoint.Saved:
-        """Write a checkpoint of this step."""
+        """Write a checkpoint of this step. All ranks come here; rank 0 writes."""
         self.log()  # a loss that is not finite stops the run here, before it is saved
         self._window_began = time.monotonic()
         self.computation.gather_statistics()
@@ -270,9 +322,14 @@ class Training:
         if self.score is not None and self.evaluated_at == self.step:
             notes["evaluation"] = self.score.headline()
         shadow = self.shadow.tensors(self.model) if self.shadow else None
-        saved = checkpoint.save(self.run.checkpoints, self.step, self.model, self.state(), notes, shadow)
+        state = self.state() | {"random_of_others": self.group.gather(random_states(self.device))[1:]}
+        if self.group.first:
+            saved = checkpoint.save(self.run.checkpoints, self.step, self.model, state, notes, shadow)
+        else:
+            saved = checkpoint.Saved(self.run.checkpoints / f"step-{self.step}")
         self.close_window("checkpoints")
         self.emit("checkpoint", saved)
+        self.agreement.saved()
         return saved
 
     def state(self) -> dict[str, Any]:
@@ -291,28 +348,63 @@ class Training:
 
     def restore(self, saved: checkpoint.Saved) -> None:
         """Continue from a checkpoint as if nothing had happened."""
-        checkpoint.load_model(self.model, saved.model(), saved.path)
-        state = saved.state()
+        tensors = saved.model()
+        self.adopt(saved.path, tensors, saved.state(), saved.ema() if self.shadow else None)
+
+    def share_start(self) -> None:
+        """Stand where rank 0 stands, which alone has looked at the disk."""
+        if self.group.ranks == 1:
+            return
+        state = self.state() | {"random_of_others": self._chance_of_others}
+        start = self.group.from_first((checkpoint.on_host(self.model.state_dict()), state, self.shadow_tensors()))
+        if not self.group.first:
+            self.adopt(self.run.checkpoints, *start)
+
+    def shadow_tensors(self) -> dict[str, Tensor] | None:
+        return checkpoint.on_host(self.shadow.tensors(self.model)) if self.shadow else None
+
+    def adopt(self, path: Path, model: dict[str, Tensor], state: dict[str, Any], ema: dict[str, Tensor] | None) -> None:
+        """Take over weights and everything else; `path` is where they come from."""
+        checkpoint.load_model(self.model, model, path)
         try:
             self.optimizer.load_state_dict(state["optimizer"])
         except (ValueError, KeyError) as error:
-            raise BadRun(f"{saved.path} was written with another optimizer: {error}") from None
+            raise BadRun(f"{path} was written with another optimizer: {error}") from None
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
             self.evaluated_at = -1  # a run that was killed just before its end still owes its final score
         self.initial_rates, self.seconds = state["initial_rates"], state["seconds"]
         self.scale.restore(state["scale"])
-        if self.shadow:
-            self.shadow.restore(saved.ema(), state["ema_updates"])
+        if self.shadow and ema is not None:
+            self.shadow.restore(ema, state["ema_updates"])
         self.computation.publish_weights()
         self.computation.publish_statistics()
-        set_random_states(state["random"], self.device)
+        self.continue_chance(state)
+
+    def continue_chance(self, state: dict[str, Any]) -> None:
+        """Random numbers go on where they were; a rank that was not there then begins with its own."""
+        self._chance_of_others = state.get("random_of_others", [])
+        of_ranks = [state["random"], *self._chance_of_others]
+        if self.group.rank < len(of_ranks):
+            set_random_states(of_ranks[self.group.rank], self.device)
+        else:
+            entropy = np.random.SeedSequence([self.recipe.seed, self.step, self.group.rank])
+            seed_all(int(entropy.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def conclude(self, outcome: str) -> str:
+        self.agreement.settle()
+        self.name_skipped_of_all()
         # The last one first, as blocks close: checkpointing, at the end of the list, still speaks to all the others.
         for callback in reversed(self.callbacks):
             callback.end(self, outcome)
         return outcome
+
+    def name_skipped_of_all(self) -> None:
+        """The report names the bad records that any rank has met."""
+        if self.group.ranks > 1:
+            for stream in (self.train_batches, self.validation):
+                found = self.group.gather(list(stream.skipped))
+                stream.skipped[:] = dict.fromkeys(what for skipped in found for what in skipped)
 
     def close_window(self, kind: str) -> float:
         """Book the time since the last window under its kind."""
@@ -324,6 +416,7 @@ class Training:
 
     def emit(self, event: str, *details: Any) -> None:
         for callback in self.callbacks:
+            self._told_to_all = callback.every_rank
             getattr(callback, event)(self, *details)
 
 
@@ -365,10 +458,14 @@ def describe_model(recipe: Recipe) -> str:
     return recipe.model if isinstance(recipe.model, str) else getattr(recipe.model, "__qualname__", "own model")
 
 
+def seed_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
 def settle_random_numbers(recipe: Recipe) -> None:
-    random.seed(recipe.seed)
-    np.random.seed(recipe.seed % 2**32)
-    torch.manual_seed(recipe.seed)
+    seed_all(recipe.seed)
     torch.use_deterministic_algorithms(recipe.deterministic)
     # cuDNN's search for the quickest algorithm may pick another one each time.
     torch.backends.cudnn.benchmark = not recipe.deterministic

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from viaduct.data.batches import Stream
+from viaduct.training.distributed import ALONE, Group
 from viaduct.training.optim import Loss
+
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -44,26 +48,69 @@ def evaluate(
     classes: int,
     loss: Loss,
     after_batch: Callable[[int, int], bool] = lambda done, total: True,
+    group: Group = ALONE,
 ) -> Score | None:
-    """The score over all pictures; None if `after_batch`, told how many are done, asks to give up."""
+    """The score over all pictures; None if `after_batch`, told how many are done, asks to give up.
+
+    Of several ranks each looks at its share, and all get the score of the whole: sums are added up, not averages.
+    """
     began = time.monotonic()
-    losses, hits, predictions, labels, seen = [], [], [], [], 0
+    seen = Seen()
     for done, batch in enumerate(batches.epoch(0), start=1):
-        # Padding stands at the end of the last batch only.
-        real = min(len(batch.labels), batches.count - seen)
+        # Padding stands at the end of the last batch only, with the last ranks.
+        before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
+        real = max(0, min(len(batch.labels), batches.count - before))
         logits, truth = forward(batch.images)[:real], batch.labels[:real]
-        losses.append(loss(logits, truth) * real)
-        hits.append((logits.topk(min(5, classes)).indices == truth[:, None]).sum())
-        predictions.append(logits.argmax(1))
-        labels.append(truth)
-        seen += real
+        if real:
+            seen.add(logits, truth, batch.index[:real], loss(logits, truth) * real, classes)
         if not after_batch(done, batches.steps_per_epoch):
             return None
-    predicted, true = torch.cat(predictions).cpu().numpy(), torch.cat(labels).cpu().numpy()
-    confusion = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
-    mean_loss = float(torch.stack(losses).cpu().double().sum()) / seen
-    result = score(confusion, mean_loss, int(torch.stack(hits).sum()) / seen, predicted.tolist())
+    whole = joined(group.gather(seen.counted()))
+    confusion = np.bincount(whole.true * classes + whole.predicted, minlength=classes * classes)
+    count = len(whole.true)
+    figures = whole.loss / count, whole.hits / count
+    result = score(confusion.reshape(classes, classes), *figures, whole.predicted.tolist())
     return replace(result, seconds=time.monotonic() - began)
+
+
+class Counted(NamedTuple):
+    """What is known of some pictures: the numbers of the pictures, their classes, and sums over them."""
+
+    pictures: Numbers
+    true: Numbers
+    predicted: Numbers
+    loss: float
+    hits: int  # the class is among the first five
+
+
+class Seen:
+    """What one rank has seen so far, left on the device until the end."""
+
+    def __init__(self) -> None:
+        self.losses: list[Tensor] = []
+        self.hits: list[Tensor] = []
+        self.rows: list[Tensor] = []
+
+    def add(self, logits: Tensor, truth: Tensor, pictures: Tensor, loss: Tensor, classes: int) -> None:
+        self.losses.append(loss)
+        self.hits.append((logits.topk(min(5, classes)).indices == truth[:, None]).sum())
+        self.rows.append(torch.stack([pictures, truth, logits.argmax(1)]))
+
+    def counted(self) -> Counted:
+        if not self.rows:  # fewer pictures than ranks
+            none = np.empty(0, np.int64)
+            return Counted(none, none, none, 0.0, 0)
+        loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.hits).sum())
+        pictures, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
+        return Counted(pictures, true, predicted, loss, hits)
+
+
+def joined(parts: list[Counted]) -> Counted:
+    """Over all ranks, in the order of the pictures."""
+    pictures, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
+    order = np.argsort(pictures, kind="stable")
+    loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
+    return Counted(pictures[order], true[order], predicted[order], loss, hits)
 
 
 def score(confusion: np.ndarray[Any, Any], loss: float, top5: float, predictions: list[int]) -> Score:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
@@ -95,14 +96,24 @@ class LossScale:
 class Computation:
     """The network as the device runs it, beside the fp32 weights that the optimizer and checkpoints hold."""
 
-    def __init__(self, model: nn.Module, plan: Plan, device: torch.device, graph: bool, device_graphs: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        plan: Plan,
+        device: torch.device,
+        graph: bool,
+        device_graphs: bool,
+        parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
+    ) -> None:
         self.plan = plan
         self.master = model
         self.network = cast_copy(model, plan) if plan.cast_network else model
         self.device = device
         self.graphs = graph and device_graphs
+        # Of several ranks: the network whose gradients are averaged. Its weights are the network's own.
+        self.whole = parallel(self.network)
         mode = "reduce-overhead" if self.graphs else None
-        self.run: Any = torch.compile(self.network, mode=mode, dynamic=False) if graph else self.network
+        self.run: Any = torch.compile(self.whole, mode=mode, dynamic=False) if graph else self.whole
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits in fp32."""
@@ -122,15 +133,24 @@ class Computation:
     @contextmanager
     def eagerly(self) -> Iterator[nn.Module]:
         """Meanwhile the network runs as it is written, not compiled; it is handed over to be looked at."""
-        compiled, self.run = self.run, self.network
+        compiled, self.run = self.run, self.whole
         try:
             yield self.network
         finally:
             self.run = compiled
 
+    @contextmanager
+    def part(self, last: bool) -> Iterator[None]:
+        """One of the parts that a step is worked through in: gradients travel with the last."""
+        if last or not isinstance(self.whole, DistributedDataParallel):
+            yield
+            return
+        with self.whole.no_sync():
+            yield
+
     def train(self, on: bool) -> None:
         self.master.train(on)
-        self.network.train(on)
+        self.whole.train(on)
 
     def gather_gradients(self) -> None:
         """Bring the network's gradients to the master weights."""

@@ -44,6 +44,8 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
         sections.append(balance(training))
     if training.train_batches.skipped or training.validation.skipped:
         sections.append(skipped_records(training))
+    if training.run.restarts():
+        sections.append(restarts(training))
     sections += [
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
         Section("Machine", "", [machine_facts(summary)]),
@@ -109,6 +111,13 @@ def balance(training: Training) -> Section:
     ]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
     return Section("Balance", lead, [Table(("class", "pictures", "seen in an epoch", "times"), rows)])
+
+
+def restarts(training: Training) -> Section:
+    """Ranks were lost: which steps were done twice."""
+    rows = [[f"{one['first']}–{one['last']}", one["step"], one["ranks"]] for one in training.run.restarts()]
+    table = Table(("steps done twice", "continued from step", "ranks"), rows)
+    return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 
 
 def confusion(training: Training, score: Score) -> Heatmap:

@@ -6,6 +6,7 @@ RUN/metrics.jsonl      one record per log line, evaluation and checkpoint
 RUN/log.txt            what was printed
 RUN/events.*           the same for TensorBoard
 RUN/checkpoints/       step-N/
+RUN/.reached           the last step that several ranks have done, to say which are done again after a rank was lost
 RUN/model.safetensors, summary.json, report.html     when it has finished
 RUN/ema.safetensors    then too, where the recipe averages its weights: the shadow, which is what was evaluated
 """
@@ -18,6 +19,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,8 @@ from viaduct.training.checkpoint import write_whole
 
 # Fields that a resumed run may change: how long, and what is watched on the way.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects")
+MARK = ".reached"  # the step that several ranks have come to, renewed after each
+FREE_FIELDS = ("parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class RunDir:
         changed = {
             path: values
             for path, values in differences(begun_with, to_record(loaded.recipe)).items()
-            if path.split(".")[0] not in FREE
+            if path.split(".")[0] not in FREE and path not in FREE_FIELDS
         }
         if changed:
             path, (before, now) = next(iter(changed.items()))
@@ -158,15 +162,35 @@ class RunDir:
         """Drop the metrics of steps that will be trained again."""
         if not self.metrics.is_file():
             return
-        kept = [line for line in self.metrics.read_text().splitlines() if step_of(line) <= step]
+        kept = [line for line in self.metrics.read_text().splitlines() if step_of(line) <= step or is_restart(line)]
         write_whole(self.metrics, "".join(line + "\n" for line in kept).encode())
 
     def records(self, kind: str) -> list[dict[str, Any]]:
+        # The last of a step counts: a run stopped just before its end evaluates that step again.
+        return list({record["step"]: record for record in self._all_records(kind)}.values())
+
+    def restarts(self) -> list[dict[str, Any]]:
+        """Each time that ranks were lost and steps had to be done again: first, last, and from which step."""
+        return self._all_records("restart")
+
+    def _all_records(self, kind: str) -> list[dict[str, Any]]:
         if not self.metrics.is_file():
             return []
         records = [json.loads(line) for line in self.metrics.read_text().splitlines()]
-        # The last of a step counts: a run stopped just before its end evaluates that step again.
-        return list({record["step"]: record for record in records if record["kind"] == kind}.values())
+        return [record for record in records if record["kind"] == kind]
+
+    def reached(self) -> int:
+        """The last step that was done here by several ranks, saved or not; 0 if that is not known."""
+        try:
+            return int.from_bytes((self.path / MARK).read_bytes(), "little")
+        except OSError:
+            return 0
+
+    def note_restart(self, step: int, reached: int, ranks: int) -> None:
+        """Put down that the steps after `step` are done again."""
+        fields = {"kind": "restart", "step": step, "first": step + 1, "last": reached, "ranks": ranks}
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(fields | {"time": time.time()}) + "\n")
 
 
 def with_younger_fields(record: Any, part: Any) -> Any:
@@ -182,6 +206,13 @@ def with_younger_fields(record: Any, part: Any) -> Any:
         elif entry.default_factory is not dataclasses.MISSING:
             completed[entry.name] = to_record(entry.default_factory())
     return completed
+
+
+def is_restart(line: str) -> bool:
+    try:
+        return bool(json.loads(line)["kind"] == "restart")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def step_of(line: str) -> float:

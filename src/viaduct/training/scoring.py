@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import devices
-from viaduct.data.batches import Stream
+from viaduct.data.batches import Share, Stream
 from viaduct.errors import BadRun
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
+from viaduct.training.distributed import Group, joined
 from viaduct.training.loop import build_model, place
 from viaduct.training.metrics import evaluate
 from viaduct.training.optim import build_loss
@@ -24,19 +25,36 @@ from viaduct.training.session import load_images
 def score_checkpoints(
     path: Path, *, data: Path | None, device: str, precision: str | None, step: int | None, every: bool
 ) -> list[dict[str, Any]]:
-    """One row per checkpoint: the latest, the one of a step, or all of them, oldest first."""
+    """One row per checkpoint: the latest, the one of a step, or all of them, oldest first.
+
+    Of several ranks, which must all see the run's directory, only the first gets rows.
+    """
     run = RunDir(path)
     stored, recipe = run.stored(), run.recipe().recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
-    chosen = choose(run, step, every)
-    room, torch_device = devices.pick(device)
+    with joined(device, recipe.parallel.hang_seconds) as group:
+        chosen = group.first_does(lambda: choose(run, step, every))
+        found = score_all(chosen, recipe, stored, data, device, group)
+    return found if group.first else []
+
+
+def score_all(
+    chosen: list[checkpoint.Saved],
+    recipe: Recipe,
+    stored: dict[str, Any],
+    data: Path | None,
+    device: str,
+    group: Group,
+) -> list[dict[str, Any]]:
+    room, torch_device = devices.pick(device, group.local_rank)
     images = load_images(recipe.data, data or (Path(stored["data"]) if stored.get("data") else None))
     model = place(build_model(recipe), torch_device)
     computation = Computation(model, plan_for(recipe.precision, room), torch_device, recipe.mode == "graph", False)
-    stream = recipe.data.batches(images.validation, device=torch_device, train=False, seed=recipe.seed)
+    share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
+    stream = recipe.data.batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with stream as batches:
-        return [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names)]
+        return [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names, group)]
 
 
 def choose(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
@@ -73,14 +91,20 @@ def without_damage(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
 
 
 def rows(
-    saved: checkpoint.Saved, recipe: Recipe, computation: Computation, batches: Stream, names: tuple[str, ...]
+    saved: checkpoint.Saved,
+    recipe: Recipe,
+    computation: Computation,
+    batches: Stream,
+    names: tuple[str, ...],
+    group: Group,
 ) -> Iterator[dict[str, Any]]:
     tensors = saved.ema() if recipe.ema else saved.model()
     checkpoint.load_model(computation.master, tensors, saved.path)
     computation.publish_weights()
     computation.publish_statistics()
     computation.train(False)
-    score = evaluate(computation, batches, recipe.data.classes, build_loss(recipe, training=False))
+    loss = build_loss(recipe, training=False)
+    score = evaluate(computation, batches, recipe.data.classes, loss, group=group)
     if score is not None:
         epoch = saved.manifest().get("epoch", 0.0)
         yield {

@@ -22,16 +22,19 @@ from viaduct.training.callbacks import (
     MetricsFile,
     NanStop,
     ProgressBar,
+    StepMark,
     StopAtThreshold,
     TensorBoard,
 )
+from viaduct.training.distributed import Group, joined
 from viaduct.training.interrupt import Interrupt
-from viaduct.training.logs import lines_for
+from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.summary import summarise
 from viaduct.training.transfer import begin_from
+from viaduct.training.watchdog import watched
 
 Resume = Literal["auto", "never", "must"]
 
@@ -56,16 +59,24 @@ class Outcome:
 
 def conduct(request: Request) -> Outcome:
     """Train; everything that can be refused is refused before anything is written."""
+    with joined(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
+        run = request.run
+        if group.first_does(lambda: refuse_or_find_finished(request)):
+            tell(group, f"{run.path} has finished already: {run.model} and {run.report} are there.")
+            return Outcome(finished=True)
+        return conduct_together(request, group)
+
+
+def conduct_together(request: Request, group: Group) -> Outcome:
+    """One rank's part, or all of it; rank 0 looks at the disk, writes and speaks."""
     run, recipe = request.run, request.loaded.recipe
-    if refuse_or_find_finished(request):
-        tell(f"{run.path} has finished already: {run.model} and {run.report} are there.")
-        return Outcome(finished=True)
-    device, torch_device = devices.pick(request.device)
+    device, torch_device = devices.pick(request.device, group.local_rank)
     images = load_images(recipe.data, request.data)
-    with full_disk_named(run), run.locked(), Interrupt() as interrupt:
-        saved = find_start(request)
+    with full_disk_named(run), contextlib.ExitStack() as held, Interrupt(quiet=not group.first) as interrupt:
+        group.first_does(lambda: held.enter_context(run.locked()))
+        saved = group.first_does(lambda: find_start(request))
         progress = ProgressBar()
-        watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe)
+        watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe, group)
         training = Training(
             recipe,
             run,
@@ -73,30 +84,54 @@ def conduct(request: Request) -> Outcome:
             device,
             torch_device,
             callbacks=[*watchers, progress],
-            interrupted=lambda: interrupt.received is not None,
+            interrupted=lambda: interrupt.received or 0,
+            group=group,
         )
-        if saved is not None:
-            training.restore(saved)
-            tell(f"Continuing from {saved.path}.")
-        elif recipe.init.source:
-            for line in begin_from(training):
-                tell(line)
-        if not recipe.evaluation.eval_only:
-            begin(request, training)
-        with contextlib.closing(progress), training.train_batches, training.validation:
+        group.first_does(lambda: start(request, training, saved))
+        training.share_start()
+        with contextlib.closing(progress), training.train_batches, training.validation, watching(training):
             outcome = training.fit()
         if outcome != FINISHED:
-            tell(f"Stopped after step {training.step} of {training.steps}. Continue with:")
-            tell(f"  viaduct train --run {run.path}")
-        elif not recipe.evaluation.eval_only:
+            tell(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
+            tell(group, f"  viaduct train --run {run.path}{ranks_again(group)}")
+        elif group.first and not recipe.evaluation.eval_only:
             hand_over(request, training)
-    return Outcome(outcome == FINISHED, interrupt.received)
+    return Outcome(outcome == FINISHED, training.interrupted() or None)
 
 
-def guardians(recipe: Recipe) -> list[Callback]:
+def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:
+    """Stand where the run was left, or begin with given weights; then write down what this run is."""
+    recipe, group = request.loaded.recipe, training.group
+    if saved is not None:
+        training.restore(saved)
+        tell(group, f"Continuing from {saved.path}.")
+    elif recipe.init.source:
+        for line in begin_from(training):
+            tell(group, line)
+    if not recipe.evaluation.eval_only:
+        begin(request, training)
+
+
+def ranks_again(group: Group) -> str:
+    """For ranks on one machine, how they are asked for; across machines it is `viaduct launch` that is repeated."""
+    return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
+
+
+def watching(training: Training) -> contextlib.AbstractContextManager[None]:
+    """What the watchdog finds goes where the run's other words go."""
+
+    def note(line: str) -> None:
+        say(line)
+        append(training.run.path / "log.txt", line)
+
+    return watched(training.group, training.pulse, training.recipe.parallel.hang_seconds, note)
+
+
+def guardians(recipe: Recipe, group: Group) -> list[Callback]:
     """The loop's own callbacks around the recipe's. A bad loss is stopped before it is written down as progress;
     a checkpoint is written after everybody else has seen the step."""
-    watchers = [MetricsFile(), TensorBoard(), *onlookers(recipe), StopAtThreshold()]
+    mark = [] if group.local_rank is None else [StepMark()]
+    watchers = [*mark, MetricsFile(), TensorBoard(), *onlookers(recipe), StopAtThreshold()]
     return [NanStop(), *watchers, *recipe.callbacks, Checkpointing()]
 
 
@@ -160,7 +195,7 @@ def find_start(request: Request) -> checkpoint.Saved | None:
     checkpoint.sweep(request.run.checkpoints)
     saved, damaged = checkpoint.newest_whole(request.run.checkpoints)
     for damage in damaged:
-        tell(f"Skipping a damaged checkpoint: {damage}.")
+        say(f"Skipping a damaged checkpoint: {damage}.")
     if saved is None and (damaged or request.resume == "must" or request.loaded.recipe.evaluation.eval_only):
         raise BadRun(f"no whole checkpoint is left in {request.run.checkpoints}.", "Begin anew with another --run.")
     return saved
@@ -168,6 +203,7 @@ def find_start(request: Request) -> checkpoint.Saved | None:
 
 def begin(request: Request, training: Training) -> None:
     run, loaded = request.run, request.loaded
+    reached = run.reached()
     run.forget_after(training.step)
     record = {
         "name": loaded.name,
@@ -178,11 +214,24 @@ def begin(request: Request, training: Training) -> None:
         "command": request.command,
     }
     run.begin(loaded, record)
+    if training.group.local_rank is not None and reached > training.step:
+        name_redone(training, reached)
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
-    tell(
+    ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
+    say(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
-        f"{training.device.description()} in {precision}, {loaded.recipe.mode} mode; run {run.path}"
+        f"{ranks}{training.device.description()} in {precision}, {loaded.recipe.mode} mode; run {run.path}"
     )
+
+
+def name_redone(training: Training, reached: int) -> None:
+    """After a lost rank: which steps were done and will be done again."""
+    training.run.note_restart(training.step, reached, training.group.ranks)
+    first = training.step + 1
+    steps = f"steps {first}-{reached} were" if reached > first else f"step {first} was"
+    line = f"{steps} done before and not saved: done twice."
+    say(line[0].upper() + line[1:])
+    append(training.run.path / "log.txt", line[0].upper() + line[1:])
 
 
 def hand_over(request: Request, training: Training) -> None:
@@ -197,7 +246,7 @@ def hand_over(request: Request, training: Training) -> None:
     summary = summarise(request.loaded, training, request.command)
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
-    tell(f"Finished: {headline(training)}. Report: {run.report}")
+    say(f"Finished: {headline(training)}. Report: {run.report}")
 
 
 def headline(training: Training) -> str:
@@ -205,5 +254,11 @@ def headline(training: Training) -> str:
     return f"validation top-1 {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
 
 
-def tell(line: str) -> None:
+def tell(group: Group, line: str) -> None:
+    """One rank speaks for all."""
+    if group.first:
+        say(line)
+
+
+def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

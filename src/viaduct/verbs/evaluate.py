@@ -25,6 +25,8 @@ def main(
     from viaduct.training.scoring import score_checkpoints
 
     rows = score_checkpoints(run, data=data, device=device, precision=precision, step=step, every=every)
+    if not rows:  # another rank speaks for this one
+        return
     if as_json:
         print(json.dumps(rows if every else rows[-1], indent=1))
     else:

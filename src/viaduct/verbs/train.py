@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -44,6 +45,8 @@ ALIASES = {
     "keep": "checkpoint.keep",
     "log_every": "log.every_steps",
     "log_format": "log.format",
+    "sync_norm": "parallel.sync_norm",
+    "compress": "parallel.compress",
 }
 
 
@@ -115,6 +118,13 @@ def main(
     keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.", "N")] = None,
     log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.", "N")] = None,
     log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(help="So many ranks on this machine, each on a device of its own.", show_default="1")
+    ] = None,
+    sync_norm: Annotated[bool, aliased("sync_norm", "Batch norms see the global batch, not a rank's share.")] = False,
+    compress: Annotated[
+        str | None, aliased("compress", "What gradients travel in: none, bf16 or fp16.", "WORD")
+    ] = None,
 ) -> None:
     """Train a recipe, or continue a run that was interrupted.
 
@@ -127,7 +137,7 @@ def main(
     changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()] + [
         split(word) for word in settings or []
     ]
-    return begin(recipe, changes, run, data, device, resume)
+    return begin(recipe, changes, run, data, device, resume, ranks)
 
 
 def spelled(value: str | bool | Path) -> str:
@@ -144,6 +154,7 @@ def begin(
     data: Path | None,
     device: str,
     resume: Literal["auto", "never", "must"],
+    ranks: int | None,
 ) -> None:
     from dataclasses import replace
 
@@ -165,8 +176,8 @@ def begin(
         )
     if "steps" in given and "epochs" in given:
         raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
-    if given.get("steps", "").strip() == "0":
-        raise BadValue("steps is 0; it must be 1 or more.")
+    if (steps := given.get("steps", "").strip()) == "0" or steps.startswith("-"):
+        raise BadValue(f"steps is {steps}; it must be 1 or more.")
     if "epochs" in given:
         changes = [*changes, ("steps", "0")]  # a run begun with --steps goes by epochs from now on
     changed = loaded.recipe
@@ -175,6 +186,10 @@ def begin(
     loaded = replace(loaded, recipe=changed)
     place = run or Path("runs") / loaded.name
     check_init(changed.init, {path for path, _ in changes}, place)
+    if ranks is not None and not among_ranks(ranks):
+        from viaduct.cluster.launch import run_local
+
+        raise typer.Exit(run_local(["train", *arguments()], ranks))
 
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.training.rundir import RunDir
@@ -210,6 +225,22 @@ def check_init(init: Init, given: set[str], run: Path) -> None:
 
 def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def among_ranks(ranks: int) -> bool:
+    """Whether this process is one of the ranks already, and there are as many as it was told."""
+    here = os.environ.get("LOCAL_WORLD_SIZE")
+    if "RANK" in os.environ and here is not None and here != str(ranks):
+        raise BadValue(
+            f"--ranks {ranks}, but this is one of {here} ranks on this machine (LOCAL_WORLD_SIZE).",
+            "Leave --ranks out where torchrun or `viaduct launch` starts the ranks.",
+        )
+    return "RANK" in os.environ
+
+
+def arguments() -> list[str]:
+    """What stands behind `viaduct train` on the command line."""
+    return sys.argv[sys.argv.index("train") + 1 :]
 
 
 def reopen(run: Path) -> tuple[Any, dict[str, Any]]:

@@ -1,0 +1,229 @@
+"""torch's elastic agent, told what we want of it: it starts the ranks of this machine, watches and restarts them.
+
+This file and `rollcall.py` import torch; `launch.py` imports them when ranks are really started. What is ours:
+
+- a rank's own variables (HCCL's, from a rank table) beside those of torchrun;
+- exit code 2 is a person's mistake, which no restart mends: it ends the job;
+- a signal that arrives while ranks are being ended kills them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest, SignalException, Std
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+from viaduct.cluster.rollcall import JobEnded
+
+MISTAKE = 2
+"""The exit code of a person's mistake: ours, argparse's, most programs'."""
+LOST = 75
+"""The exit code of a rank of ours that lost another one: a consequence, not a cause."""
+SHUTDOWN_S = 30
+"""Ranks that do not end within it, when told to, are killed."""
+HANGING_S = 10
+"""The same for ranks that cannot end, because another machine is gone."""
+EXIT_BARRIER_S = 300.0
+"""How long servers that have finished wait for the others."""
+KILLERS = (signal.SIGINT, signal.SIGTERM)
+TAKEN = (*KILLERS, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How one rank ended."""
+
+    rank: int
+    exit_code: int
+    """Negative: the signal that ended it."""
+    stderr: str
+    """The file with what it said; empty where that went to the screen."""
+
+
+@dataclass
+class Outcome:
+    """How a job ended here: well, with failed ranks, or by a signal."""
+
+    failures: list[Failure] = field(default_factory=list)
+    """The one to blame first."""
+    signal: int = 0
+    lost: str = ""
+    """Why this machine gave up although its ranks had not failed: another one is gone, or has given up."""
+
+
+class RankLogs(DefaultLogsSpecs):
+    """Where ranks write; and, since it is asked before each start, what they find in their environment."""
+
+    def __init__(self, log_dir: str, ranks: int, show_all: bool, own: Callable[[Mapping[str, str]], dict[str, str]]):
+        redirects = Std.NONE if show_all else dict.fromkeys(range(1, ranks), Std.ALL)
+        super().__init__(log_dir, redirects=redirects, tee=Std.ALL if show_all else Std.NONE)
+        self._own = own
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        for variables in envs.values():
+            variables.update(self._own(variables))
+        return super().reify(envs)
+
+
+class Agent(LocalElasticAgent):
+    """Knows which failures are final, and says what it does about the others."""
+
+    def __init__(self, spec: WorkerSpec, logs: RankLogs, tell: Callable[[str], None], show_all: bool):
+        prefix = "[rank ${rank}] " if show_all else None
+        super().__init__(
+            spec,
+            logs,
+            exit_barrier_timeout=EXIT_BARRIER_S,
+            log_line_prefix_template=prefix,
+            shutdown_timeout=SHUTDOWN_S,
+        )
+        self._tell = tell
+        self.failures: list[Failure] = []
+
+    def _invoke_run(self, role: str = "") -> RunResult:
+        try:
+            result: RunResult = super()._invoke_run(role)
+        except JobEnded:  # the ranks hang in a collective that nobody will answer
+            self._shutdown_timeout = HANGING_S
+            raise
+        return result
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result: RunResult = super()._monitor_workers(worker_group)
+        if result.state is WorkerState.FAILED:
+            self._look_at(result)
+        return result
+
+    def _look_at(self, result: RunResult) -> None:
+        self.failures = sorted(self._failures_of(result), key=blame)
+        if self.failures[0].exit_code == MISTAKE:
+            self._remaining_restarts = 0
+        if self._remaining_restarts > 0:
+            number = self._worker_group.spec.max_restarts - self._remaining_restarts + 1
+            allowed = self._worker_group.spec.max_restarts
+            self._tell(f"{ended(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
+
+    def _failures_of(self, result: RunResult) -> Iterator[Failure]:
+        files = self._pcontext.stderrs if self._pcontext else {}
+        for rank, failure in result.failures.items():
+            yield Failure(rank, failure.exitcode, files.get(failure.local_rank, ""))
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SHUTDOWN_S) -> None:
+        with self._second_signal_kills():
+            super()._shutdown(death_sig, timeout)
+        self._close_logs()
+
+    def _close_logs(self) -> None:
+        """torch closes the files of ranks that it has ended, not of those that ended by themselves."""
+        for handler in getattr(self._pcontext, "subprocess_handlers", {}).values():
+            for file in (handler._stdout, handler._stderr):
+                if file is not None:
+                    file.close()
+
+    @contextmanager
+    def _second_signal_kills(self) -> Iterator[None]:
+        def kill(number: int, frame: Any) -> None:
+            for pid in self._pcontext.pids().values() if self._pcontext else ():
+                with_children(pid, signal.SIGKILL)
+
+        before = {number: signal.signal(number, kill) for number in KILLERS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def with_children(pid: int, number: signal.Signals) -> None:
+    """torch starts each rank as the leader of its own process group."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def blame(failure: Failure) -> tuple[int, int]:
+    """Of ranks that ended almost together the cause: a mistake, a kill, an error, who was left alone, who was told."""
+    if failure.exit_code == MISTAKE:
+        return 0, failure.rank
+    if failure.exit_code < 0:
+        return (4 if failure.exit_code == -signal.SIGTERM else 1), failure.rank
+    return (3 if failure.exit_code == LOST else 2), failure.rank
+
+
+def ended(failure: Failure) -> str:
+    if failure.exit_code >= 0:
+        return f"rank {failure.rank} ended with exit code {failure.exit_code}"
+    try:
+        return f"rank {failure.rank} was ended by {signal.Signals(-failure.exit_code).name}"
+    except ValueError:
+        return f"rank {failure.rank} was ended by signal {-failure.exit_code}"
+
+
+def quiet() -> None:
+    """What torch's agent logs we say ourselves, in one line; LOGLEVEL brings it back."""
+    if "LOGLEVEL" not in os.environ:
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("torch.distributed.elastic"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def one_machine(job: str) -> RendezvousHandler:
+    """Meets nobody: what `torchrun --standalone` uses."""
+    parameters = RendezvousParameters(
+        "c10d", "127.0.0.1:0", job, min_nodes=1, max_nodes=1, local_addr="127.0.0.1", is_host="true"
+    )
+    handler: RendezvousHandler = get_rendezvous_handler(parameters)
+    return handler
+
+
+@contextmanager
+def handlers_restored() -> Iterator[None]:
+    """The agent takes over signals, and leaves its handlers behind."""
+    before = {number: signal.getsignal(number) for number in TAKEN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def conduct(
+    command: list[str],
+    ranks: int,
+    handler: RendezvousHandler,
+    *,
+    max_restarts: int,
+    log_dir: str,
+    show_all: bool,
+    own: Callable[[Mapping[str, str]], dict[str, str]],
+    tell: Callable[[str], None],
+) -> Outcome:
+    """Start `ranks` processes of the command, and stay until they have ended."""
+    quiet()
+    spec = WorkerSpec(
+        role="rank",
+        local_world_size=ranks,
+        entrypoint=command[0],
+        args=tuple(command[1:]),
+        rdzv_handler=handler,
+        max_restarts=max_restarts,
+        monitor_interval=0.1,
+    )
+    agent = Agent(spec, RankLogs(log_dir, ranks, show_all, own), tell, show_all)
+    try:
+        with handlers_restored():
+            result = agent.run()
+    except SignalException as stop:
+        return Outcome(signal=int(stop.sigval))
+    finally:
+        handler.shutdown()
+    return Outcome(failures=agent.failures if result is not None and result.is_failed() else [])

@@ -1,0 +1,383 @@
+"""Start the ranks of this machine under torch's elastic agent, and say in one place what became of them.
+
+    run_local(["train", "resnet50_cifar10"], ranks=8)
+    run_cluster(["python", "my_script.py"], from_table(read("rank_table_16p.json")))
+
+The exit codes: 0 all ranks finished; 1 a rank failed, and was started again in vain; 2 a person's mistake; 128 + the
+signal that ended the job. torch is imported only when ranks are really started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from viaduct.cluster import links
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, refuse
+from viaduct.cluster.findings import counted
+from viaduct.cluster.ranktable import RankTable, Server, check_environment, render
+from viaduct.errors import BadData, BadValue
+
+if TYPE_CHECKING:
+    from viaduct.cluster.agent import Failure, Outcome
+    from viaduct.cluster.rollcall import Member
+
+OWN_VERBS = ("train", "evaluate")
+PYTHONS = ("python", "python3")
+MAX_RESTARTS = 3
+CPP_LOG = "TORCH_CPP_LOG_LEVEL"
+"""Read by torch when it is imported."""
+LAST_LINES = 15
+TIMEOUT_S = 300.0
+HCCL = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE", "JOB_ID")
+IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
+"""Collectives that may choose among several networks choose the one of the rank table."""
+Show = Literal["first", "all"]
+Own = Callable[[Mapping[str, str]], dict[str, str]]
+"""From the variables that torch gives a rank, those which we add."""
+
+
+# The command
+
+
+def resolve(argv: Sequence[str]) -> list[str]:
+    """The command to run: `train …` is ours; `python` is the one that runs viaduct, for it has torch."""
+    if not argv:
+        raise BadValue("nothing to launch.", "Write it after --: `… -- train RECIPE` or `… -- python my_script.py`.")
+    first, *rest = argv
+    if first == "viaduct" or first in OWN_VERBS:
+        return [sys.executable, "-m", "viaduct", *(rest if first == "viaduct" else argv)]
+    if first in PYTHONS:
+        check_script(rest)
+        return [sys.executable, *rest]
+    if first.endswith(".py"):
+        check_script(argv)
+        return [sys.executable, *argv]
+    program = shutil.which(first)
+    if program is None:
+        raise BadValue(
+            f"there is no program {first!r}.",
+            f"The command is `train …`, `evaluate …`, `python SCRIPT …` or an executable; here: {' '.join(argv)[:80]}",
+        )
+    return [program, *rest]
+
+
+def check_script(words: Sequence[str]) -> None:
+    """Is the script there that python is asked to run? -m and -c are python's own business."""
+    script = next(iter(words), "")
+    if not script:
+        raise BadValue(
+            "python without a script would wait for its input.", "Name the script: `… -- python my_script.py`."
+        )
+    if not script.startswith("-") and not Path(script).exists():
+        raise BadData(
+            f"there is no script {script} in {Path.cwd()}.", "Give its path as seen from here, or a full one."
+        )
+
+
+# The place of this machine
+
+
+@dataclass(frozen=True)
+class Place:
+    """This machine's part of a job."""
+
+    ranks: int
+    """On this machine."""
+    host: str = ""
+    """Where the servers meet; empty: there is only this one."""
+    port: int = DEFAULT_PORT
+    hosts_store: bool = False
+    node: int | None = 0
+    names: tuple[str, ...] = ("",)
+    name: str = ""
+    address: str = "127.0.0.1"
+    job: str = DEFAULT_JOB
+    facts: str = ""
+    table: RankTable | None = None
+    target: Target | None = None
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Variables of all ranks here."""
+
+    def variables(self, rank: int) -> dict[str, str]:
+        """Of one rank, beside torchrun's."""
+        if self.table is None:
+            return dict(self.shared)
+        wanted = (*HCCL, *((VISIBLE[self.target],) if self.target else ()))
+        known = self.table.environment(rank, port=self.port, job=self.job, target=self.target)
+        return {**self.shared, **{name: known[name] for name in wanted if name in known}}
+
+
+def from_table(
+    table: RankTable,
+    *,
+    server: str | None = None,
+    port: int = DEFAULT_PORT,
+    job: str = DEFAULT_JOB,
+    target: Target | None = None,
+) -> Place:
+    """The part of this machine, found by its addresses; `server` says it explicitly."""
+    refuse(table, port, job)
+    check_environment(table, os.environ)
+    mine = table.server(server) if server else find_server(table)
+    node = table.servers.index(mine)
+    if len(table.servers) == 1:
+        return Place(len(mine.devices), table=table, target=target, job=job, port=port)
+    if node == 0 and not links.port_is_free(port):
+        raise BadValue(
+            f"port {port} is in use on this machine, the first server of {table.name}.",
+            "Another job, perhaps, or the rest of one. Take another on all servers: --port.",
+        )
+    digest = hashlib.sha256(render(table).encode()).hexdigest()[:12]
+    return Place(
+        ranks=len(mine.devices),
+        host=table.master,
+        port=port,
+        hosts_store=node == 0,
+        node=node,
+        names=tuple(one.server_id for one in table.servers),
+        name=mine.server_id,
+        address=mine.address,
+        job=job,
+        facts=f"job {job}, {counted(table.size, 'rank')} on {counted(len(table.servers), 'server')}, table {digest}",
+        table=table,
+        target=target,
+        shared=interface_variables(mine.address),
+    )
+
+
+def find_server(table: RankTable) -> Server:
+    found = [server for server in table.servers if links.is_mine(server.address)]
+    if len(found) == 1:
+        return found[0]
+    servers = ", ".join(server.server_id for server in table.servers[:8])
+    own = ", ".join(links.own_addresses()) or "none"
+    if not found:
+        raise BadValue(
+            f"this machine is not in {table.name}.",
+            f"Its addresses are {own}; the table's servers are {servers}.",
+            "Correct the table, or say which server this is: --server ADDRESS.",
+        )
+    several = ", ".join(server.server_id for server in found)
+    raise BadValue(f"this machine is several servers of {table.name}: {several}.", "Say which: --server ADDRESS.")
+
+
+def interface_variables(address: str) -> dict[str, str]:
+    """Unless somebody has chosen already."""
+    try:
+        name = links.interface_of(socket.gethostbyname(address))
+    except OSError:
+        name = None
+    return {variable: name for variable in IFNAMES if name and variable not in os.environ}
+
+
+def from_nodes(nodes: int, ranks: int, rdzv: str | None, *, node: int | None = None, job: str = DEFAULT_JOB) -> Place:
+    """One of `nodes` machines with as many ranks each, which meet at HOST:PORT."""
+    check_nodes(nodes, ranks, rdzv, node)
+    if nodes == 1:
+        return Place(ranks, job=job)
+    host, port = links.endpoint(rdzv or "", DEFAULT_PORT)
+    address = links.address_towards(host, port)
+    return Place(
+        ranks=ranks,
+        host=host,
+        port=port,
+        hosts_store=links.is_mine(host) and links.port_is_free(port),
+        node=node,
+        names=tuple(f"number {number} of {nodes}" for number in range(nodes)),
+        name=f"{socket.gethostname()} ({address})",
+        address=address,
+        job=job,
+        facts=f"job {job}, {counted(nodes, 'machine')}, {counted(ranks, 'rank')} each",
+        shared=interface_variables(address),
+    )
+
+
+def check_nodes(nodes: int, ranks: int, rdzv: str | None, node: int | None) -> None:
+    if nodes < 1:
+        raise BadValue(f"--nodes is {nodes}; it must be 1 or more.")
+    if nodes > 1 and not rdzv:
+        raise BadValue(f"where do the {nodes} machines meet?", "Give --rdzv HOST:PORT, the same on all: one of them.")
+    if node is not None and not 0 <= node < nodes:
+        raise BadValue(f"--node-rank is {node}; with {counted(nodes, 'machine')} it is 0 to {nodes - 1}.")
+    check_numbers(ranks, 0)
+
+
+# Running
+
+
+def run_local(
+    argv: Sequence[str],
+    ranks: int,
+    max_restarts: int = MAX_RESTARTS,
+    log_dir: Path | None = None,
+    *,
+    show: Show = "first",
+    variables: Mapping[str, str] | None = None,
+) -> int:
+    """All ranks on this machine. `variables` are added to the environment of each."""
+    check_numbers(ranks, max_restarts)
+    return run_cluster(
+        argv, Place(ranks, shared=variables or {}), max_restarts=max_restarts, log_dir=log_dir, show=show
+    )
+
+
+def run_cluster(
+    argv: Sequence[str],
+    place: Place,
+    *,
+    max_restarts: int = MAX_RESTARTS,
+    log_dir: Path | None = None,
+    show: Show = "first",
+    timeout: float = TIMEOUT_S,
+) -> int:
+    """This machine's ranks of a job; those of the other machines are started there, with the same command."""
+    command = resolve(argv)
+    check_numbers(place.ranks, max_restarts)
+    if log_dir is not None and log_dir.exists() and not log_dir.is_dir():
+        raise BadValue(f"{log_dir} is a file; the ranks' output needs a directory.")
+    if place.host and not place.hosts_store:
+        links.wait_for(place.host, place.port, timeout, tell)
+    logs = str(log_dir) if log_dir else tempfile.mkdtemp(prefix="viaduct_launch_")
+    failed = False
+    try:
+        outcome = start(command, place, max_restarts, logs, show == "all", timeout)
+        failed = bool(outcome.failures)
+        return verdict(outcome, max_restarts, logs)
+    except KeyboardInterrupt:  # before there were ranks
+        return 130
+    finally:
+        if log_dir is None and not failed:
+            shutil.rmtree(logs, ignore_errors=True)
+
+
+def check_numbers(ranks: int, max_restarts: int) -> None:
+    if ranks < 1:
+        raise BadValue(f"--ranks is {ranks}; it must be 1 or more.")
+    if max_restarts < 0:
+        raise BadValue(f"the number of restarts is {max_restarts}; it must be 0 or more.")
+
+
+def start(command: list[str], place: Place, max_restarts: int, logs: str, show_all: bool, timeout: float) -> Outcome:
+    with quiet_import():
+        from viaduct.cluster.agent import Outcome, conduct, ended, one_machine
+        from viaduct.cluster.rollcall import JobEnded, RollCall
+
+    meeting = RollCall(member(place), timeout, tell) if place.host else None
+
+    def own(given: Mapping[str, str]) -> dict[str, str]:
+        restarts = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else {}
+        return {**threads(place.ranks), **restarts, **place.variables(int(given["RANK"]))}
+
+    handler = meeting or one_machine(uuid.uuid4().hex)
+    try:
+        outcome = conduct(
+            command,
+            place.ranks,
+            handler,
+            max_restarts=max_restarts,
+            log_dir=logs,
+            show_all=show_all,
+            own=own,
+            tell=tell,
+        )
+    except JobEnded as end:
+        if meeting is None or meeting.round < 0:  # it never began
+            raise
+        return Outcome(lost=str(end))
+    if meeting and (outcome.failures or outcome.signal):
+        meeting.leave(ended(outcome.failures[0]) if outcome.failures else "was interrupted")
+    elif meeting:
+        meeting.finish()
+    return outcome
+
+
+@contextmanager
+def quiet_import() -> Iterator[None]:
+    """A lost connection is told in our words, not as a stack of C++; the ranks' own torch speaks as it likes."""
+    chosen = CPP_LOG in os.environ
+    os.environ.setdefault(CPP_LOG, "FATAL")
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ[CPP_LOG]
+
+
+def member(place: Place) -> Member:
+    from viaduct.cluster.rollcall import Member
+
+    return Member(
+        node=place.node,
+        name=place.name,
+        names=place.names,
+        address=place.address,
+        host=place.host,
+        port=place.port,
+        hosts_store=place.hosts_store,
+        job=place.job,
+        facts=place.facts,
+    )
+
+
+def threads(ranks: int) -> dict[str, str]:
+    """The cores shared out: ranks that each take all of them slow each other down."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // ranks))}
+
+
+# What became of them
+
+
+def verdict(outcome: Outcome, max_restarts: int, logs: str) -> int:
+    from viaduct.cluster.agent import MISTAKE
+
+    if outcome.signal:
+        return 128 + outcome.signal
+    if outcome.lost:
+        tell(outcome.lost)
+        return 1
+    if not outcome.failures:
+        return 0
+    explain(outcome.failures, max_restarts, logs)
+    return MISTAKE if outcome.failures[0].exit_code == MISTAKE else 1
+
+
+def explain(failures: list[Failure], max_restarts: int, logs: str) -> None:
+    """Which rank, how it ended, and the last that it said."""
+    from viaduct.cluster.agent import MISTAKE, ended
+
+    first, *others = failures
+    tries = f", after {counted(max_restarts, 'restart')}" if max_restarts and first.exit_code != MISTAKE else ""
+    tell(f"{ended(first)}{tries}.")
+    lines = last_lines(first.stderr)
+    if lines:
+        print("  The last that it said:", *(f"    {line}" for line in lines), sep="\n", file=sys.stderr)
+    elif not first.stderr:
+        print("  What it said is above.", file=sys.stderr)
+    if others and first.exit_code != MISTAKE:
+        print(f"  Then {'; '.join(ended(other) for other in others[:8])}.", file=sys.stderr)
+    print(f"  All that the ranks wrote is in {logs}", file=sys.stderr, flush=True)
+
+
+def last_lines(path: str) -> list[str]:
+    if not path or not os.path.isfile(path):
+        return []
+    with open(path, errors="replace") as file:
+        return [line.rstrip() for line in deque(file, maxlen=LAST_LINES)]
+
+
+def tell(line: str) -> None:
+    print(f"viaduct launch: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,330 @@
+"""How the servers of a job meet: each has its number, all must answer, and silence is noticed.
+
+A rendezvous for torch's elastic agent. torch's own `c10d` numbers servers as it likes, so ranks would not be those of
+the rank table; its `static` never meets again after a failure; and neither ends a job whose link is dead, while the
+ranks hang in their collective. Here the servers keep a store on the first one:
+
+    round      grows by one when a server wants all ranks started again; the others see it and come too
+    ROUND/N    server N is ready for that round; the round begins when all are
+    beat/N     server N is alive: counted up every second by a thread with its own connection; huge: it has finished
+    name/N     what people call server N
+    closed     why the job ended, written by the first server that gave up
+
+The agent asks `num_nodes_waiting` several times a second; it answers from what the thread last saw, so it never waits
+on the network, and what must ask the store watches that thread meanwhile. The server with the store watches all the
+others, they watch it: so 128 servers ask for little. One that was silent for `SILENCE_S` is named, and ends the job.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Generic, TypeVar
+
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+
+from viaduct.errors import BadValue, ViaductError
+
+SILENCE_S = 20.0
+BEAT_S = 1.0
+FINISHED = 2**40
+POLL_S = 0.1
+STORE_S = 30.0
+LINGER_S = 3 * BEAT_S
+"""The server with the store stays so long after the end, for the others to read why."""
+T = TypeVar("T")
+
+
+class JobEnded(ViaductError):
+    """Another server gave up, or is not there any more."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """This server among the others."""
+
+    node: int | None
+    """None: the next free number."""
+    name: str
+    names: Sequence[str]
+    """Of all servers, in the order of their numbers, as far as they are known."""
+    address: str
+    """Where the others reach this one."""
+    host: str
+    """Where the store is."""
+    port: int
+    hosts_store: bool
+    job: str
+    facts: str
+    """What all servers must have been told alike."""
+
+
+def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
+    if serve:
+        try:
+            return connect(member, timeout, serve=True)
+        except RuntimeError as error:
+            raise BadValue(
+                f"port {member.port} cannot be used here: {first_line(error)}", "Take another: --port."
+            ) from error
+    asked = Question(lambda: connect(member, timeout, serve=False))
+    if asked.wait(min(timeout, STORE_S)) and asked.answers:
+        return asked.answers[0]
+    why = first_line(asked.errors[0]) if asked.errors else "it does not answer as one"
+    raise BadValue(
+        f"what listens on {member.host}:{member.port} is no rendezvous: {why}.",
+        "Another program has this port, perhaps; take another on all servers: --port, or --rdzv HOST:PORT.",
+    )
+
+
+def connect(member: Member, timeout: float, serve: bool) -> TCPStore:
+    limit = timedelta(seconds=timeout)
+    return TCPStore(member.host, member.port, is_master=serve, timeout=limit, wait_for_workers=False)
+
+
+class Question(Generic[T]):
+    """Something asked in a thread, for torch waits for ever where nobody answers."""
+
+    def __init__(self, question: Callable[[], T]) -> None:
+        self.answers: list[T] = []
+        self.errors: list[Exception] = []
+        self._question = question
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        try:
+            self.answers.append(self._question())
+        except Exception as error:
+            self.errors.append(error)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether there is an answer or an error."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+
+def serve(member: Member) -> TCPStore | None:
+    """The store itself, if it is to be here. Where numbers are free, another process of this machine may have it."""
+    if not member.hosts_store:
+        return None
+    try:
+        return open_store(member, STORE_S, serve=True)
+    except BadValue:
+        if member.node is not None:
+            raise
+        return None
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+
+
+class Pulse(threading.Thread):
+    """Says that we live, and listens who else does; hanging on a dead link it hurts nobody."""
+
+    def __init__(self, node: int, names: Sequence[str], store: Store, watches: bool) -> None:
+        super().__init__(name="viaduct-pulse", daemon=True)
+        self.node, self.names, self.store = node, list(names), store
+        self.round = 0
+        self.closed = ""
+        now = time.monotonic()
+        self.store_answered = now
+        self.heard = [now] * len(names)
+        self._counts = [0] * len(names)
+        self._watched = [other for other in range(len(names)) if watches and other != node]
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            with suppress(RuntimeError):  # the store is gone; `store_answered` says since when
+                self._exchange()
+            self._stop.wait(BEAT_S)
+
+    def _exchange(self) -> None:
+        self.store.add(f"beat/{self.node}", 1)
+        self.round = self.store.add("round", 0)
+        self.closed = self.store.get("closed").decode() if self.store.check(["closed"]) else ""
+        for other in self._watched:
+            self._listen_to(other, self.store.add(f"beat/{other}", 0))
+        self.store_answered = time.monotonic()
+
+    def _listen_to(self, other: int, count: int) -> None:
+        if count == self._counts[other]:
+            return
+        if self._counts[other] == 0 and self.store.check([f"name/{other}"]):
+            self.names[other] = self.store.get(f"name/{other}").decode()
+        self._counts[other], self.heard[other] = count, time.monotonic()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def silent(self) -> list[str]:
+        """The servers that were heard once and are not any more."""
+        limit = time.monotonic() - SILENCE_S
+        return [
+            name
+            for node, name in enumerate(self.names)
+            if 0 < self._counts[node] < FINISHED and self.heard[node] < limit
+        ]
+
+    @property
+    def alone(self) -> bool:
+        """Does the store itself not answer any more?"""
+        return self.store_answered < time.monotonic() - SILENCE_S
+
+
+class RollCall(RendezvousHandler):
+    def __init__(self, member: Member, timeout: float, tell: Callable[[str], None]) -> None:
+        self.member, self.timeout, self._tell = member, timeout, tell
+        served = serve(member)
+        self.hosts_store = served is not None
+        self._store = PrefixStore(member.job, served or open_store(member, timeout, serve=False))
+        self._agree()
+        self.node = take_number(self._store, member)
+        self._store.set(f"name/{self.node}", member.name)
+        mine = PrefixStore(member.job, open_store(member, timeout, serve=False))
+        self._pulse = Pulse(self.node, member.names, mine, watches=self.hosts_store)
+        self._pulse.start()
+        self.round = -1
+
+    def _agree(self) -> None:
+        """Were all servers told the same?"""
+        told = self._store.compare_set("facts", "", self.member.facts).decode()
+        if told != self.member.facts:
+            raise BadValue(
+                "this server was told something else than the first one.",
+                f"There: {told}",
+                f"Here:  {self.member.facts}",
+                "Start all servers with the same rank table, or the same --nodes.",
+            )
+
+    def get_backend(self) -> str:
+        return "viaduct"
+
+    def get_run_id(self) -> str:
+        return self.member.job
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Wait until all servers are ready for a round that this one has not seen yet."""
+        wanted = self._ask(lambda: self._store.add("round", 0))
+        seen_before = self._ask(lambda: self._store.check([f"{wanted}/{self.node}"]))
+        if seen_before:  # we are the first to want another, or have come back
+            wanted = self._ask(lambda: self._store.add("round", 1))
+        self.round = self._wait_for_all(wanted)
+        store = PrefixStore(f"round/{self.round}", self._store)
+        meeting = self._ask(lambda: RendezvousStoreInfo.build(self.node, store, local_addr=self.member.address))
+        return RendezvousInfo(store, self.node, len(self.member.names), meeting)
+
+    def _wait_for_all(self, wanted: int) -> int:
+        begin = time.monotonic()
+        told = False
+        while not self._ask(partial(self._all_ready, wanted)):
+            wanted = max(wanted, self._pulse.round)
+            waited = time.monotonic() - begin
+            if waited > self.timeout:
+                missing = named(self._ask(partial(self._missing, wanted)))
+                self.leave(f"{missing} did not come")
+                raise JobEnded(
+                    f"{missing} did not come within {self.timeout:g} seconds.",
+                    "Is `viaduct launch` running there, with the same table and port? --timeout SECONDS waits longer.",
+                )
+            if not told and waited > 2:
+                self._tell(f"waiting for {named(self._ask(partial(self._missing, wanted)))}.")
+                told = True
+            time.sleep(POLL_S)
+        return wanted
+
+    def _all_ready(self, wanted: int) -> bool:
+        self._store.set(f"{wanted}/{self.node}", "ready")
+        return self._store.check([f"{wanted}/{node}" for node in range(len(self.member.names))])
+
+    def _missing(self, wanted: int) -> list[str]:
+        return [name for node, name in enumerate(self._pulse.names) if not self._store.check([f"{wanted}/{node}"])]
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """Ask the store in a thread: on a dead link it would not return."""
+        asked = Question(question)
+        while not asked.wait(POLL_S):
+            self._refuse_if_over()
+        if asked.errors:
+            self._refuse_if_over()
+            gone = f"the rendezvous {self.member.host}:{self.member.port} is gone"
+            raise JobEnded(f"{gone}: {first_line(asked.errors[0])}") from asked.errors[0]
+        return asked.answers[0]
+
+    def _refuse_if_over(self) -> None:
+        if self._pulse.closed:
+            raise JobEnded(f"another server ended the job: {self._pulse.closed}.", "Its own output says more.")
+        silent = [self.member.host] if self._pulse.alone else self._pulse.silent()
+        if silent:
+            self.leave(f"{named(silent)} was not heard for {SILENCE_S:g} seconds")
+            raise JobEnded(
+                f"{named(silent)} does not answer any more: not heard for {SILENCE_S:g} seconds.",
+                "Look at the network and at that machine; then start all servers again: a run continues.",
+            )
+
+    def num_nodes_waiting(self) -> int:
+        self._refuse_if_over()
+        return int(self._pulse.round > self.round)
+
+    def leave(self, why: str) -> None:
+        """Tell the others, if they can be told; on a dead link this would wait, so it is not waited for."""
+        teller = threading.Thread(target=self._close, args=(f"{self.member.name}: {why}",), daemon=True)
+        teller.start()
+        teller.join(LINGER_S)
+        if self.hosts_store:
+            time.sleep(LINGER_S)
+
+    def finish(self) -> None:
+        """Our ranks have finished: others that still work shall not take our silence for death."""
+        self._pulse.stop()
+        Question(lambda: self._store.add(f"beat/{self.node}", FINISHED)).wait(LINGER_S)
+
+    def _close(self, why: str) -> None:
+        with suppress(RuntimeError):  # nobody is there to be told
+            self._store.compare_set("closed", "", why)
+
+    def is_closed(self) -> bool:
+        return bool(self._pulse.closed)
+
+    def set_closed(self) -> None:
+        self.leave("closed the job")
+
+    def shutdown(self) -> bool:
+        self._pulse.stop()
+        return True
+
+
+def take_number(store: Store, member: Member) -> int:
+    """The number of this server: as told, the next free one, or that of a server which has gone."""
+    if member.node is not None:
+        return member.node
+    number = store.add("seats", 1) - 1
+    if number < len(member.names):
+        return number
+    before = beats(store, member)
+    time.sleep(3 * BEAT_S)
+    gone = [node for node, count in enumerate(beats(store, member)) if count == before[node]]
+    for node in gone:
+        if store.add(f"taken/{node}/{before[node]}", 1) == 1:
+            return node
+    raise BadValue(
+        f"the job at {member.host}:{member.port} has its {len(member.names)} machines already.",
+        "Give more with --nodes, on all of them; or another port.",
+    )
+
+
+def beats(store: Store, member: Member) -> list[int]:
+    return [store.add(f"beat/{node}", 0) for node in range(len(member.names))]
+
+
+def named(servers: Sequence[str]) -> str:
+    shown = ", ".join(servers[:4]) + (f" and {len(servers) - 4} more" if len(servers) > 4 else "")
+    return f"server {shown}" if len(servers) == 1 else f"servers {shown}"

@@ -1,0 +1,324 @@
+"""Files that start a job without us at hand: shell scripts, a container, a Kubernetes job; one set for each vendor.
+
+env.sh             the vendor's environment; sourced by the others
+run_1p.sh          one device
+run_8p.sh          all devices of a machine (the number is --ranks)
+run_cluster.sh     this machine's part of a cluster
+Dockerfile         viaduct on the vendor's image, which is an argument
+run_docker.sh      that container, with the vendor's device files
+pytorchjob.yaml    the same as a PyTorchJob of Kubeflow
+rank_table.json    the table, where one was given
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT
+from viaduct.cluster.findings import counted
+from viaduct.cluster.generate import write
+from viaduct.cluster.launch import check_numbers
+from viaduct.cluster.ranktable import RankTable, render
+from viaduct.errors import BadValue
+
+Kind = Literal["npu", "mlu", "cuda", "cpu"]
+RANK_TABLE = "rank_table.json"
+HEAD = "#!/usr/bin/env bash\n"
+HERE = 'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)\n'
+VIADUCT = 'exec "${PYTHON:-python3}" -m viaduct launch'
+
+ENVIRONMENTS: dict[Kind, str] = {
+    "npu": """\
+# Ascend: CANN's own set_env.sh knows its paths; where there is none, those of an older installation are set here.
+ASCEND_INSTALL_PATH="${ASCEND_INSTALL_PATH:-/usr/local/Ascend}"
+if [ -f "$ASCEND_INSTALL_PATH/ascend-toolkit/set_env.sh" ]; then
+    set +u # it reads variables that need not be set
+    # shellcheck source=/dev/null
+    . "$ASCEND_INSTALL_PATH/ascend-toolkit/set_env.sh"
+    set -u
+else
+    nnae="$ASCEND_INSTALL_PATH/nnae/latest"
+    export LD_LIBRARY_PATH="$nnae/fwkacllib/lib64:$ASCEND_INSTALL_PATH/driver/lib64/common:\
+$ASCEND_INSTALL_PATH/driver/lib64/driver:$ASCEND_INSTALL_PATH/add-ons:${LD_LIBRARY_PATH:-}"
+    export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$nnae/opp/op_impl/built-in/ai_core/tbe:\
+$nnae/fwkacllib/python/site-packages"
+    export PATH="$PATH:$nnae/fwkacllib/ccec_compiler/bin"
+    export ASCEND_OPP_PATH="${ASCEND_OPP_PATH:-$nnae/opp}"
+fi
+export HCCL_CONNECT_TIMEOUT="${HCCL_CONNECT_TIMEOUT:-600}" # seconds that the ranks wait for one another at the start
+export HCCL_EXEC_TIMEOUT="${HCCL_EXEC_TIMEOUT:-1800}"      # and within a collective
+export HCCL_WHITELIST_DISABLE="${HCCL_WHITELIST_DISABLE:-1}"
+export ASCEND_GLOBAL_LOG_LEVEL="${ASCEND_GLOBAL_LOG_LEVEL:-3}" # 0 debug, 1 info, 2 warning, 3 error
+export ASCEND_SLOG_PRINT_TO_STDOUT="${ASCEND_SLOG_PRINT_TO_STDOUT:-0}"
+export GLOG_v="${GLOG_v:-2}"
+# Cards that may be used; left unset: all. In ascending order.
+# export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3
+""",
+    "mlu": """\
+# Cambricon: Neuware's tools and libraries.
+export NEUWARE_HOME="${NEUWARE_HOME:-/usr/local/neuware}"
+export PATH="$NEUWARE_HOME/bin:$PATH"
+export LD_LIBRARY_PATH="$NEUWARE_HOME/lib64:${LD_LIBRARY_PATH:-}"
+# CNCL keeps memory for one communicator only, unless told; training and its evaluation may have several.
+export CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE="${CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE:-1}"
+# Cards that may be used; left unset: all.
+# export MLU_VISIBLE_DEVICES=0,1,2,3
+""",
+    "cuda": """\
+# NVIDIA: nothing must be set; a collective that fails shall say so instead of hanging.
+export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
+export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
+# Cards that may be used; left unset: all.
+# export CUDA_VISIBLE_DEVICES=0,1,2,3
+""",
+    "cpu": """\
+# The CPU: nothing must be set. viaduct shares the cores out among the ranks unless OMP_NUM_THREADS says otherwise.
+""",
+}
+
+MOUNTS: dict[Kind, str] = {
+    "npu": """\
+for device in /dev/davinci[0-9]* /dev/davinci_manager /dev/devmm_svm /dev/hisi_hdc; do
+    if [ -e "$device" ]; then options+=("--device=$device"); fi
+done
+for path in /usr/local/Ascend/driver /usr/local/Ascend/add-ons /usr/local/dcmi /usr/local/bin/npu-smi \\
+    /usr/local/sbin/npu-smi /etc/ascend_install.info /etc/hccn.conf; do
+    if [ -e "$path" ]; then options+=(-v "$path:$path:ro"); fi
+done
+""",
+    "mlu": """\
+for device in /dev/cambricon_dev[0-9]* /dev/cambricon_ipcm[0-9]* /dev/cambricon_ctl; do
+    if [ -e "$device" ]; then options+=("--device=$device"); fi
+done
+if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); fi
+""",
+    "cuda": "options+=(--gpus all)\n",
+    "cpu": "",
+}
+RESOURCES: dict[Kind, str] = {"npu": "huawei.com/Ascend910", "mlu": "cambricon.com/mlu", "cuda": "nvidia.com/gpu"}
+
+
+@dataclass(frozen=True)
+class Job:
+    command: Sequence[str]
+    kind: Kind
+    nodes: int = 1
+    ranks: int = 8
+    """Of each machine."""
+    table: RankTable | None = None
+    name: str = DEFAULT_JOB
+    port: int = DEFAULT_PORT
+
+    @property
+    def machines(self) -> int:
+        return len(self.table.servers) if self.table else self.nodes
+
+    @property
+    def per_machine(self) -> int:
+        return len(self.table.servers[0].devices) if self.table else self.ranks
+
+    @property
+    def flags(self) -> str:
+        return f"--target {self.kind} --job {shlex.quote(self.name)}"
+
+    @property
+    def tail(self) -> str:
+        """The command, to which a script adds what it was given."""
+        return f'-- {shlex.join(self.command)} "$@"\n'
+
+
+def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
+    """Write the files; none of them, if one is there already."""
+    check(job)
+    files = {folder / name: (text, meaning) for name, text, meaning in make(job)}
+    there = [str(path) for path in files if path.exists()]
+    if there and not force:
+        raise BadValue(f"there already: {', '.join(there[:4])}.", "--force replaces them; or name another folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadValue(f"{folder} cannot be a folder: {error.strerror}.", "Name another.") from error
+    for path, (text, _) in files.items():
+        write(text, path, force)
+        if path.suffix == ".sh" and path.name != "env.sh":
+            os.chmod(path, 0o755)
+    return {path: meaning for path, (_, meaning) in files.items()}
+
+
+def check(job: Job) -> None:
+    check_numbers(job.ranks, 0)
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", job.name):
+        raise BadValue(f"{job.name!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
+    if job.table is not None and len({len(server.devices) for server in job.table.servers}) > 1:
+        raise BadValue(f"the servers of {job.table.name} have different numbers of devices.", "Scripts need the same.")
+
+
+def make(job: Job) -> Iterator[tuple[str, str, str]]:
+    """(name, text, what it is)"""
+    yield "env.sh", environment(job), "the environment, sourced by the others"
+    for ranks in dict.fromkeys((1, job.per_machine)):
+        yield f"run_{ranks}p.sh", run_local(job, ranks), f"{counted(ranks, 'device')} of this machine"
+    if job.machines > 1:
+        yield "run_cluster.sh", run_cluster(job), f"this machine's part of {counted(job.machines, 'machine')}"
+    if job.table is not None:
+        yield RANK_TABLE, render(job.table), "the rank table"
+    yield "Dockerfile", dockerfile(job), "viaduct on the image of your vendor"
+    yield "run_docker.sh", run_docker(job), "that container, with its devices"
+    yield "pytorchjob.yaml", yaml(pytorchjob(job)), "the job for Kubernetes, as Kubeflow's PyTorchJob"
+
+
+def environment(job: Job) -> str:
+    return "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[job.kind]
+
+
+def run_local(job: Job, ranks: int) -> str:
+    return (
+        f"{HEAD}# {counted(ranks, 'rank')} on this machine. What is given to this script is added to the command.\n"
+        f'set -eu\n{HERE}. "$here/env.sh"\n{VIADUCT} --ranks {ranks} {job.flags} {job.tail}'
+    )
+
+
+def run_cluster(job: Job) -> str:
+    what = (
+        f"# To be started on each of {counted(job.machines, 'machine')}, with {counted(job.per_machine, 'rank')} each."
+    )
+    if job.table is not None:
+        card = " --card other" if job.kind != "npu" else ""
+        where = f'--ranktable "$here/{RANK_TABLE}" --port "${{PORT:-{job.port}}}"{card}'
+        ask = ""
+    else:
+        ask = f': "${{RDZV:?set RDZV to HOST:PORT of the machine where all meet, such as 10.0.0.10:{job.port}}}"\n'
+        where = f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV"'
+    return f'{HEAD}{what}\nset -eu\n{HERE}. "$here/env.sh"\n{ask}{VIADUCT} {where} {job.flags} {job.tail}'
+
+
+def dockerfile(job: Job) -> str:
+    scripts = " ".join(name for name in ("env.sh", *(f"run_{n}p.sh" for n in dict.fromkeys((1, job.per_machine)))))
+    more = " run_cluster.sh" if job.machines > 1 else ""
+    table = f" {RANK_TABLE}" if job.table is not None else ""
+    return f"""\
+# The vendor's image with torch{PLUGINS[job.kind]} in it, as you call it:
+#   docker build --build-arg BASE_IMAGE=NAME:TAG -t {image_name(job)} .
+ARG BASE_IMAGE
+FROM ${{BASE_IMAGE}}
+# A name for pip, or the path of a wheel that was copied in below.
+ARG VIADUCT=viaduct
+WORKDIR /job
+COPY {scripts}{more}{table} ./
+# The torch of the image was made for its driver; pip must not replace it.
+RUN (python3 -m pip list --format=freeze | grep -iE '^torch([-_](npu|mlu))?==' || true) > /tmp/kept.txt \\
+    && python3 -m pip install --no-cache-dir --constraint /tmp/kept.txt "${{VIADUCT}}" \\
+    && rm /tmp/kept.txt
+ENTRYPOINT ["bash"]
+CMD ["/job/run_{job.per_machine}p.sh"]
+"""
+
+
+PLUGINS: dict[Kind, str] = {"npu": " and torch_npu", "mlu": " and torch_mlu", "cuda": "", "cpu": ""}
+
+
+def image_name(job: Job) -> str:
+    return f"viaduct-{job.kind}"
+
+
+def run_docker(job: Job) -> str:
+    return f"""\
+{HEAD}# The container with the devices of this machine:
+#   DATA=/where/the/data/lie RUNS=/where/runs/go ./run_docker.sh [command within]
+set -eu
+IMAGE="${{IMAGE:-{image_name(job)}}}"
+DATA="${{DATA:-$PWD/data}}"
+RUNS="${{RUNS:-$PWD/runs}}"
+mkdir -p "$RUNS"
+options=(--rm --net=host --shm-size=16g)
+if [ -t 0 ]; then options+=(-it); fi
+if [ -d "$DATA" ]; then options+=(-v "$DATA:/data:ro"); fi
+options+=(-v "$RUNS:/job/runs")
+{MOUNTS[job.kind]}exec docker run "${{options[@]}}" "$IMAGE" "$@"
+"""
+
+
+# Kubernetes
+
+
+def pytorchjob(job: Job) -> dict[str, Any]:
+    replicas = {"Master": replica(job, 1)}
+    if job.machines > 1:
+        replicas["Worker"] = replica(job, job.machines - 1)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": job.name.lower().replace("_", "-").strip("-") or DEFAULT_JOB},
+        "spec": {"runPolicy": {"backoffLimit": 3}, "pytorchReplicaSpecs": replicas},
+    }
+
+
+def replica(job: Job, count: int) -> dict[str, Any]:
+    resources = {RESOURCES[job.kind]: job.per_machine} if job.kind in RESOURCES else {"cpu": job.per_machine}
+    container = {
+        "name": "pytorch",  # the operator looks for this name
+        "image": image_name(job),
+        "command": ["bash", "-c"],
+        "args": [pod_command(job)],
+        "resources": {"requests": resources, "limits": resources},
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data", "readOnly": True},
+            {"name": "runs", "mountPath": "/job/runs"},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": f"{DEFAULT_JOB}-data"}},
+        {"name": "runs", "persistentVolumeClaim": {"claimName": f"{DEFAULT_JOB}-runs"}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    ]
+    pod = {"spec": {"containers": [container], "volumes": volumes}}
+    return {"replicas": count, "restartPolicy": "OnFailure", "template": pod}
+
+
+def pod_command(job: Job) -> str:
+    """The operator sets MASTER_ADDR, MASTER_PORT and RANK, which is the number of the pod; no table is needed."""
+    several = (
+        f' --nodes {job.machines} --rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' if job.machines > 1 else ""
+    )
+    launch = f"{VIADUCT} --ranks {job.per_machine}{several} {job.flags} -- {shlex.join(job.command)}"
+    return f"set -eu; . /job/env.sh; {launch}"
+
+
+def yaml(value: Any, indent: int = 0) -> str:
+    """Mappings, lists and scalars as YAML; strings that might be taken for something else in quotes."""
+    lines = list(yaml_lines(value))
+    return "".join(" " * indent + line + "\n" for line in lines)
+
+
+def yaml_lines(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from entry(f"{scalar(key)}:", item)
+    else:
+        for item in value:
+            first, *rest = [scalar(item)] if not isinstance(item, (Mapping, list)) else yaml_lines(item)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in rest)
+
+
+def entry(key: str, item: Any) -> Iterator[str]:
+    if isinstance(item, (Mapping, list)) and item:
+        yield key
+        yield from (f"  {line}" for line in yaml_lines(item))
+    else:
+        yield f"{key} {scalar(item)}"
+
+
+def scalar(value: Any) -> str:
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9/._-]*", value)
+    if plain and value.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n"):
+        return str(value)
+    return json.dumps(value)

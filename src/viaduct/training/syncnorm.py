@@ -1,0 +1,146 @@
+"""Batch norm over all ranks: mean and variance are those of the whole global batch.
+
+    synchronise(model, "cpu")     in place; names, parameters and buffers stay what they are
+
+torch's own refuses tensors on the CPU, so there is one here. Each rank sends (count, mean, sum of squared distances)
+of every channel, in one message; they are merged after Chan, Golub and LeVeque 1979, which loses no digits where the
+mean is large. Backward the two sums that every input's gradient needs are added up, in one message too. On
+accelerators torch's own does the work, under our class: what asks for `nn.BatchNorm2d` must still find one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from viaduct.errors import BadValue
+
+
+class Normalise(torch.autograd.Function):
+    """(x - mean) / sqrt(variance + epsilon) over all ranks, times weight, plus bias; computed in fp32 at least."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Any:
+        total, mean, variance = merged(x)
+        scale = torch.rsqrt(variance + epsilon)
+        normed = (exact(x) - wide(mean, x)) * wide(scale, x)
+        ctx.save_for_backward(normed, scale, weight)
+        ctx.total, ctx.with_bias = total, bias is not None
+        ctx.mark_non_differentiable(mean, variance)
+        # Not `normed` itself, which is needed backward: the next layer may work in place.
+        result = normed.clone() if weight is None else normed * wide(exact(weight), x)
+        result = result if bias is None else result + wide(exact(bias), x)
+        return result.to(x.dtype), mean, variance, total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        normed, scale, weight = ctx.saved_tensors
+        gradient = exact(gradients[0])
+        own = torch.stack([gradient.sum(places(gradient)), (gradient * normed).sum(places(gradient))])
+        sums = own.clone()
+        distributed.all_reduce(sums)
+        plain, tilted = (sums / ctx.total).unbind()
+        back = gradient - wide(plain, gradient) - normed * wide(tilted, gradient)
+        back = back * wide(scale if weight is None else scale * exact(weight), gradient)
+        # The weight's and the bias's own gradients are averaged later, with those of all the others.
+        of_weight = None if weight is None else own[1].to(weight.dtype)
+        of_bias = own[0].to(weight.dtype if weight is not None else own.dtype) if ctx.with_bias else None
+        return back.to(gradients[0].dtype), of_weight, of_bias, None
+
+
+def merged(x: Tensor) -> tuple[float, Tensor, Tensor]:
+    """How many values a channel has over all ranks, their mean, and their variance (divided by that number)."""
+    own = exact(x)
+    variance, mean = torch.var_mean(own, places(x), correction=0)
+    count = own.numel() // own.shape[1]
+    message = torch.stack([torch.full_like(mean, count), mean, variance * count])
+    received = [torch.empty_like(message) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(received, message)
+    counts, means, squares = torch.stack(received).unbind(1)
+    total = counts.sum(0)
+    mean = (counts * means).sum(0) / total
+    squares = (squares + counts * (means - mean).square()).sum(0)
+    return float(total[0]), mean, squares / total
+
+
+def exact(x: Tensor) -> Tensor:
+    """In fp32, or fp64 if it is that already."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def places(x: Tensor) -> list[int]:
+    """All dimensions but the channel's."""
+    return [dimension for dimension in range(x.ndim) if dimension != 1]
+
+
+def wide(channels: Tensor, x: Tensor) -> Tensor:
+    """One value a channel, shaped to meet `x`."""
+    return channels.view(1, -1, *([1] * (x.ndim - 2)))
+
+
+class OverRanks(_BatchNorm):
+    """A batch norm of this kind computes over all ranks in training, and as ever in evaluation."""
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled network calls it between its parts
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        if not self.training or not distributed.is_initialized():
+            return super().forward(input)
+        result, mean, variance, total = Normalise.apply(  # type: ignore[no-untyped-call]
+            input, self.weight, self.bias, self.eps
+        )
+        self.remember(mean, variance, total)
+        normed: Tensor = result
+        return normed
+
+    @torch.no_grad()
+    def remember(self, mean: Tensor, variance: Tensor, total: float) -> None:
+        """The running statistics; their variance is divided by one less than the number of values."""
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        unbiased = variance * (total / max(total - 1, 1))
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+
+
+class Norm1d(OverRanks, nn.BatchNorm1d): ...
+
+
+class Norm2d(OverRanks, nn.BatchNorm2d): ...
+
+
+class Norm3d(OverRanks, nn.BatchNorm3d): ...
+
+
+class DeviceNorm1d(nn.SyncBatchNorm, nn.BatchNorm1d): ...
+
+
+class DeviceNorm2d(nn.SyncBatchNorm, nn.BatchNorm2d): ...
+
+
+class DeviceNorm3d(nn.SyncBatchNorm, nn.BatchNorm3d): ...
+
+
+ON_CPU = {nn.BatchNorm1d: Norm1d, nn.BatchNorm2d: Norm2d, nn.BatchNorm3d: Norm3d}
+ON_DEVICE = {nn.BatchNorm1d: DeviceNorm1d, nn.BatchNorm2d: DeviceNorm2d, nn.BatchNorm3d: DeviceNorm3d}
+
+
+def synchronise(model: nn.Module, device: str) -> None:
+    """Let every batch norm of the model, which is on that kind of device, compute over all ranks."""
+    kinds: dict[Any, Any] = ON_CPU if device == "cpu" else ON_DEVICE
+    for name, module in model.named_modules():
+        if not isinstance(module, _BatchNorm) or isinstance(module, OverRanks | nn.SyncBatchNorm):
+            continue
+        if type(module) not in kinds:
+            raise BadValue(
+                f"parallel.sync_norm: {name} is a {type(module).__name__}, which may compute in a way of its own.",
+                "Only nn.BatchNorm1d, 2d and 3d themselves can be synchronised; leave sync_norm off.",
+            )
+        module.process_group = None  # type: ignore[assignment]  # all ranks
+        module.__class__ = kinds[type(module)]

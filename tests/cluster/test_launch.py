@@ -1,0 +1,502 @@
+"""Ranks are started, watched, named when they fail, and never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from viaduct.cluster import launch, links
+from viaduct.cluster.generate import make
+from viaduct.cluster.launch import Place, from_nodes, from_table, resolve, run_cluster, run_local
+from viaduct.cluster.ranktable import RankTable, parse, read
+from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
+
+if TYPE_CHECKING:
+    from viaduct.cluster.rollcall import RollCall
+
+SAY = """
+import json, os, sys
+names = sys.argv[2].split(",")
+told = {name: os.environ.get(name) for name in names}
+open(f"{sys.argv[1]}/{os.environ['RANK']}.json", "w").write(json.dumps(told))
+"""
+TORCHRUN = "RANK,LOCAL_RANK,WORLD_SIZE,LOCAL_WORLD_SIZE,MASTER_ADDR,MASTER_PORT"
+SLEEP = """
+import os, sys, time
+open(f"{sys.argv[1]}/{os.environ['RANK']}.pid", "w").write(str(os.getpid()))
+time.sleep(120)
+"""
+STUBBORN = (
+    "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+)
+MEET = """
+import torch, torch.distributed as dist, json, os, sys
+dist.init_process_group("gloo")
+mine = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(mine)
+open(f"{sys.argv[1]}/{os.environ['RANK']}.json", "w").write(json.dumps({"sum": mine.item(), **os.environ}))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ranks said is kept where one failed; not for ever, here."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def script(folder: Path, text: str, name: str = "work.py") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def told(folder: Path) -> dict[int, dict[str, str]]:
+    return {int(path.stem): json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+def table_of(servers: list[str], devices: int = 1) -> RankTable:
+    return parse(make(servers, list(range(devices)), ["auto"], card="other"), "other")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def busy_port() -> Iterator[int]:
+    with socket.socket() as holder:
+        holder.bind(("", 0))
+        holder.listen()
+        yield holder.getsockname()[1]
+
+
+# The command
+
+
+def test_our_own_verbs_run_with_the_python_that_runs_us() -> None:
+    assert resolve(["train", "x", "--steps", "2"]) == [sys.executable, "-m", "viaduct", "train", "x", "--steps", "2"]
+    assert resolve(["viaduct", "evaluate", "r"]) == [sys.executable, "-m", "viaduct", "evaluate", "r"]
+    assert resolve(["python", "-m", "this"]) == [sys.executable, "-m", "this"]
+    assert resolve(["sh", "-c", "true"])[0].endswith("/sh")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "nothing to launch"),
+        (["python"], "without a script"),
+        (["no-such-program"], "no program 'no-such-program'"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused(argv: list[str], words: str) -> None:
+    with pytest.raises(BadValue, match=words):
+        run_local(argv, 2)
+
+
+def test_a_script_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for argv in (["python", "gone.py"], ["gone.py"]):
+        with pytest.raises(BadData, match=r"no script gone\.py in "):
+            run_local(argv, 2)
+
+
+def test_numbers_are_checked() -> None:
+    with pytest.raises(BadValue, match="--ranks is 0"):
+        run_local(["true"], 0)
+    with pytest.raises(BadValue, match="restarts is -1"):
+        run_local(["true"], 1, -1)
+
+
+# The place
+
+
+def test_this_machine_is_found_in_the_table_by_its_address() -> None:
+    place = from_table(table_of(["127.0.0.1", "10.255.255.1"]), port=free_port())
+    assert (place.node, place.host, place.hosts_store, place.name) == (0, "127.0.0.1", True, "127.0.0.1")
+    assert place.shared["GLOO_SOCKET_IFNAME"] == "lo"
+
+
+def test_a_machine_that_is_not_in_the_table_hears_both_lists() -> None:
+    with pytest.raises(BadValue, match="not in the rank table") as caught:
+        from_table(table_of(["10.255.255.1", "10.255.255.2"]))
+    assert "10.255.255.1, 10.255.255.2" in str(caught.value)
+    assert all(address in str(caught.value) for address in links.own_addresses())
+
+
+def test_a_machine_that_is_there_twice_must_say_which_it_is() -> None:
+    table = table_of(["127.0.0.1", "127.0.0.2"])
+    with pytest.raises(BadValue, match=r"several servers .* 127\.0\.0\.1, 127\.0\.0\.2"):
+        from_table(table)
+    assert from_table(table, server="127.0.0.2").node == 1
+    with pytest.raises(UnknownName, match=r"no server in the rank table called '127\.0\.0\.3'"):
+        from_table(table, server="127.0.0.3")
+
+
+def test_a_rank_size_that_contradicts_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK_SIZE", "3")
+    with pytest.raises(BadValue, match="RANK_SIZE is '3' in the environment, but the rank table has 2 devices"):
+        from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1")
+
+
+def test_a_port_in_use_is_named(busy_port: int) -> None:
+    with pytest.raises(BadValue, match=f"port {busy_port} is in use on this machine"):
+        from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=busy_port)
+
+
+def test_several_machines_must_know_where_to_meet() -> None:
+    with pytest.raises(BadValue, match="where do the 4 machines meet"):
+        from_nodes(4, 8, None)
+    for text in ("10.0.0.1:x", ":29500", "10.0.0.1:70000", "10.0.0.1:"):
+        with pytest.raises(BadValue, match=r"is not HOST:PORT|no machine"):
+            from_nodes(2, 1, text)
+    with pytest.raises(BadValue, match="--node-rank is 2; with 2 machines it is 0 to 1"):
+        from_nodes(2, 1, "127.0.0.1:29500", node=2)
+
+
+def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
+    place = from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.2", port=free_port())
+    begin = time.monotonic()
+    with pytest.raises(BadValue, match=r"the rendezvous 127\.0\.0\.1:\d+ was not reached within 1 seconds"):
+        run_cluster(["true"], place, timeout=1)
+    assert time.monotonic() - begin < 5
+
+
+def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.cluster import rollcall
+
+    monkeypatch.setattr(rollcall, "LINGER_S", 0.1)
+    place = from_table(table_of(["127.0.0.1", "127.0.0.2"]), server="127.0.0.1", port=free_port())
+    with pytest.raises(ViaductError, match=r"server 127\.0\.0\.2 did not come within 1 seconds"):
+        run_cluster(["true"], place, timeout=1)
+
+
+def test_a_foreign_program_on_the_port_is_recognised(busy_port: int) -> None:
+    with pytest.raises(BadValue, match="is no rendezvous"):
+        run_cluster(["true"], from_nodes(2, 1, f"127.0.0.1:{busy_port}"), timeout=3)
+
+
+# Running
+
+
+def test_every_rank_has_torchruns_variables(tmp_path: Path) -> None:
+    assert run_local(["python", script(tmp_path, SAY), str(tmp_path), TORCHRUN], 3, log_dir=tmp_path / "logs") == 0
+    answers = told(tmp_path)
+    assert {(a["RANK"], a["LOCAL_RANK"]) for a in answers.values()} == {(str(n), str(n)) for n in range(3)}
+    assert {(a["WORLD_SIZE"], a["LOCAL_WORLD_SIZE"]) for a in answers.values()} == {("3", "3")}
+    assert len({(a["MASTER_ADDR"], a["MASTER_PORT"]) for a in answers.values()}) == 1
+
+
+def test_ranks_of_a_table_also_have_those_of_hccl(tmp_path: Path) -> None:
+    path = tmp_path / "table.txt"
+    path.write_text(make(["127.0.0.1"], [4, 5], ["auto"]))
+    names = "RANK,RANK_ID,RANK_SIZE,DEVICE_ID,RANK_TABLE_FILE,JOB_ID,ASCEND_RT_VISIBLE_DEVICES"
+    place = from_table(read(path), job="j7", target="npu")
+    assert run_cluster(["python", script(tmp_path, SAY), str(tmp_path), names], place) == 0
+    shared = {"RANK_SIZE": "2", "RANK_TABLE_FILE": str(path), "JOB_ID": "j7", "ASCEND_RT_VISIBLE_DEVICES": "4,5"}
+    assert told(tmp_path) == {
+        rank: {"RANK": str(rank), "RANK_ID": str(rank), "DEVICE_ID": str(4 + rank), **shared} for rank in (0, 1)
+    }
+
+
+def test_the_rank_that_failed_is_named_with_its_last_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = "import os, sys\nif os.environ['RANK'] == '1':\n    print('no more disk', file=sys.stderr); sys.exit(7)\n"
+    assert run_local(["python", script(tmp_path, text)], 2, 1, tmp_path / "logs") == 1
+    said = capfd.readouterr().err
+    assert "rank 1 ended with exit code 7; starting all ranks again (1 of 1)." in said
+    assert "rank 1 ended with exit code 7, after 1 restart." in said
+    assert "no more disk" in said
+    assert str(tmp_path / "logs") in said
+    attempts = sorted(path.name for path in (tmp_path / "logs").glob("*/attempt_*"))
+    assert attempts == ["attempt_0", "attempt_1"]
+
+
+def test_a_killed_rank_is_blamed_before_those_that_it_left_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "import os, signal, time\nif os.environ['RANK'] == '1': os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)\n"
+    )
+    assert run_local(["python", script(tmp_path, text)], 2, 0) == 1
+    assert "rank 1 was ended by SIGKILL.\n" in capfd.readouterr().err
+
+
+def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    begin = time.monotonic()
+    assert run_local(["train", "no_such_recipe"], 2) == 2
+    assert time.monotonic() - begin < 30
+    said = capfd.readouterr().err
+    assert said.count("no recipe called 'no_such_recipe'") == 1
+    assert "again" not in said
+
+
+def test_a_restarted_rank_may_succeed(tmp_path: Path) -> None:
+    text = "import os, sys\nsys.exit(int(os.environ['TORCHELASTIC_RESTART_COUNT']) < 2)\n"
+    assert run_local(["python", script(tmp_path, text)], 2, 2) == 0
+    assert run_local(["python", script(tmp_path, text)], 2, 1) == 1
+
+
+def test_all_output_is_shown_with_its_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = "import os\nprint('I am', os.environ['RANK'])\n"
+    assert run_local(["python", script(tmp_path, text)], 2, show="all") == 0
+    assert set(capfd.readouterr().out.split("\n")) == {"[rank 0] I am 0", "[rank 1] I am 1", ""}
+    assert run_local(["python", script(tmp_path, text)], 2) == 0
+    assert capfd.readouterr().out == "I am 0\n"
+
+
+def test_the_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)))
+    assert [launch.threads(ranks) for ranks in (1, 4, 24)] == [{"OMP_NUM_THREADS": n} for n in ("12", "3", "1")]
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert launch.threads(4) == {}
+
+
+def test_own_handlers_are_back_afterwards(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_local(["true"], 1) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+# Nobody is left behind
+
+
+def launched(tmp_path: Path, text: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """Two sleeping ranks, and their process numbers."""
+    command = [sys.executable, "-m", "viaduct", "launch", "--ranks", "2", "--"]
+    agent = subprocess.Popen(
+        [*command, "python", script(tmp_path, text), str(tmp_path)], stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 60
+    while len(list(tmp_path.glob("*.pid"))) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(0.3)  # written, not only opened
+    return agent, [int(path.read_text()) for path in tmp_path.glob("*.pid")]
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}") and "Z" not in state(pid)]
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None:
+    agent, pids = launched(tmp_path, SLEEP)
+    assert len(alive(pids)) == 2
+    agent.send_signal(number)
+    agent.communicate(timeout=60)
+    assert agent.returncode == 128 + number
+    assert alive(pids) == []
+
+
+def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
+    agent, pids = launched(tmp_path, STUBBORN + SLEEP)
+    agent.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert len(alive(pids)) == 2
+    begin = time.monotonic()
+    agent.send_signal(signal.SIGINT)
+    agent.communicate(timeout=60)
+    assert time.monotonic() - begin < 10
+    assert alive(pids) == []
+
+
+# Several machines, on this one
+
+
+def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) -> list[tuple[int, str]]:
+    """The same job started once for each place; exit codes and what was said."""
+    head = [sys.executable, "-m", "viaduct", "launch", "--timeout", "40", "--max-restarts", "1", *flags]
+    started = [
+        subprocess.Popen([*head, *place.split(), "--", *argv], stderr=subprocess.PIPE, text=True) for place in places
+    ]
+    said = [process.communicate(timeout=120)[1] for process in started]
+    return [(process.returncode, words) for process, words in zip(started, said, strict=True)]
+
+
+def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "table.txt"
+    path.write_text(make(["127.0.0.2", "127.0.0.1"], [0], ["auto"], card="other"))  # c10d would number them otherwise
+    flags = ("--ranktable", str(path), "--card", "other", "--port", str(free_port()))
+    argv = ["python", script(tmp_path, MEET), str(tmp_path)]
+    ends = machines(tmp_path, ["--server 127.0.0.1", "--server 127.0.0.2"], argv, *flags)
+    assert [code for code, _ in ends] == [0, 0], ends
+    answers = told(tmp_path)
+    assert [answers[rank]["sum"] for rank in (0, 1)] == [3.0, 3.0]
+    assert [answers[rank]["RANK_ID"] for rank in (0, 1)] == ["0", "1"]
+    assert answers[1]["MASTER_ADDR"] == "127.0.0.2"
+
+
+def test_a_failure_on_one_machine_starts_both_again(tmp_path: Path) -> None:
+    fails = "import os, sys\nif os.environ['RANK'] + os.environ['TORCHELASTIC_RESTART_COUNT'] == '10': sys.exit(9)\n"
+    argv = ["python", script(tmp_path, fails + MEET), str(tmp_path)]
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
+    assert [code for code, _ in ends] == [0, 0], ends
+    assert sum("rank 1 ended with exit code 9; starting all ranks again" in said for _, said in ends) == 1
+    assert {rank: answer["TORCHELASTIC_RESTART_COUNT"] for rank, answer in told(tmp_path).items()} == {0: "1", 1: "1"}
+
+
+def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
+    fails = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(2)\ntime.sleep(100)\n"
+    argv = ["python", script(tmp_path, fails)]
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
+    assert sorted(code for code, _ in ends) == [1, 2], ends
+    assert (
+        sum("another server ended the job" in said and "rank 1 ended with exit code 2" in said for _, said in ends) == 1
+    )
+
+
+def test_machines_that_were_told_differently_do_not_begin() -> None:
+    from viaduct.cluster.rollcall import RollCall
+
+    rdzv = f"127.0.0.1:{free_port()}"
+    first = RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
+    with pytest.raises(BadValue, match="told something else") as caught:
+        RollCall(launch.member(from_nodes(2, 2, rdzv)), 10, print)
+    assert "2 machines, 1 rank each" in str(caught.value)
+    assert "2 machines, 2 ranks each" in str(caught.value)
+    first.shutdown()
+
+
+def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.cluster import rollcall
+
+    monkeypatch.setattr(rollcall, "BEAT_S", 0.2)
+    rdzv = f"127.0.0.1:{free_port()}"
+    first, second = (rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print) for _ in range(2))
+    assert (first.node, second.node) == (0, 1)
+    with pytest.raises(BadValue, match="has its 2 machines already"):
+        rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
+    second.shutdown()
+    time.sleep(0.5)
+    third = rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
+    assert third.node == 1
+    third.shutdown()
+    first.shutdown()
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
+    finished: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from viaduct.cluster import rollcall
+
+    for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 1.0), ("LINGER_S", 0.1)):
+        monkeypatch.setattr(rollcall, name, seconds)
+    table, port = table_of(["127.0.0.1", "127.0.0.2"]), free_port()
+    places = [from_table(table, server="127.0.0.1", port=port), from_table(table, server="127.0.0.2", port=port)]
+    first, second = (rollcall.RollCall(launch.member(place), 10, print) for place in places)
+    other = threading.Thread(target=second.next_rendezvous)
+    other.start()
+    assert first.next_rendezvous().rank == 0
+    other.join()
+    time.sleep(0.5)
+    assert first.num_nodes_waiting() == 0
+    if finished:
+        second.finish()
+        time.sleep(1.5)
+        assert first.num_nodes_waiting() == 0
+    else:
+        second.shutdown()
+        time.sleep(1.5)
+        with pytest.raises(rollcall.JobEnded, match=r"server 127\.0\.0\.2 does not answer any more"):
+            first.num_nodes_waiting()
+    first.shutdown()
+
+
+def meet(*calls: RollCall) -> list[int]:
+    """All of them at once; the ranks of the servers."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [info.rank for info in pool.map(lambda call: call.next_rendezvous(), calls)]
+
+
+def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.cluster import rollcall
+
+    monkeypatch.setattr(rollcall, "BEAT_S", 0.1)
+    table, port = table_of(["127.0.0.2", "127.0.0.1"]), free_port()
+    places = [from_table(table, server=name, port=port) for name in ("127.0.0.2", "127.0.0.1")]
+    first, second = (rollcall.RollCall(launch.member(place), 10, print) for place in places)
+    assert meet(first, second) == [0, 1]
+    assert meet(first, second) == [0, 1]  # a rank has failed on both
+    again = first.round
+    second.shutdown()
+    back = rollcall.RollCall(launch.member(places[1]), 10, print)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(back.next_rendezvous)
+        end = time.monotonic() + 5
+        while not first.num_nodes_waiting() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert first.num_nodes_waiting() == 1
+        assert (first.next_rendezvous().rank, waiting.result().rank) == (0, 1)
+    assert first.round == back.round > again
+    back.shutdown()
+    first.shutdown()
+
+
+def test_a_place_without_a_table_adds_only_what_it_was_given() -> None:
+    assert Place(2, shared={"A": "1"}).variables(0) == {"A": "1"}
+
+
+# Two servers, as far as a machine can be two
+
+
+def namespaces_are_permitted() -> bool:
+    name = f"viaduct-try-{os.getpid()}"
+    try:
+        made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    except OSError:
+        return False
+    if made:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+    return made
+
+
+def losses(run: Path) -> dict[int, float]:
+    """Step -> loss; of a step that was done again, the last."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if line["kind"] == "log"}
+
+
+@pytest.mark.slow
+def test_a_cut_cable_is_noticed_and_the_run_continues_as_if_it_had_not_been(tmp_path: Path) -> None:
+    if not namespaces_are_permitted():
+        pytest.skip("network namespaces need root and iproute2")
+    environment = {**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
+    example = Path(__file__).parents[2] / "examples" / "two_servers.sh"
+    answer = subprocess.run(
+        ["bash", example, tmp_path / "two", "30"], capture_output=True, text=True, env=environment, timeout=400
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert int(answer.stdout.partition("ended within ")[2].split()[0]) <= 60
+    for server in ("10.77.0.1", "10.77.0.2"):
+        assert f"server {server} does not answer any more" in answer.stdout
+    command = "shapes_taster --device cpu --steps 30 --batch 32 --save-every 5 --log-every 1 --eval-every 0 --ranks 2"
+    command += " --set data.train_images=640 --set data.validation_images=64 --run"
+    words = [sys.executable, "-m", "viaduct", "train", *command.split(), str(tmp_path / "calm")]
+    subprocess.run(words, check=True, env=environment, capture_output=True, timeout=200)
+    expected = losses(tmp_path / "calm")
+    assert len(expected) == 30
+    assert losses(tmp_path / "two" / "run") == pytest.approx(expected, rel=1e-5)

@@ -1,0 +1,205 @@
+"""The scripts are what they say: bash reads them, they run here on the CPU, and the manifest is YAML."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from viaduct.cluster.generate import make as make_table
+from viaduct.cluster.ranktable import parse, read
+from viaduct.cluster.scripts import Job, Kind, pytorchjob, scalar, write_all, yaml
+from viaduct.errors import BadValue
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+COMMAND = ["train", "resnet50_imagenet", "--data", "/data/image net", "--set", "log.format=tf"]
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    write_all(folder, Job(**{"command": COMMAND, "kind": "npu", **changes}), force=False)
+    return folder
+
+
+def unyaml(text: str) -> Any:
+    """Enough of YAML to read ours back: block mappings and lists of two spaces, plain and JSON scalars."""
+    lines = [(len(line) - len(line.lstrip()), line.lstrip()) for line in text.splitlines()]
+
+    def value(words: str) -> Any:
+        try:
+            return json.loads(words)
+        except json.JSONDecodeError:
+            return words
+
+    def block(place: int, indent: int) -> tuple[Any, int]:
+        found: Any = [] if lines[place][1].startswith("- ") else {}
+        while place < len(lines) and lines[place][0] == indent:
+            words = lines[place][1]
+            if isinstance(found, list):
+                rest = words[2:]
+                if re.match(r'("[^"]*"|[\w./-]+):( |$)', rest):
+                    lines[place] = (indent + 2, rest)
+                    item, place = block(place, indent + 2)
+                else:
+                    item, place = value(rest), place + 1
+                found.append(item)
+                continue
+            key, _, rest = words.partition(":")
+            if rest:
+                found[value(key)], place = value(rest.strip()), place + 1
+            else:
+                found[value(key)], place = block(place + 1, lines[place + 1][0])
+        return found, place
+
+    return block(0, 0)[0]
+
+
+def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
+    (tmp_path / "run_8p.sh").write_text("mine")
+    with pytest.raises(BadValue, match=r"there already: .*run_8p\.sh"):
+        write_all(tmp_path, Job(COMMAND, "npu"), force=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["run_8p.sh"]
+    write_all(tmp_path, Job(COMMAND, "npu"), force=True)
+    assert "viaduct launch" in (tmp_path / "run_8p.sh").read_text()
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadValue, match="cannot be a folder"):
+        write_all(tmp_path / "file" / "x", Job(COMMAND, "npu"), force=False)
+
+
+def test_a_name_that_no_shell_or_cluster_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="cannot be a JOB_ID"):
+        written(tmp_path, name="a b; rm")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_reads_every_script_of_every_vendor(tmp_path: Path, kind: Kind) -> None:
+    scripts = sorted(written(tmp_path, kind=kind, nodes=2).glob("*.sh"))
+    assert [path.name for path in scripts] == ["env.sh", "run_1p.sh", "run_8p.sh", "run_cluster.sh", "run_docker.sh"]
+    for path in scripts:
+        subprocess.run(["bash", "-n", path], check=True)
+        if path.name != "env.sh":
+            assert path.read_text().startswith("#!/usr/bin/env bash\n")
+            assert "set -eu\n" in path.read_text()
+            assert os.access(path, os.X_OK)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize("kind", KINDS)
+def test_shellcheck_has_nothing_to_say(tmp_path: Path, kind: Kind) -> None:
+    for path in written(tmp_path, kind=kind, nodes=2).glob("*.sh"):
+        subprocess.run(["shellcheck", "--shell=bash", "--exclude=SC1091", path], check=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_the_environment_can_be_sourced_where_nothing_is_installed(tmp_path: Path, kind: Kind) -> None:
+    written(tmp_path, kind=kind)
+    shell = f'set -eu; . "{tmp_path}/env.sh"; env'
+    answer = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert answer.returncode == 0, answer.stderr
+    expected = {"npu": "HCCL_CONNECT_TIMEOUT=600", "mlu": "NEUWARE_HOME=/usr/local/neuware", "cuda": "NCCL_DEBUG=WARN"}
+    assert expected.get(kind, "PATH=") in answer.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_a_set_environment_is_left_as_it_was(tmp_path: Path) -> None:
+    written(tmp_path)
+    environment = {"PATH": os.environ["PATH"], "HCCL_CONNECT_TIMEOUT": "7"}
+    shell = f'set -eu; . "{tmp_path}/env.sh"; echo "$HCCL_CONNECT_TIMEOUT"'
+    answer = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment)
+    assert answer.stdout == "7\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_the_script_for_two_really_starts_two_ranks(tmp_path: Path) -> None:
+    work = tmp_path / "my work.py"
+    work.write_text(
+        "import os, sys\nopen(f'{sys.argv[1]}/{os.environ[\"RANK\"]}', 'w').write(' '.join(sys.argv[2:]))\n"
+    )
+    said = tmp_path / "said"
+    said.mkdir()
+    folder = written(tmp_path / "scripts", command=["python", str(work), str(said), "it's"], kind="cpu", ranks=2)
+    answer = subprocess.run(
+        [folder / "run_2p.sh", "more"], env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert {path.name: path.read_text() for path in said.iterdir()} == {"0": "it's more", "1": "it's more"}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_a_cluster_without_a_table_asks_where_to_meet(tmp_path: Path) -> None:
+    folder = written(tmp_path, kind="cpu", nodes=2)
+    environment = {name: value for name, value in os.environ.items() if name != "RDZV"}
+    answer = subprocess.run([folder / "run_cluster.sh"], env=environment, capture_output=True, text=True)
+    assert answer.returncode != 0
+    assert "set RDZV to HOST:PORT" in answer.stderr
+
+
+def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
+    table = parse(make_table(["10.0.0.1", "10.0.0.2"], range(8), ["auto"]))
+    folder = written(tmp_path, table=table)
+    assert read(folder / "rank_table.json") == table
+    script = (folder / "run_cluster.sh").read_text()
+    assert '--ranktable "$here/rank_table.json"' in script
+    assert "COPY env.sh run_1p.sh run_8p.sh run_cluster.sh rank_table.json ./" in (folder / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("npu", ["/dev/davinci[0-9]*", "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]),
+        ("mlu", ["/dev/cambricon_dev[0-9]*", "/dev/cambricon_ctl"]),
+        ("cuda", ["--gpus all"]),
+    ],
+)
+def test_a_container_is_given_the_vendors_devices(tmp_path: Path, kind: Kind, parts: list[str]) -> None:
+    text = (written(tmp_path, kind=kind) / "run_docker.sh").read_text()
+    assert all(part in text for part in parts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_file_names_a_registry(tmp_path: Path, kind: Kind) -> None:
+    folder = written(tmp_path, kind=kind, nodes=4)
+    assert (folder / "Dockerfile").read_text().count("FROM ${BASE_IMAGE}") == 1
+    for path in folder.iterdir():
+        assert not re.search(r"https?://|\bhub\.|\.io/|\.cn/", path.read_text()), path
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource"), [("npu", "huawei.com/Ascend910"), ("mlu", "cambricon.com/mlu"), ("cuda", "nvidia.com/gpu")]
+)
+def test_the_manifest_is_a_pytorchjob_with_the_vendors_resource(tmp_path: Path, kind: Kind, resource: str) -> None:
+    job = Job(COMMAND, kind, nodes=4, name="My_Job")
+    manifest = unyaml((written(tmp_path, kind=kind, nodes=4, name="My_Job") / "pytorchjob.yaml").read_text())
+    assert manifest == pytorchjob(job)
+    assert (manifest["apiVersion"], manifest["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    assert manifest["metadata"]["name"] == "my-job"
+    replicas = manifest["spec"]["pytorchReplicaSpecs"]
+    assert {name: part["replicas"] for name, part in replicas.items()} == {"Master": 1, "Worker": 3}
+    container = replicas["Worker"]["template"]["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {resource: 8}
+    assert "'/data/image net'" in container["args"][0]
+    assert '--rdzv "$MASTER_ADDR:$MASTER_PORT" --node-rank "$RANK"' in container["args"][0]
+
+
+def test_an_independent_reader_agrees(tmp_path: Path) -> None:
+    reader = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    text = (written(tmp_path, nodes=2) / "pytorchjob.yaml").read_text()
+    assert reader.safe_load(text) == pytorchjob(Job(COMMAND, "npu", nodes=2))
+
+
+def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:
+    assert [scalar(word) for word in ("no", "-c", "1", "a b", "x: y", "plain-one")] == [
+        '"no"', '"-c"', '"1"', '"a b"', '"x: y"', "plain-one",
+    ]  # fmt: skip
+    assert yaml({"a": [], "b": {"c": [1, {"d": "e"}]}}) == "a: []\nb:\n  c:\n    - 1\n    - d: e\n"

@@ -1,0 +1,101 @@
+"""Real ranks for tests: processes with torchrun's variables, forked from one that has imported torch already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+MUTE = "it did not answer"
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["viaduct.training.session", "torch"])
+
+
+@dataclass
+class Ended:
+    """What became of one rank."""
+
+    value: Any  # what its work returned
+    error: str | None  # the error that it raised, in words
+    told: bool  # whether another rank says so
+    output: str  # all that it wrote to stdout and stderr
+    exit_code: int | None
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def together(ranks: int, work: Callable[..., Any], *arguments: Any, seconds: float = 60) -> list[Ended]:
+    """The same work on each of so many ranks; none is left behind."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [Path(folder, str(rank)) for rank in range(ranks)]
+        pipes = [CONTEXT.Pipe(duplex=False) for _ in range(ranks)]
+        processes = [
+            CONTEXT.Process(target=be_rank, args=(rank, ranks, port, logs[rank], pipes[rank][1], work, arguments))
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        for _, far in pipes:
+            far.close()
+        try:
+            answers = [heard(near, seconds) for near, _ in pipes]
+            for process, answer in zip(processes, answers, strict=True):
+                process.join(0 if answer[1] == MUTE else seconds)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+        said = [log.read_text() if log.exists() else "" for log in logs]
+    return [
+        Ended(*answer, output, process.exitcode)
+        for answer, output, process in zip(answers, said, processes, strict=True)
+    ]
+
+
+def heard(pipe: Connection, seconds: float) -> tuple[Any, str | None, bool]:
+    try:
+        if pipe.poll(seconds):
+            answer: tuple[Any, str | None, bool] = pickle.loads(pipe.recv_bytes())
+            return answer
+    except EOFError:
+        return None, "it ended without a word", False
+    return None, MUTE, False
+
+
+def be_rank(
+    rank: int,
+    ranks: int,
+    port: int,
+    log: Path,
+    pipe: Connection,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    import torch
+
+    from viaduct.errors import ViaductError
+
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    torch.set_num_threads(1)
+    place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
+    try:
+        pipe.send_bytes(pickle.dumps((work(*arguments), None, False)))
+    except ViaductError as error:
+        pipe.send_bytes(pickle.dumps((None, f"{type(error).__name__}: {error}", error.told)))
+        time.sleep(0.2)  # the others hear it from us, not from a closed connection

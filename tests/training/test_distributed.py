@@ -1,0 +1,429 @@
+"""Several ranks are one run: the same samples, losses, scores and files as one rank alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from training.ranks import Ended, free_port, together
+from training.tiny import RECIPE, within
+from viaduct.data.order import permutation
+from viaduct.errors import BadValue, ViaductError
+from viaduct.models.resnet_cifar import small_resnet
+from viaduct.recipes import (
+    Checkpoint,
+    Constant,
+    Cosine,
+    Evaluation,
+    Loaded,
+    Log,
+    Parallel,
+    Precision,
+    Recipe,
+    Sgd,
+    Shapes,
+)
+from viaduct.training import distributed
+from viaduct.training.callbacks import Callback
+from viaduct.training.checkpoint import Saved
+from viaduct.training.distributed import ALONE, Agreement, Group, joined, own_place
+from viaduct.training.loop import Training
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import Outcome, Request, conduct
+
+
+class Witness(Callback):
+    """Every rank writes down which pictures it trains on."""
+
+    every_rank = True
+
+    def start(self, training: Training) -> None:
+        path, optimize = training.run.path.with_suffix(f".seen{training.group.rank}"), training.optimize
+
+        def look(batch: Any) -> None:
+            with path.open("a") as file:
+                file.write(json.dumps([training.step, batch.index.tolist()]) + "\n")
+            optimize(batch)
+
+        setattr(training, "optimize", look)  # noqa: B010
+
+
+def tiny_resnet(classes: int) -> nn.Module:
+    return small_resnet(classes, blocks=(1, 1, 1))
+
+
+class InDouble(nn.Module):
+    """The same in fp64, where what ranks do otherwise is not blurred by rounding.
+
+    In fp32 any change of the last bit grows a thousandfold in ten steps at this rate, on one rank as on several.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.inner = tiny_resnet(classes).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.inner(x.double())
+        return logits
+
+
+RESNET = Recipe(
+    model=tiny_resnet,
+    data=Shapes(global_batch=64, size=16, train_images=640, validation_images=70, pad=2, flip=True),
+    optimizer=Sgd(lr=0.001, weight_decay=1e-4),
+    schedule=Cosine(warmup_epochs=1),
+    precision=Precision("fp32"),
+    steps=50,
+    parallel=Parallel(sync_norm=True, hang_seconds=60),
+    evaluation=Evaluation(every_epochs=2.5),
+    checkpoint=Checkpoint(every_minutes=0),
+    log=Log(every_steps=10),
+    callbacks=(Witness(),),
+)
+EXACT = replace(RESNET, model=InDouble, optimizer=Sgd(lr=0.02, weight_decay=1e-4), steps=12)
+TINY = replace(RECIPE, log=Log(every_steps=5), checkpoint=Checkpoint(every_steps=2, every_minutes=0, keep_best=False))
+
+
+def conducted(run: Path, recipe: Recipe, resume: str = "auto") -> Outcome:
+    command = "viaduct train recipe"
+    return conduct(Request(Loaded("recipe", recipe, "A recipe.", None), RunDir(run), None, "cpu", resume, command))
+
+
+def trained(ranks: int, run: Path, recipe: Recipe) -> list[Ended]:
+    """A run that came to its end on all ranks."""
+    ended = together(ranks, conducted, run, recipe)
+    for rank, one in enumerate(ended):
+        assert one.error is None, f"rank {rank}: {one.error}\n{one.output}"
+        assert one.exit_code == 0
+    return ended
+
+
+def records(run: Path, kind: str) -> list[dict[str, Any]]:
+    return RunDir(run).records(kind)
+
+
+def losses(run: Path) -> list[float]:
+    return [loss for record in records(run, "log") for loss in record["losses"]]
+
+
+def difference(run: Path, other: Path) -> float:
+    """The largest relative difference of two runs' losses."""
+    ours, theirs = losses(run), losses(other)
+    assert len(ours) == len(theirs)
+    return max(abs(one - two) / abs(one) for one, two in zip(ours, theirs, strict=True))
+
+
+def samples(run: Path) -> dict[int, list[int]]:
+    """Step -> the pictures that all ranks together trained on."""
+    seen: dict[int, list[int]] = {}
+    for path in run.parent.glob(f"{run.name}.seen*"):
+        for line in path.read_text().splitlines():
+            step, pictures = json.loads(line)
+            seen.setdefault(step, []).extend(pictures)
+    return {step: sorted(pictures) for step, pictures in seen.items()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny ResNet, trained by one process without torchrun's variables."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    conducted(run, RESNET)
+    return run
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("exact") / "run"
+    conducted(run, EXACT)
+    return run
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_fifty_losses_samples_and_scores_are_those_of_one_rank(ranks: int, alone: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ended = trained(ranks, run, RESNET)
+    assert len(losses(run)) == 50
+    assert difference(alone, run) < 1e-4
+    assert samples(run) == samples(alone)
+    assert sorted(picture for step in range(10) for picture in samples(run)[step]) == list(range(640))
+    for ours, theirs in zip(records(run, "evaluation"), records(alone, "evaluation"), strict=True):
+        assert ours["count"] == theirs["count"] == 70
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+    assert [one.output for one in ended[1:]] == [""] * (ranks - 1), "only rank 0 speaks"
+    assert f"on {ranks} ranks of" in ended[0].output
+    summary = RunDir(run).summary()
+    assert summary is not None
+    assert summary["ranks"] == ranks
+
+
+@pytest.mark.parametrize(
+    ("ranks", "changes"),
+    [
+        (2, {}),
+        (3, {}),  # 22, 21 and 21 pictures
+        (4, {"accumulate": 2, "clip_norm": 1.0}),
+        (2, {"accumulate": 2, "mixup": 0.2}),
+    ],
+)
+def test_in_fp64_ranks_do_exactly_the_same(ranks: int, changes: dict[str, Any], exact: Path, tmp_path: Path) -> None:
+    recipe = replace(EXACT, **changes)
+    if changes:
+        exact = tmp_path / "alone"
+        conducted(exact, recipe)
+    run = tmp_path / "run"
+    trained(ranks, run, recipe)
+    assert difference(exact, run) < 3e-7  # losses are fp32
+    ours, theirs = load_file(run / "model.safetensors"), load_file(exact / "model.safetensors")
+    assert list(ours) == list(theirs)
+    for name in ours:
+        assert torch.allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-8), name
+
+
+def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_four(tmp_path: Path) -> None:
+    recipe = replace(EXACT, schedule=Constant())
+    whole, half = tmp_path / "whole", tmp_path / "half"
+    conducted(whole, recipe)
+    trained(2, half, replace(recipe, steps=7))
+    for ranks in (1, 4):
+        run = shutil.copytree(half, tmp_path / str(ranks))
+        trained(ranks, run, recipe)
+        assert difference(whole, run) < 3e-7
+        ours, theirs = load_file(run / "model.safetensors"), load_file(whole / "model.safetensors")
+        assert all(torch.allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-8) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        within(RESNET, "parallel", compress="bf16"),
+        within(RESNET, "parallel", compress="fp16", bucket_mb=0.01),
+        within(within(RESNET, "precision", compute="bf16"), "parallel", sync_norm=False),
+        within(RESNET, "precision", compute="O2"),
+    ],
+    ids=["bf16 gradients", "fp16 gradients", "autocast", "O2"],
+)
+def test_what_rounds_more_still_trains_alike(recipe: Recipe, alone: Path, tmp_path: Path) -> None:
+    recipe = replace(recipe, steps=10)
+    run = tmp_path / "run"
+    trained(2, run, recipe)
+    ours, theirs = losses(run), losses(alone)[:10]
+    assert max(abs(one - two) / two for one, two in zip(ours, theirs, strict=True)) < 0.05
+    assert not any(name.startswith("module.") for name in load_file(run / "model.safetensors"))
+
+
+def score(run: Path) -> list[dict[str, Any]]:
+    from viaduct.training.scoring import score_checkpoints
+
+    return score_checkpoints(run, data=None, device="cpu", precision=None, step=None, every=False)
+
+
+RECIPE_FILE = """
+from training.test_distributed import RESNET
+recipe = RESNET
+"""
+
+
+def test_every_picture_is_scored_once_whatever_the_ranks(tmp_path: Path) -> None:
+    from viaduct.recipes import load, replace
+
+    file, run = tmp_path / "mine.py", tmp_path / "run"
+    file.write_text(RECIPE_FILE)
+    loaded = load(str(file))
+    recipe = replace(loaded.recipe, steps=10)
+    conduct(Request(replace(loaded, recipe=recipe), RunDir(run), None, "cpu", "auto", "viaduct train"))
+    (one,) = score(run)
+    ranks = [ended.value for ended in together(3, score, run)]
+    assert ranks[1:] == [[], []]
+    (three,) = ranks[0]
+    assert three["count"] == 70
+    assert three["confusion"] == one["confusion"]
+    assert three["top5"] == one["top5"]
+    assert three["loss"] == pytest.approx(one["loss"], rel=1e-6)
+
+
+class SignalOne(Callback):
+    """Rank 1 alone is sent a signal."""
+
+    every_rank = True
+
+    def step(self, training: Training) -> None:
+        if training.step == 4 and training.group.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ended = together(3, conducted, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
+    assert [one.value for one in ended] == [Outcome(finished=False, signal=signal.SIGTERM)] * 3
+    assert "Stopped after step 5 of 100" in ended[0].output
+    assert f"viaduct train --run {run} --ranks 3" in ended[0].output
+    assert [one.output for one in ended[1:]] == ["", ""]
+    assert Saved(run / "checkpoints" / "step-5").damage() is None
+    assert [record["step"] for record in records(run, "checkpoint")] == [2, 4, 5]
+
+
+class StopFirst(Callback):
+    """Runs on rank 0 only."""
+
+    def step(self, training: Training) -> None:
+        if training.step == 3:
+            training.request_stop("enough")
+
+
+def test_a_stop_that_rank_0_asks_for_ends_all(tmp_path: Path) -> None:
+    ended = trained(2, tmp_path / "run", replace(TINY, epochs=20, callbacks=(StopFirst(),)))
+    assert [one.value.finished for one in ended] == [True, True]
+    summary = RunDir(tmp_path / "run").summary()
+    assert summary is not None
+    assert (summary["stopped"], summary["steps"]) == ("enough", 4)
+
+
+def test_saving_by_the_clock_is_agreed_on(tmp_path: Path) -> None:
+    often = Checkpoint(every_minutes=1e-5, keep=100, keep_best=False)
+    trained(3, tmp_path / "run", replace(TINY, epochs=4, checkpoint=often))
+    steps = [record["step"] for record in records(tmp_path / "run", "checkpoint")]
+    assert len(steps) >= 5
+    assert steps[-1] == 20
+    assert min(after - before for before, after in pairwise(steps)) >= 2, "saved for one wish twice"
+
+
+def bad_on_rank_1(logits: Tensor, labels: Tensor) -> Tensor:
+    """From the third step on (its graph is made five times an epoch) rank 1 has a loss that is not a number."""
+    loss = nn.functional.cross_entropy(logits, labels)
+    bad_on_rank_1.calls += logits.requires_grad  # type: ignore[attr-defined]
+    wrong = os.environ.get("RANK") == "1" and bad_on_rank_1.calls >= 3  # type: ignore[attr-defined]
+    return loss * float("nan") if wrong else loss
+
+
+bad_on_rank_1.calls = 0  # type: ignore[attr-defined]
+
+
+def test_a_loss_that_is_bad_on_one_rank_stops_all_and_one_says_so(tmp_path: Path) -> None:
+    ended = together(3, conducted, tmp_path / "run", replace(TINY, loss=bad_on_rank_1))
+    for one in ended:
+        assert one.error is not None
+        assert one.error.startswith("Diverged: the loss became nan at step 3")
+        assert "step-2" in one.error
+    assert [one.told for one in ended] == [False, True, True]
+
+
+class Overflow(Callback):
+    """In its third step rank 1 multiplies its loss beyond fp32."""
+
+    every_rank = True
+
+    def step(self, training: Training) -> None:
+        if training.group.rank == 1:
+            plain = training.objective if not hasattr(self, "plain") else self.plain
+            self.plain = plain
+            huge = 1e38 if training.step == 2 else 1.0
+            setattr(training, "objective", lambda *given: plain(*given) * huge * huge)  # noqa: B010
+
+
+def scales_and_weights(run: Path, recipe: Recipe) -> tuple[int, float, dict[str, Tensor]]:
+    from viaduct import devices
+    from viaduct.training.session import load_images
+
+    with joined("cpu", 30) as group:
+        room, place = devices.pick("cpu", group.local_rank)
+        training = Training(
+            recipe, RunDir(run), load_images(recipe.data, None), room, place, list(recipe.callbacks), group=group
+        )
+        training.share_start()
+        with training.train_batches, training.validation:
+            training.fit()
+        return training.scale.skipped, training.scale.value, dict(training.model.state_dict())
+
+
+def test_ranks_agree_on_steps_that_overflowed(tmp_path: Path) -> None:
+    recipe = within(TINY, "precision", loss_scale="dynamic", scale_start=4.0)
+    ended = together(2, scales_and_weights, tmp_path, replace(recipe, callbacks=(Overflow(),)))
+    assert [one.error for one in ended] == [None, None], ended[0].output + ended[1].output
+    (skipped, scale, ours), (skipped_too, scale_too, theirs) = (one.value for one in ended)
+    assert (skipped, scale) == (skipped_too, scale_too) == (1, 2.0)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_what_rank_0_refuses_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    ended = together(3, conducted, tmp_path, TINY)
+    assert all(one.error is not None and "is not empty and holds no run" in one.error for one in ended)
+    assert [one.told for one in ended] == [False, True, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_error_of_one_rank_names_it(tmp_path: Path) -> None:
+    ended = together(2, fail_on_rank_1)
+    assert ended[1].error == "BadValue: rank 1: something was wrong here."
+    assert ended[0].error is not None
+    assert ended[0].error.startswith("LostRank: rank 0 lost another rank of the run")
+
+
+def fail_on_rank_1() -> None:
+    with joined("cpu", 30) as group:
+        if group.rank == 1:
+            raise BadValue("something was wrong here.")
+        group.from_first([0])
+        group.gather(1)
+
+
+def test_more_ranks_than_pictures_in_a_batch(tmp_path: Path) -> None:
+    ended = together(3, conducted, tmp_path / "run", within(TINY, "data", global_batch=2))
+    assert ended[0].error is not None
+    assert "a global batch of 2 leaves some of 3 ranks without a picture" in ended[0].error
+    assert not (tmp_path / "run").exists()
+
+
+PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"MASTER_PORT": ""}, "RANK=1 makes this one rank of several, but MASTER_PORT"),
+        ({"RANK": "2"}, "RANK is 2, but WORLD_SIZE is 2"),
+        ({"LOCAL_RANK": "first"}, "LOCAL_RANK is 'first'; it must be a whole number"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
+    ],
+)
+def test_wrong_variables_are_named(variables: dict[str, str], message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        own_place(PLACE | variables)
+
+
+def test_without_torchruns_variables_a_run_is_alone() -> None:
+    assert own_place({}) is ALONE
+    assert own_place({"WORLD_SIZE": "8"}) is ALONE
+    assert own_place(PLACE) == Group(1, 2, 1, 2)
+
+
+def test_a_meeting_place_that_nobody_answers_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (PLACE | {"MASTER_PORT": str(free_port())}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(distributed, "GRACE", 0.0)
+    message = r"rank 1 of 2 cannot reach the meeting place 127.0.0.1:\d+"
+    with pytest.raises(ViaductError, match=message), joined("cpu", 2):
+        pass
+
+
+def test_alone_a_wish_holds_at_once() -> None:
+    agreement = Agreement(ALONE, lambda: 15)
+    assert agreement.signal() == 15
+    assert agreement.time_to_save(True)
+    assert not agreement.time_to_save(False)
+
+
+def test_the_order_of_the_pictures_is_that_of_one_rank(alone: Path) -> None:
+    order = permutation(RESNET.seed, 0, 640)
+    assert samples(alone)[0] == sorted(order[:64].tolist())

@@ -1,0 +1,113 @@
+"""Batch norm over ranks is batch norm over all their pictures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training.ranks import together
+from viaduct.errors import BadValue
+from viaduct.training.distributed import joined
+from viaduct.training.syncnorm import Norm2d, synchronise
+
+SHARES = (5, 2, 3)  # ranks need not have equally many pictures
+
+
+def pictures(dtype: torch.dtype) -> Tensor:
+    chance = torch.Generator().manual_seed(3)
+    return (torch.randn(sum(SHARES), 4, 6, 5, generator=chance) * 3 + 20).to(dtype)
+
+
+def network(momentum: float | None, affine: bool, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.BatchNorm2d(4, momentum=momentum, affine=affine), nn.ReLU(inplace=True))
+    if affine:
+        nn.init.normal_(net[0].weight)
+        nn.init.normal_(net[0].bias)
+    return net.double() if dtype == torch.float64 else net
+
+
+def passes(net: nn.Module, x: Tensor, first: int) -> dict[str, Tensor]:
+    """Two steps forward and backward, of a loss that knows the place of every picture."""
+    x = x.clone().requires_grad_()
+    for _ in range(2):
+        out = net(x * 1)
+        weights = torch.arange(first, first + len(x), dtype=torch.float64).view(-1, 1, 1, 1) + 1
+        (out.double().square() * weights).sum().backward()
+    assert x.grad is not None
+    gradients = {f"grad {name}": parameter.grad for name, parameter in net.named_parameters()}
+    return {"out": out.detach(), "grad x": x.grad, **gradients, **dict(net.named_buffers())}
+
+
+def of_a_rank(momentum: float | None, affine: bool, dtype: torch.dtype) -> dict[str, Tensor]:
+    with joined("cpu", 30) as group:
+        net = network(momentum, affine, dtype)
+        synchronise(net, "cpu")
+        first = sum(SHARES[: group.rank])
+        return passes(net, pictures(dtype)[first : first + SHARES[group.rank]], first)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "affine", "dtype", "tolerance"),
+    [
+        (0.1, True, torch.float32, 1e-5),
+        (None, False, torch.float32, 1e-5),
+        (0.003, True, torch.float64, 1e-12),
+        (0.1, True, torch.bfloat16, 2e-2),
+    ],
+)
+def test_ranks_compute_what_one_would(
+    momentum: float | None, affine: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    ranks = [ended.value for ended in together(len(SHARES), of_a_rank, momentum, affine, dtype)]
+    alone = passes(network(momentum, affine, dtype), pictures(dtype), 0)
+    for name, wanted in alone.items():
+        parts = [rank[name] for rank in ranks]
+        if name in ("out", "grad x"):
+            found = torch.cat(parts)
+        elif name.startswith("grad"):
+            found = torch.stack(parts).sum(0)
+        else:
+            found = parts[0]
+            assert all(torch.equal(part, found) for part in parts), f"{name} is not the same on all ranks"
+        scale = float(wanted.float().abs().max())
+        assert torch.allclose(found.double(), wanted.double(), rtol=0, atol=tolerance * scale), name
+    assert ranks[0]["out"].dtype == dtype
+
+
+def test_without_other_ranks_it_is_the_plain_norm() -> None:
+    synced = network(0.1, True)
+    synchronise(synced, "cpu")
+    ours, plain = passes(synced, pictures(torch.float32), 0), passes(network(0.1, True), pictures(torch.float32), 0)
+    assert all(torch.equal(ours[name], plain[name]) for name in plain)
+
+
+def test_names_kinds_and_values_stay() -> None:
+    net = network(0.1, True)
+    before = dict(net.state_dict())
+    synchronise(net, "cpu")
+    synchronise(net, "cpu")
+    assert isinstance(net[0], Norm2d)
+    assert isinstance(net[0], nn.BatchNorm2d)
+    assert {name: tensor.data_ptr() for name, tensor in net.state_dict().items()} == {
+        name: tensor.data_ptr() for name, tensor in before.items()
+    }
+
+
+def test_accelerators_get_torchs_own() -> None:
+    net = network(0.1, True)
+    synchronise(net, "cuda")
+    assert isinstance(net[0], nn.SyncBatchNorm)
+    assert isinstance(net[0], nn.BatchNorm2d)
+    assert type(net[0]).forward is nn.SyncBatchNorm.forward
+
+
+class Own(nn.BatchNorm2d):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input) + 1
+
+
+def test_a_norm_of_ones_own_is_named() -> None:
+    with pytest.raises(BadValue, match="1 is a Own, which may compute in a way of its own"):
+        synchronise(nn.Sequential(nn.Identity(), Own(4)), "cpu")

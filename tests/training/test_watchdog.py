@@ -1,0 +1,94 @@
+"""A rank that hangs is named, with where it stands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from training.ranks import together
+from training.test_distributed import TINY, conducted
+from training.tiny import within
+from viaduct.errors import LostRank
+from viaduct.training.callbacks import Callback
+from viaduct.training.loop import Training
+from viaduct.training.watchdog import Pulse, Sign, behind_of, explanation
+
+
+class Hang(Callback):
+    """Rank 1 falls asleep after its third step."""
+
+    every_rank = True
+
+    def step(self, training: Training) -> None:
+        if training.step == 3 and training.group.rank == 1:
+            sleep_for_ever()
+
+
+def sleep_for_ever() -> None:
+    time.sleep(1000)
+
+
+class Stop(Hang):
+    def step(self, training: Training) -> None:
+        if training.step == 3 and training.group.rank == 1:
+            time.sleep(0.5)  # long enough to have said where it is
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+IMPATIENT = within(TINY, "parallel", hang_seconds=1.0)
+
+
+def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    began = time.monotonic()
+    ended = together(3, conducted, run, replace(IMPATIENT, callbacks=(Hang(),)))
+    assert time.monotonic() - began < 30
+    assert [one.exit_code for one in ended] == [LostRank.exit_code] * 3
+    assert "rank 1 hangs: for 1 s it has not come past the end of step 3." in ended[0].output
+    assert "sleep_for_ever" in ended[0].output
+    assert "rank 1 hangs at the end of step 3" in ended[1].output
+    assert "sleep_for_ever" in ended[1].output
+    assert "rank 1 hangs" not in ended[2].output
+    assert "rank 1 hangs" in (run / "log.txt").read_text()
+
+
+def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    ended = together(2, conducted, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), seconds=8)
+    assert ended[0].exit_code == LostRank.exit_code
+    assert "it has not come past the end of step 3; its process does not answer at all." in ended[0].output
+
+
+class Slow(Callback):
+    every_rank = True
+
+    def step(self, training: Training) -> None:
+        time.sleep(0.2)
+
+
+def test_a_slow_rank_is_left_alone(tmp_path: Path) -> None:
+    ended = together(2, conducted, tmp_path / "run", replace(IMPATIENT, callbacks=(Slow(),)))
+    assert [one.error for one in ended] == [None, None]
+    assert "hangs" not in ended[0].output
+
+
+def test_who_is_behind() -> None:
+    signs = {0: Sign(9, "backward", 3), 1: Sign(8, "forward", 3), 2: Sign(9, "backward", 3)}
+    assert behind_of(signs) == [1]
+    assert behind_of(dict.fromkeys(range(3), signs[0])) == []
+    lines = list(explanation(signs, [], {}, 5))
+    assert lines == [
+        "all ranks hang at backward of step 3, for 5 s: none is behind, so look at the network between them."
+    ]
+
+
+def test_a_pulse_counts_places() -> None:
+    pulse = Pulse()
+    pulse.at("forward", 1)
+    pulse.at("backward", 1)
+    assert (pulse.count, pulse.place, pulse.step) == (2, "backward", 1)
+    assert time.monotonic() - pulse.since == pytest.approx(0, abs=1)

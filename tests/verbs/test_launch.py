@@ -1,0 +1,130 @@
+"""viaduct launch: the flags, the refusals, and each of its three uses once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from viaduct.verbs.launch import show_plan
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ranks said is kept where one failed; not for ever, here."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("logs")))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def viaduct(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("RANK_SIZE", "RANK", "WORLD_SIZE")}
+    return subprocess.run(
+        [sys.executable, "-m", "viaduct", *words],
+        capture_output=True, text=True, cwd=cwd, timeout=120, env={**kept, "COLUMNS": "200", **environment},
+    )  # fmt: skip
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "launch.md"
+TABLE = ("ranktable", "make", "--servers", "10.255.255.1,10.255.255.2", "--device-ips", "auto", "--out", "t.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--ranks", "2"], "nothing to launch"),
+        (["--", "true"], "how many ranks?"),
+        (["--ranks", "2", "--", "python", "gone.py"], "no script gone.py"),
+        (["--ranks", "2", "--", "gone"], "no program 'gone'"),
+        (["--ranks", "2", "--server", "10.0.0.1", "--", "true"], "--server is for --ranktable"),
+        (["--ranks", "2", "--nodes", "2", "--", "true"], "where do the 2 machines meet?"),
+        (["--ranks", "2", "--servers", "2", "--", "true"], "--servers is for --plan"),
+        (["--ranktable", "gone.json", "--", "true"], "there is no file gone.json"),
+        (["--ranktable", "x", "--rdzv", "a:1", "--", "true"], "--rdzv and --ranktable"),
+        (["--write-scripts", "d", "--", "train", "x"], "scripts for which devices?"),
+        (["--write-scripts", "d", "--target", "npu"], "scripts for which command?"),
+        (["--plan", "no_such_recipe"], "no recipe called 'no_such_recipe'"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_started(words: list[str], expected: str, tmp_path: Path) -> None:
+    answer = viaduct("launch", *words, cwd=tmp_path)
+    assert answer.returncode == 2
+    assert expected in answer.stderr
+    assert answer.stderr.startswith("viaduct launch: ")
+    assert "Traceback" not in answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_machine_that_the_table_does_not_know_is_refused(tmp_path: Path) -> None:
+    assert viaduct(*TABLE, cwd=tmp_path).returncode == 0
+    answer = viaduct("launch", "--ranktable", "t.json", "--", "true", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "this machine is not in t.json" in answer.stderr
+    assert "10.255.255.1, 10.255.255.2" in answer.stderr
+    answer = viaduct("launch", "--ranktable", "t.json", "--", "true", cwd=tmp_path, RANK_SIZE="8")
+    assert "RANK_SIZE is '8' in the environment, but t.json has 16 devices" in answer.stderr
+
+
+def test_help_and_refusals_need_no_torch(tmp_path: Path) -> None:
+    for words in (["--help"], ["--ranks", "2"]):
+        answer = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "viaduct", "launch", *words], capture_output=True, text=True
+        )
+        assert not re.search(r"\| +(torch|numpy)$", answer.stderr, re.MULTILINE)
+
+
+def test_cards_that_are_not_here_are_said_once(tmp_path: Path) -> None:
+    answer = viaduct("launch", "--ranks", "2", "--", "train", "shapes_taster", "--device", "mlu", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert answer.stderr.count("no mlu to run on") == 1
+
+
+def test_scripts_are_written_and_listed(tmp_path: Path) -> None:
+    words = ["--write-scripts", "d", "--target", "mlu", "--", "train", "resnet50_imagenet"]
+    answer = viaduct("launch", *words, cwd=tmp_path)
+    assert answer.returncode == 0
+    listed = [line.split()[0] for line in answer.stdout.splitlines()]
+    assert sorted(listed) == sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "d").iterdir())
+    assert "there already" in viaduct("launch", *words, cwd=tmp_path).stderr
+
+
+def test_a_plan_is_printed_and_given_to_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--plan", "resnet50_imagenet", "--servers", "16", "--batch", "8192", "--step-ms", "150", "--json"]
+    plan = json.loads(viaduct("launch", *words, cwd=tmp_path).stdout)
+    assert plan["batch_per_device"] == 64
+    assert plan["gradient_bytes"] == pytest.approx(4 * 25.6e6, rel=0.01)
+    assert plan["sent_bytes"] == pytest.approx(2 * 127 / 128 * plan["gradient_bytes"])
+    assert 0.5 < plan["efficiency"] <= 1
+    assert plan["step_ms"] >= 150
+    show_plan("resnet50_imagenet", 16, 8, 8192, 12.5, 30.0, 150.0, 60.0, as_json=False)
+    shown = capsys.readouterr().out
+    assert "128 (16 servers of 8)" in shown
+    assert f"{plan['step_ms']:.2f} ms" in shown
+    assert f"{plan['efficiency']:.1%}" in shown
+
+
+def test_the_exit_code_of_the_ranks_becomes_ours(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("import os\nprint('rank', os.environ['RANK'])\n")
+    answer = viaduct("launch", "--ranks", "2", "--show", "all", "--", "python", "work.py", cwd=tmp_path)
+    assert answer.returncode == 0
+    assert sorted(answer.stdout.splitlines()) == ["[rank 0] rank 0", "[rank 1] rank 1"]
+    (tmp_path / "work.py").write_text("raise SystemExit(3)\n")
+    answer = viaduct("launch", "--ranks", "1", "--max-restarts", "0", "--", "python", "work.py", cwd=tmp_path)
+    assert answer.returncode == 1
+    assert "rank 0 ended with exit code 3" in answer.stderr
+
+
+def test_every_command_of_the_document_is_understood(tmp_path: Path) -> None:
+    commands = re.findall(r"^    viaduct launch (.+)$", DOCUMENT.read_text(), re.MULTILINE)
+    assert len(commands) >= 8
+    known = viaduct("launch", "--help", cwd=tmp_path).stdout
+    for command in commands:
+        words = shlex.split(command)
+        for word in words[: words.index("--")] if "--" in words else words:
+            assert not word.startswith("--") or f"{word} " in known, f"{word} of {command}"
