@@ -9,6 +9,7 @@
     ├── MissingDevice       an accelerator that this machine does not have
     ├── Diverged            the loss became NaN or infinite
     ├── LostRank            another rank of the run is gone or hangs; exit code 75: starting again may help
+    ├── OutOfMemory         the host's or the device's memory does not suffice
     └── DiskFull            a checkpoint did not fit; the older ones are whole
 
 The first line says what happened, with the value received; the lines after it say what to try.
@@ -68,6 +69,10 @@ class LostRank(ViaductError):
     """Another rank of the run is gone or hangs; whoever started the ranks may start them again."""
 
     exit_code = 75  # sysexits.h: a temporary failure
+
+
+class OutOfMemory(ViaductError):
+    """The memory of the host or of the device does not suffice."""
 
 
 class DiskFull(ViaductError):

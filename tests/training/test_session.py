@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from training.tiny import RECIPE, make, within
-from viaduct.errors import BadData, BadRun, DiskFull
+from training.tiny import RECIPE, After, make, pictures, within
+from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
 from viaduct.training.callbacks import MetricsFile
+from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, conduct, load_images
 
@@ -172,3 +175,57 @@ def test_the_page_says_how_often_each_class_is_seen_when_they_are_balanced(run: 
     balanced = RunDir(run.path.with_name("balanced"))
     conducted(balanced, within(TINY, "data", balance=1.0))
     assert "seen in an epoch" in balanced.report.read_text()
+
+
+def test_a_run_does_not_continue_on_other_pictures(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    conducted(run, replace(TINY, steps=4))
+    before, whole = run.stored(), make(None)
+    relabelled = replace(whole.train, labels=whole.train.labels[::-1].copy())
+    for train, words in ((pictures(32, seed=1), "32 now"), (relabelled, "40 now, with other labels")):
+        changed = replace(whole, train=train)
+        monkeypatch.setattr("viaduct.training.session.load_images", lambda data, path, changed=changed: changed)
+        with pytest.raises(BadRun, match=f"training: 40 pictures then, {words}"):
+            conducted(run, replace(TINY, steps=6))
+    assert run.stored() == before
+
+
+def test_a_run_without_a_checkpoint_begins_anew_with_other_values(run: RunDir) -> None:
+    with pytest.raises(Diverged):
+        conducted(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
+    assert run.begun
+    assert conducted(run, within(TINY, "optimizer", lr=0.05)) == "finished"
+    assert run.stored()["recipe"]["optimizer"]["lr"] == 0.05
+
+
+def test_bad_weights_stop_a_run_though_the_loss_is_still_finite(run: RunDir) -> None:
+    def poison(training: Training) -> None:
+        with torch.no_grad():
+            next(training.model.parameters())[0, 0, 0, 0] = math.nan
+        setattr(training, "objective", lambda logits, *rest: 0 * torch.nan_to_num(logits).sum() + 1.0)  # noqa: B010
+
+    with pytest.raises(Diverged, match="became nan at step"):
+        conducted(run, replace(TINY, callbacks=(After(3, poison),)))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail] can't allocate memory: 48 TB")])
+def test_too_little_memory_is_named_with_what_to_try(run: RunDir, error: Exception) -> None:
+    def fail(training: Training) -> None:
+        raise error
+
+    with pytest.raises(OutOfMemory, match="batches of 8 pictures of 16 pixels") as caught:
+        conducted(run, replace(TINY, callbacks=(After(1, fail),)))
+    assert "--accumulate 2" in caught.value.hints[0]
+
+
+def test_other_errors_of_torch_are_not_taken_for_memory(run: RunDir) -> None:
+    def fail(training: Training) -> None:
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        conducted(run, replace(TINY, callbacks=(After(1, fail),)))
+
+
+def test_a_batch_too_small_for_batch_norm_is_named(run: RunDir) -> None:
+    one = within(replace(TINY, model="resnet18_v1"), "data", global_batch=1)
+    with pytest.raises(BadValue, match="one value only for a channel with a batch of 1"):
+        conducted(run, one)

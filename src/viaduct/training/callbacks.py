@@ -82,11 +82,13 @@ class NanStop(Callback):
     every_rank = True
 
     def log(self, training: Training, record: LogRecord) -> None:
-        if training.scale.watching and not training.scale.hopeless:
-            return  # an overflow is skipped and the scale lowered: that is not the end yet
-        for offset, loss in enumerate(record.losses):
+        # An overflow that is skipped, and lowers the scale, is not the end yet.
+        watched = record.losses if not training.scale.watching or training.scale.hopeless else []
+        for offset, loss in enumerate(watched):
             if not math.isfinite(loss):
                 raise self.diverged(training, record.first_step + offset, loss)
+        if math.isfinite(record.loss) and not math.isfinite(record.total_loss):  # the weights have gone bad
+            raise self.diverged(training, record.step, record.total_loss)
 
     def diverged(self, training: Training, step: int, loss: float) -> Diverged:
         whole, _ = newest_whole(training.run.checkpoints)

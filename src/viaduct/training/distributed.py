@@ -103,6 +103,9 @@ class Group:
 
 
 ALONE = Group()
+# Groups that were left, until the process ends. Where DistributedDataParallel's C++ side lets go of one last, it waits,
+# with Python locked, for threads that may still be waiting for Python: now and then a rank hung there in the end.
+PARTED: list[Any] = []
 
 
 def own_place(variables: Mapping[str, str] = os.environ) -> Group:
@@ -150,6 +153,7 @@ def leave() -> None:
     """Nobody leaves while another still reads what it was sent; after that, how the others end is their own affair."""
     with suppress(RuntimeError):
         distributed.barrier()
+    PARTED.append(distributed.group.WORLD)
     distributed.destroy_process_group()
 
 

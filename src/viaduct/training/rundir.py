@@ -93,21 +93,24 @@ class RunDir:
         same = original.is_file() and original.read_bytes() == copied.read_bytes()
         return original if same else copied
 
-    def begin(self, loaded: Loaded, record: dict[str, Any]) -> None:
+    def begin(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
         """Write down what this run is."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if loaded.file is not None and not (self.path / "recipe.py").exists():
-            shutil.copyfile(loaded.file, self.path / "recipe.py")
+        copied = self.path / "recipe.py"
+        if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
+            shutil.copyfile(loaded.file, copied)
         write_json(self.path / "recipe.json", record)
 
-    def refuse_another(self, loaded: Loaded) -> None:
-        """Stop if the run that is here was begun with another recipe, or with other values that matter."""
+    def refuse_another(self, loaded: Loaded, anew: bool = False) -> None:
+        """Stop if the run that is here was begun with another recipe, or (unless it begins anew) with other values."""
         record = self.stored()
         if record["name"] != loaded.name:
             raise BadRun(
                 f"{str(self.path)!r} holds a run of {record['name']!r}, not of {loaded.name!r}.",
                 "Choose another place with --run.",
             )
+        if anew:
+            return
         copied = self.path / "recipe.py"
         if loaded.file is not None and copied.is_file() and loaded.file.read_bytes() != copied.read_bytes():
             raise BadRun(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from viaduct import devices
 from viaduct.data.source import PictureSet, Source
-from viaduct.errors import BadData, BadRun, DiskFull
+from viaduct.errors import BadData, BadRun, BadValue, DiskFull, OutOfMemory
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.training import checkpoint
@@ -37,6 +38,7 @@ from viaduct.training.transfer import begin_from
 from viaduct.training.watchdog import watched
 
 Resume = Literal["auto", "never", "must"]
+NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def conduct_together(request: Request, group: Group) -> Outcome:
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
     images = load_images(recipe.data, request.data)
-    with full_disk_named(run), contextlib.ExitStack() as held, Interrupt(quiet=not group.first) as interrupt:
+    with limits_named(run, recipe), contextlib.ExitStack() as held, Interrupt(quiet=not group.first) as interrupt:
         group.first_does(lambda: held.enter_context(run.locked()))
         saved = group.first_does(lambda: find_start(request))
         progress = ProgressBar()
@@ -103,6 +105,7 @@ def start(request: Request, training: Training, saved: checkpoint.Saved | None) 
     """Stand where the run was left, or begin with given weights; then write down what this run is."""
     recipe, group = request.loaded.recipe, training.group
     if saved is not None:
+        refuse_other_pictures(request, training)
         training.restore(saved)
         tell(group, f"Continuing from {saved.path}.")
     elif recipe.init.source:
@@ -110,6 +113,24 @@ def start(request: Request, training: Training, saved: checkpoint.Saved | None) 
             tell(group, line)
     if not recipe.evaluation.eval_only:
         begin(request, training)
+
+
+def refuse_other_pictures(request: Request, training: Training) -> None:
+    """The order of the samples and the length of an epoch follow from the pictures: they must be the same."""
+    before, now = request.run.stored().get("pictures"), fingerprint(training.images)
+    for split in now:
+        if before is not None and before[split] != now[split]:
+            counts = f"{before[split]['count']:,} pictures then, {now[split]['count']:,} now"
+            labels = "" if before[split]["count"] != now[split]["count"] else ", with other labels"
+            raise BadRun(
+                f"the data have changed since {str(request.run.path)!r} was begun: {split}: {counts}{labels}.",
+                "Bring the old ones back with --data, or begin a new run with another --run.",
+            )
+
+
+def fingerprint(images: PictureSet) -> dict[str, dict[str, int]]:
+    splits = {"training": images.train, "validation": images.validation}
+    return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
 
 
 def ranks_again(group: Group) -> str:
@@ -140,8 +161,8 @@ def onlookers(recipe: Recipe) -> list[Callback]:
 
 
 @contextlib.contextmanager
-def full_disk_named(run: RunDir) -> Iterator[None]:
-    """Log lines and metrics need room too."""
+def limits_named(run: RunDir, recipe: Recipe) -> Iterator[None]:
+    """A full disk, memory that does not suffice, and a batch too small to be normalised, in words."""
     try:
         yield
     except OSError as error:
@@ -149,6 +170,22 @@ def full_disk_named(run: RunDir) -> Iterator[None]:
             raise
         retry = "The checkpoints are whole. Free some space and run the same command again."
         raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
+    except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in NO_MEMORY):
+            raise
+        raise OutOfMemory(
+            f"the memory does not suffice for batches of {recipe.data.global_batch} pictures of {recipe.data.size} "
+            f"pixels: {str(error).splitlines()[0] if str(error) else 'none is left'}",
+            "Try --accumulate 2 (the same batch, worked through in two parts), or a smaller --batch or data.size.",
+        ) from error
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        batch, size = recipe.data.global_batch, recipe.data.size
+        raise BadValue(
+            f"batch norm has one value only for a channel with a batch of {batch} and pictures of {size} pixels.",
+            "Use a larger --batch or data.size.",
+        ) from error
 
 
 def refuse_or_find_finished(request: Request) -> bool:
@@ -166,12 +203,17 @@ def refuse_or_find_finished(request: Request) -> bool:
         return False
     if request.resume == "never":
         raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
-    run.refuse_another(request.loaded)
+    run.refuse_another(request.loaded, anew=nothing_to_lose(request))
     if request.loaded.recipe.evaluation.eval_only:
         return False
     summary = run.summary()
     whole = run.model.is_file() and run.report.is_file()  # what was removed since is written again
     return summary is not None and whole and long_enough(summary, request.loaded.recipe)
+
+
+def nothing_to_lose(request: Request) -> bool:
+    """Whether the run ended before its first checkpoint, and may begin anew with other values."""
+    return request.resume == "auto" and not checkpoint.checkpoints(request.run.checkpoints)
 
 
 def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
@@ -212,8 +254,9 @@ def begin(request: Request, training: Training) -> None:
         "data": str(request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
+        "pictures": fingerprint(training.images),
     }
-    run.begin(loaded, record)
+    run.begin(loaded, record, anew=training.step == 0)
     if training.group.local_rank is not None and reached > training.step:
         name_redone(training, reached)
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
