@@ -173,6 +173,7 @@ def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: P
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = launch(recipe, run, 2)

@@ -57,6 +57,7 @@ def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
     assert "rank 1 hangs" in (run / "log.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
     ended = together(2, conducted, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), seconds=8)
     assert ended[0].exit_code == LostRank.exit_code
