@@ -13,7 +13,7 @@ from viaduct.errors import BadRun
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
-from viaduct.training.distributed import Group, joined
+from viaduct.training.distributed import ALONE, Group, joined
 from viaduct.training.loop import build_model, place
 from viaduct.training.metrics import evaluate
 from viaduct.training.optim import build_loss
@@ -96,7 +96,7 @@ def rows(
     computation: Computation,
     batches: Stream,
     names: tuple[str, ...],
-    group: Group,
+    group: Group = ALONE,
 ) -> Iterator[dict[str, Any]]:
     tensors = saved.ema() if recipe.ema else saved.model()
     checkpoint.load_model(computation.master, tensors, saved.path)
