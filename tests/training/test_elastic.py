@@ -18,6 +18,9 @@ from training.test_distributed import conducted, samples
 from viaduct.recipes import Recipe, load
 from viaduct.training.rundir import RunDir
 
+# Minutes of processes that are killed and started again: `make test-all`.
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 import time
 from torch import nn
@@ -164,7 +167,6 @@ def test_ranks_killed_twice_change_nothing(recipe: Path, undisturbed: Path, tmp_
     assert text.count("done twice") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -173,7 +175,6 @@ def test_ten_random_kills_change_nothing(seed: int, recipe: Path, undisturbed: P
     assert_equal_runs(tmp_path / "run", undisturbed, errors)
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = launch(recipe, run, 2)

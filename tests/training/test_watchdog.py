@@ -18,6 +18,9 @@ from viaduct.training.callbacks import Callback
 from viaduct.training.loop import Training
 from viaduct.training.watchdog import Pulse, Sign, behind_of, explanation
 
+# Waiting for what does not come takes its time: `make test-all`.
+pytestmark = pytest.mark.slow
+
 
 class Hang(Callback):
     """Rank 1 falls asleep after its third step."""
@@ -57,7 +60,6 @@ def test_a_rank_that_hangs_is_named_with_its_stack(tmp_path: Path) -> None:
     assert "rank 1 hangs" in (run / "log.txt").read_text()
 
 
-@pytest.mark.slow
 def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
     ended = together(2, conducted, tmp_path / "run", replace(IMPATIENT, callbacks=(Stop(),)), seconds=8)
     assert ended[0].exit_code == LostRank.exit_code

@@ -7,8 +7,10 @@ hosts have to say to one another, by gloo.
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -184,6 +186,8 @@ def join(group: Group, backend: str, timeout: timedelta) -> None:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     corner = distributed.PrefixStore(f"viaduct/start_{attempt}", store)  # type: ignore[attr-defined]
     distributed.init_process_group(backend, store=corner, rank=group.rank, world_size=group.ranks, timeout=timeout)
+    # A thread of gloo that still waits for Python when Python ends is aborted, and the process with it (SIGABRT).
+    atexit.register(time.sleep, 0.2)
 
 
 @contextmanager
