@@ -14,7 +14,7 @@ import typer
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
-    from viaduct.recipes import Init
+    from viaduct.recipes import Init, Loaded
 
 # Flag -> the field of the recipe that it is another name for; `--set` reaches all the others.
 ALIASES = {
@@ -169,15 +169,7 @@ def begin(
     else:
         loaded, stored = reopen(run or Path())
     given = dict(changes)
-    if "data.on_bad_record" in given and not hasattr(loaded.recipe.data, "on_bad_record"):
-        raise BadValue(
-            f"--on-bad-record: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
-            "It is for recipes that train on TFRecord files or folders of pictures.",
-        )
-    if "steps" in given and "epochs" in given:
-        raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
-    if (steps := given.get("steps", "").strip()) == "0" or steps.startswith("-"):
-        raise BadValue(f"steps is {steps}; it must be 1 or more.")
+    check_flags(given, loaded)
     if "epochs" in given:
         changes = [*changes, ("steps", "0")]  # a run begun with --steps goes by epochs from now on
     changed = loaded.recipe
@@ -207,6 +199,19 @@ def begin(
     )
     if not outcome.finished:
         raise typer.Exit(128 + (outcome.signal or 0))
+
+
+def check_flags(given: dict[str, str], loaded: Loaded) -> None:
+    """What contradicts itself, or means nothing to this recipe."""
+    if "data.on_bad_record" in given and not hasattr(loaded.recipe.data, "on_bad_record"):
+        raise BadValue(
+            f"--on-bad-record: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
+            "It is for recipes that train on TFRecord files or folders of pictures.",
+        )
+    if "steps" in given and "epochs" in given:
+        raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
+    if (steps := given.get("steps", "").strip()) == "0" or steps.startswith("-"):
+        raise BadValue(f"steps is {steps}; it must be 1 or more.")
 
 
 def check_init(init: Init, given: set[str], run: Path) -> None:
