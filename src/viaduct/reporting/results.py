@@ -5,7 +5,8 @@
 
 A file is what a command wrote: `RUN/summary.json` of a training run (kind "training"), or the output of a script
 in benchmarks/ (kind "benchmark": rows of name, value, unit and ratio). Each holds the command, the commit, the
-machine, the date and the raw samples.
+machine, the date and the raw samples. Added by hand, where they help: `note`, `title` (instead of the recipe's name)
+and `against`, the file of the training run that this one is to be compared with, epoch by epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def read_results(folder: Path) -> dict[str, dict[str, Any]]:
 def render(results: dict[str, dict[str, Any]]) -> str:
     trainings = {name: record for name, record in results.items() if record["kind"] == "training"}
     benchmarks = {name: record for name, record in results.items() if record["kind"] == "benchmark"}
-    return "\n".join([HEAD, *training_part(trainings), *(benchmark_part(n, r) for n, r in benchmarks.items())])
+    duels = [(results[record["against"]], record) for record in trainings.values() if "against" in record]
+    parts = [*(duel_part(*duel) for duel in duels), *(benchmark_part(n, r) for n, r in benchmarks.items())]
+    return "\n".join([HEAD, *training_part(trainings), *parts])
 
 
 def training_part(results: dict[str, dict[str, Any]]) -> list[str]:
@@ -52,14 +55,14 @@ def training_part(results: dict[str, dict[str, Any]]) -> list[str]:
         *("images/s", "precision", "machine", "date"),
     ]
     rows = [training_row(name, record) for name, record in results.items()]
-    notes = [f"- {record['recipe']}: {record['note']}\n" for record in results.values() if record.get("note")]
+    notes = [f"- {title(record)}: {record['note']}\n" for record in results.values() if record.get("note")]
     return ["## Training runs\n", table(columns, rows), "".join(notes)]
 
 
 def training_row(name: str, record: dict[str, Any]) -> list[str]:
     minutes, best = record["minutes"], record["best"] or record["final"]
     return [
-        f"[{record['recipe']}](results/{name})",
+        f"[{title(record)}](results/{name})",
         f"{100 * record['final']['top1']:.2f}",
         f"{100 * best['top1']:.2f}",
         f"{record['epochs']:.0f}",
@@ -70,6 +73,48 @@ def training_row(name: str, record: dict[str, Any]) -> list[str]:
         record["machine"]["description"],
         record["date"],
     ]
+
+
+def title(record: dict[str, Any]) -> str:
+    return str(record.get("title", record["recipe"]))
+
+
+def duel_part(first: dict[str, Any], second: dict[str, Any]) -> str:
+    """Accuracy against epoch and against minutes of two runs, and when the second passes the first's last."""
+    names = [record["recipe"] for record in (first, second)]
+    curves = [{round(e["epoch"]): e for e in record["samples"]["evaluations"]} for record in (first, second)]
+    rows = []
+    for epoch in sorted(set(curves[0]) | set(curves[1])):
+        cells = [duel_cells(record, curve.get(epoch)) for record, curve in zip((first, second), curves, strict=True)]
+        rows.append([str(epoch), *cells[0], *cells[1]])
+    columns = ["epoch", f"{names[0]} top-1 %", "minutes", f"{names[1]} top-1 %", "minutes"]
+    machine = f"{second['machine']['description']}, {first['date']} and {second['date']}"
+    return f"## {names[1]} against {names[0]}\n\n{machine}. {arrival(first, second)}\n\n{table(columns, rows)}"
+
+
+def duel_cells(record: dict[str, Any], evaluation: dict[str, Any] | None) -> list[str]:
+    if evaluation is None:
+        return ["", ""]
+    return [f"{100 * evaluation['top1']:.2f}", f"{minutes_at(record, evaluation):.1f}"]
+
+
+def minutes_at(record: dict[str, Any], evaluation: dict[str, Any]) -> float:
+    """Of training, without evaluations and checkpoints: the run's minutes in proportion to its steps."""
+    return float(record["minutes"]["training"] * evaluation["step"] / record["steps"])
+
+
+def arrival(first: dict[str, Any], second: dict[str, Any], within: float = 0.002) -> str:
+    """When the second run comes within 0.2 points of the first's final accuracy."""
+    aim = first["final"]["top1"] - within
+    goal = f"{100 * first['final']['top1']:.2f} % less {100 * within:.1f} points"
+    reached = next((e for e in second["samples"]["evaluations"] if e["top1"] >= aim), None)
+    if reached is None:
+        return f"The second does not reach the first's {goal}; its best is {100 * second['best']['top1']:.2f} %."
+    epochs, minutes = reached["epoch"] / first["epochs"], minutes_at(second, reached) / first["minutes"]["training"]
+    return (
+        f"The second reaches the first's {goal} by epoch {reached['epoch']:.0f}: in {epochs:.2f} of its epochs and "
+        f"{minutes:.2f} of its training time. Minutes are of training alone."
+    )
 
 
 def benchmark_part(name: str, record: dict[str, Any]) -> str:
