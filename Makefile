@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 # The plain torch wheel from a registry pulls gigabytes of CUDA on Linux; this pin keeps set-up small and repeatable.
 TORCH  ?= torch==2.13.0
 
+# All cores to the end; four processes at most, for each of them holds torch and TensorFlow.
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+
 .PHONY: demo test test-all test-browser check results clean python
 
 demo: $(VENV)/.core
@@ -12,7 +15,7 @@ demo: $(VENV)/.core
 	@echo "Open runs/demo/report.html in a browser."
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not browser"

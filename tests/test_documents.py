@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command import viaduct
 from viaduct import cli
 from viaduct.errors import BadData
 from viaduct.recipes import as_page, load, names
@@ -44,7 +43,7 @@ def test_every_command_in_the_readme_is_understood() -> None:
         assert verb in cli.VERBS
         words = words[: words.index("--")] if "--" in words else words  # what launch starts is somebody else's
         called = [verb, *words[: verb in WITH_VERBS_OF_THEIR_OWN]]
-        help_text = subprocess.run([sys.executable, "-m", "viaduct", *called, "--help"], capture_output=True, text=True)
+        help_text = viaduct(*called, "--help")
         for word in words:
             if word.startswith("--"):
                 assert word in help_text.stdout, f"{word} of `{command}`"

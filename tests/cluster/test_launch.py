@@ -13,11 +13,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from command import begun
 from viaduct.cluster import launch, links
 from viaduct.cluster.generate import make
 from viaduct.cluster.launch import Place, from_nodes, from_table, resolve, run_cluster, run_local
@@ -326,14 +328,13 @@ def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
 # Several machines, on this one
 
 
-def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) -> list[tuple[int, str]]:
+def machines(tmp_path: Path, places: list[str], argv: list[str], *flags: str) -> list[tuple[int | None, str]]:
     """The same job started once for each place; exit codes and what was said."""
-    head = [sys.executable, "-m", "viaduct", "launch", "--timeout", "40", "--max-restarts", "1", *flags]
-    started = [
-        subprocess.Popen([*head, *place.split(), "--", *argv], stderr=subprocess.PIPE, text=True) for place in places
-    ]
-    said = [process.communicate(timeout=120)[1] for process in started]
-    return [(process.returncode, words) for process, words in zip(started, said, strict=True)]
+    head = ["launch", "--timeout", "40", "--max-restarts", "1", *flags]
+    with ExitStack() as running:
+        agents = [running.enter_context(begun(*head, *place.split(), "--", *argv)) for place in places]
+        said = [agent.communicate()[1] for agent in agents]
+    return [(agent.returncode, words) for agent, words in zip(agents, said, strict=True)]
 
 
 def test_two_servers_of_a_table_work_as_one(tmp_path: Path) -> None:

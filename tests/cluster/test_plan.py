@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
+import socket
+import stat
+import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from viaduct.cluster.launch import run_local
+from training.ranks import together
 from viaduct.cluster.plan import Cluster, Layer, Workload, all_reduce_seconds, predict
 from viaduct.errors import BadValue
 
@@ -17,16 +22,11 @@ LAYERS = (Layer(10 * MIB, 10, 4), Layer(10 * MIB, 30, 2), Layer(5 * MIB, 60, 1))
 WORK = Workload(LAYERS, global_batch=64)
 ONE = Cluster(1, 1, step_ms=100)
 
-# A network of known size under DDP; each rank counts what its own TCP connections have had acknowledged.
-COUNT = """
-import json, os, socket, stat, struct, sys
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
 TCP_INFO, ACKED = 11, 120  # linux/tcp.h: tcpi_bytes_acked
 
-def acknowledged():
+
+def acknowledged() -> int:
+    """How many bytes of this process's own TCP connections have arrived."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -39,24 +39,26 @@ def acknowledged():
             continue
     return total
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-layers = (torch.nn.Linear(1000, 1000) for _ in range(4))
-network = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=5)
-def step():
-    network(torch.ones(1, 1000)).sum().backward()
-step()
-dist.barrier()
-before = acknowledged()
-for _ in range(5):
+
+def sent_by_a_rank() -> tuple[float, int]:
+    """What one step of a network of known size sends under DDP, and the number of its parameters."""
+    distributed.init_process_group("gloo")
+    layers = (nn.Linear(1000, 1000) for _ in range(4))
+    network = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=5)
+
+    def step() -> None:
+        network(torch.ones(1, 1000)).sum().backward()
+
     step()
-dist.barrier()
-sent = (acknowledged() - before) / 5
-parameters = sum(parameter.numel() for parameter in network.parameters())
-open(f"{sys.argv[1]}/{dist.get_rank()}.json", "w").write(json.dumps([sent, parameters]))
-dist.barrier()
-dist.destroy_process_group()
-"""
+    distributed.barrier()
+    before = acknowledged()
+    for _ in range(5):
+        step()
+    distributed.barrier()
+    sent = (acknowledged() - before) / 5
+    distributed.barrier()
+    distributed.destroy_process_group()
+    return sent, sum(parameter.numel() for parameter in network.parameters())
 
 
 def test_one_device_sends_nothing() -> None:
@@ -139,11 +141,10 @@ def test_speeds_are_above_nothing(wrong: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_the_volume_is_what_gloo_really_sends(tmp_path: Path, ranks: int) -> None:
-    script = tmp_path / "count.py"
-    script.write_text(COUNT)
-    assert run_local(["python", str(script), str(tmp_path)], ranks, 0) == 0
-    measured = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(ranks)]
+def test_the_volume_is_what_gloo_really_sends(ranks: int) -> None:
+    ended = together(ranks, sent_by_a_rank)
+    assert [one.error for one in ended] == [None] * ranks, [one.output for one in ended]
+    measured = [one.value for one in ended]
     layers = (Layer(measured[0][1], 1, 1),)
     expected = predict(Workload(layers, global_batch=ranks), Cluster(1, ranks, step_ms=1)).sent_bytes
     mean = sum(sent for sent, _ in measured) / ranks

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import command
 from viaduct import devices
 from viaduct.errors import BadValue, MissingDevice, UnknownName
 
@@ -141,10 +142,9 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
 
 @pytest.mark.parametrize("name", ["npu", "mlu"])
 def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
-    said = python(
-        f"""
+    done = command.python(
+        textwrap.dedent(f"""
         import sys, types, torch
-        sys.path.insert(0, "tests")
         from devices.conftest import Card
         torch.utils.rename_privateuse1_backend("{name}")
         sys.modules["torch_{name}"] = types.ModuleType("torch_{name}")
@@ -160,8 +160,10 @@ def test_a_picked_card_is_a_torch_device_of_that_name(name: str) -> None:
         except MissingDevice as error:
             print(error)
         print(*(f"{{one.device}} {{one.precision}} {{one.ok}}" for one in trial.run(devices.get("{name}"))), sep="\\n")
-        """
+        """)
     )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
     assert "True ['set_device(1)']" in said
     assert f"\n{name}:0\n" in said
     assert f"no {name}:2 here.\n  This process sees 2: {name}:0 to {name}:1." in said

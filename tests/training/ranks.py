@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import socket
@@ -14,9 +13,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from command import CONTEXT
+
 MUTE = "it did not answer"
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["viaduct.training.session", "torch"])
 
 
 @dataclass

@@ -60,7 +60,7 @@ class Witness(Callback):
 
 
 def tiny_resnet(classes: int) -> nn.Module:
-    return small_resnet(classes, blocks=(1, 1, 1))
+    return small_resnet(classes, blocks=(1, 1), filters=(16, 32))
 
 
 class InDouble(nn.Module):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from command import Command, begun, viaduct
+
 RECIPE = """
 import time
 from torch import nn
@@ -35,14 +37,14 @@ recipe = Recipe(
     data=Shapes(global_batch=32, size=16, train_images=640, validation_images=64, pad=2, flip=True),
     optimizer=Sgd(lr=0.05, weight_decay=1e-4),
     schedule=Cosine(warmup_epochs=1),
-    epochs=15,
+    epochs=8,
     evaluation=Evaluation(every_epochs=2),
     checkpoint=Checkpoint(every_steps=3, keep=2),
     log=Log(every_steps=10),
     callbacks=(Slowly(),),
 )
 """
-STEPS = 300
+STEPS = 160
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -62,10 +64,14 @@ def undisturbed(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+def words_for(recipe: Path | None, run: Path, *more: str) -> list[str]:
+    return ["train", *([str(recipe)] if recipe else []), "--run", str(run), "--device", "cpu", *more]
+
+
 def launch(recipe: Path | None, run: Path, *more: str) -> subprocess.Popen[str]:
-    words = [str(recipe)] if recipe else []
+    """A Python of its own, where the way it ends is what matters."""
     return subprocess.Popen(
-        [sys.executable, "-m", "viaduct", "train", *words, "--run", str(run), "--device", "cpu", *more],
+        [sys.executable, "-m", "viaduct", *words_for(recipe, run, *more)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -85,10 +91,10 @@ def writing(run: Path) -> bool:
     return any((run / "checkpoints").glob(".step-*.tmp"))
 
 
-def kill_while_writing(process: subprocess.Popen[str], run: Path) -> None:
+def kill_while_writing(process: Command, run: Path) -> None:
     """Wait until a checkpoint is half-written, then kill."""
     began = time.monotonic()
-    while process.poll() is None and time.monotonic() - began < 30:
+    while process.returncode is None and time.monotonic() - began < 30:
         if writing(run):
             break
     process.kill()
@@ -107,13 +113,13 @@ def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: 
     run, moments = tmp_path / "run", random.Random(7)
     kills = half_written = 0
     while kills < 20:
-        process = launch(recipe, run)
-        if kills % 2:
-            kill_while_writing(process, run)
-        else:
-            time.sleep(moments.uniform(0.5, 4.0))
-            process.kill()
-        process.communicate()
+        with begun(*words_for(recipe, run)) as process:
+            if kills % 2:
+                kill_while_writing(process, run)
+            else:
+                time.sleep(moments.uniform(0.1, 1.5))
+                process.kill()
+            process.communicate()
         if process.returncode == 0:  # it came to its end between two kills: begin another
             assert_equal_runs(run, undisturbed)
             shutil.rmtree(run)
@@ -121,9 +127,8 @@ def test_twenty_kills_change_nothing(recipe: Path, undisturbed: Path, tmp_path: 
             kills += 1
             half_written += writing(run)
     assert half_written >= 5, "too few kills fell into the writing of a checkpoint"
-    last = launch(recipe, run)
-    _, errors = last.communicate()
-    assert last.returncode == 0, errors
+    last = viaduct(*words_for(recipe, run))
+    assert last.returncode == 0, last.stderr
     assert_equal_runs(run, undisturbed)
 
 
@@ -147,10 +152,9 @@ def test_a_signal_ends_with_a_checkpoint_and_the_command_that_continues(
     stopped = int(errors.split("Stopped after step ")[1].split()[0])
     assert (run / "checkpoints" / f"step-{stopped}").is_dir()
     assert not (run / "model.safetensors").exists()
-    again = launch(None, run)
-    _, errors = again.communicate()
-    assert again.returncode == 0, errors
-    assert f"step-{stopped}" in errors
+    again = viaduct(*words_for(None, run))
+    assert again.returncode == 0, again.stderr
+    assert f"step-{stopped}" in again.stderr
     assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
 
 
@@ -167,10 +171,9 @@ def test_a_second_ctrl_c_ends_at_once(recipe: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_says_so_and_is_left_alone(recipe: Path, undisturbed: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.is_file()}
-    process = launch(recipe, undisturbed)
-    _, errors = process.communicate()
-    assert process.returncode == 0
-    assert "finished already" in errors
+    answer = viaduct(*words_for(recipe, undisturbed))
+    assert answer.returncode == 0
+    assert "finished already" in answer.stderr
     assert {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.is_file()} == before
 
 
@@ -185,30 +188,25 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
     damaged = bytearray(newest.read_bytes())
     damaged[-100] ^= 1
     newest.write_bytes(damaged)
-    process = launch(recipe, run)
-    _, errors = process.communicate()
-    assert process.returncode == 0
-    assert f"Skipping a damaged checkpoint: {newest}" in errors
-    assert f"Continuing from {run / 'checkpoints' / f'step-{STEPS - 3}'}" in errors
+    answer = viaduct(*words_for(recipe, run))
+    assert answer.returncode == 0
+    assert f"Skipping a damaged checkpoint: {newest}" in answer.stderr
+    assert f"Continuing from {run / 'checkpoints' / f'step-{STEPS - 1}'}" in answer.stderr
     assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
 
 
 def test_a_finished_run_can_be_made_longer(recipe: Path, undisturbed: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(undisturbed, run)
-    process = launch(recipe, run, "--epochs", "16")
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert json.loads((run / "summary.json").read_text())["steps"] == 320
+    answer = viaduct(*words_for(recipe, run, "--epochs", "9"))
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads((run / "summary.json").read_text())["steps"] == 180
 
 
 def test_a_second_process_is_kept_out_of_a_run(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    first = launch(recipe, run)
-    wait_for_step(first, 10)
-    second = launch(recipe, run)
-    _, errors = second.communicate()
-    first.kill()
-    first.communicate()
+    with begun(*words_for(recipe, run)) as first:
+        first.wait_for(lambda said: "step:" in said)
+        second = viaduct(*words_for(recipe, run))
     assert second.returncode == 2
-    assert f"process {first.pid} is training there" in errors
+    assert f"process {first.pid} is training there" in second.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
+from training.ranks import together
 from training.tiny import RECIPE, After, normed, trained, training, weights
 from viaduct import devices, models
 from viaduct.errors import BadValue
@@ -526,9 +526,8 @@ def inverses_of(number: int, split: tuple[int, ...]) -> dict[str, list[np.ndarra
     return {name: [inverse.numpy() for inverse in pair] for name, pair in optimizer.inverses.items()}
 
 
-def rank(number: int, folder: str, results: Any) -> None:
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=2)
+def of_a_rank() -> tuple[list[dict[str, list[np.ndarray]]], list[int]]:
+    distributed.init_process_group("gloo")
     sent: list[int] = []
     reduce = distributed.all_reduce
 
@@ -537,23 +536,18 @@ def rank(number: int, folder: str, results: Any) -> None:
         reduce(message)
 
     distributed.all_reduce = counted
-    results.put((number, [inverses_of(number, split) for split in SPLITS], sent))
+    inverses = [inverses_of(distributed.get_rank(), split) for split in SPLITS]
     distributed.barrier()
     distributed.destroy_process_group()
+    return inverses, sent
 
 
-def test_ranks_average_their_inverses_in_buckets(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    ranks = [context.Process(target=rank, args=(number, str(tmp_path), results)) for number in range(2)]
-    for process in ranks:
-        process.start()
-    found = [results.get(timeout=120) for _ in ranks]
-    for process in ranks:
-        process.join()
+def test_ranks_average_their_inverses_in_buckets() -> None:
+    found = together(2, of_a_rank)
+    assert [one.error for one in found] == [None, None], [one.output for one in found]
     alone = [inverses_of(number, ()) for number in range(2)]
     sizes = [sum(inverse.size for inverse in pair) for pair in alone[0].values()]  # four layers
-    for _, inverses, sent in found:
+    for inverses, sent in (one.value for one in found):
         # Two halves, then what was asked for: the first layer, and the rest.
         assert sent == [sum(sizes[:2]), sum(sizes[2:]), sizes[0], sum(sizes[1:])]
         for averaged in inverses:

@@ -16,16 +16,11 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from command import viaduct
 from viaduct.data import png
 
 CLASSES = ("ant", "bee")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
-
-def viaduct(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "viaduct", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
 def answered(*words: str | Path, cwd: Path | None = None) -> str:

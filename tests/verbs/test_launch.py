@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from command import viaduct
 from viaduct.verbs.launch import show_plan
 
 
@@ -23,12 +23,10 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     monkeypatch.setattr(tempfile, "tempdir", None)
 
 
-def viaduct(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("RANK_SIZE", "RANK", "WORLD_SIZE")}
-    return subprocess.run(
-        [sys.executable, "-m", "viaduct", *words],
-        capture_output=True, text=True, cwd=cwd, timeout=120, env={**kept, "COLUMNS": "200", **environment},
-    )  # fmt: skip
+@pytest.fixture(autouse=True)
+def no_ranks_are_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK_SIZE", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "launch.md"

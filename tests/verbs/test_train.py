@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from command import viaduct
 from viaduct.errors import BadValue
 from viaduct.recipes import load, names
 from viaduct.recipes._fields import paths
@@ -22,12 +21,6 @@ ROOT = Path(__file__).parents[2]
 QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.train_images=64"]
 QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
 RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
-
-
-def viaduct(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "viaduct", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
 
 
 def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:
