@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from training.ranks import Ended, free_port, together
 from training.tiny import RECIPE, within
@@ -165,6 +166,51 @@ def test_fifty_losses_samples_and_scores_are_those_of_one_rank(ranks: int, alone
     summary = RunDir(run).summary()
     assert summary is not None
     assert summary["ranks"] == ranks
+
+
+class WithoutKinks(TorchFunctionMode):
+    """SiLU wherever a network asks for ReLU."""
+
+    def __torch_function__(self, function: Any, types: Any, inputs: Any = (), keywords: Any = None) -> Any:
+        return (
+            nn.functional.silu(inputs[0]) if function is nn.functional.relu else function(*inputs, **(keywords or {}))
+        )
+
+
+class Smooth(nn.Module):
+    """The same without kinks: there rounding does not grow, and a usual rate can be compared in fp32.
+
+    At the kink of a ReLU the last bit of an activation decides whether it has a gradient.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.inner = tiny_resnet(classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with WithoutKinks():
+            logits: Tensor = self.inner(x)
+        return logits
+
+
+LEARNING = replace(RESNET, model=Smooth, optimizer=Sgd(lr=0.1, weight_decay=1e-4))
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("learned") / "run"
+    conducted(run, LEARNING)
+    return run
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_fifty_losses_at_a_usual_rate_are_those_of_one_rank(ranks: int, learned: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(ranks, run, LEARNING)
+    assert len(losses(run)) == 50
+    assert sum(losses(learned)[-5:]) / 5 < 0.8 * losses(learned)[0], "it learns"
+    assert difference(learned, run) < 1e-4
+    assert samples(run) == samples(learned)
 
 
 @pytest.mark.parametrize(

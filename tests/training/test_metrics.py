@@ -13,7 +13,7 @@ from torch import Tensor
 
 from viaduct.data.batches import Batches
 from viaduct.recipes import Arrays, ImageSet, Split
-from viaduct.training.metrics import evaluate, score
+from viaduct.training.metrics import MOST_CONFUSION, Counted, Score, evaluate, score
 
 
 def unused(path: object) -> ImageSet:
@@ -107,27 +107,51 @@ def test_precision_recall_and_f1_are_means_over_the_classes() -> None:
     assert found.f1 == pytest.approx((4 / 6 + 4 / 6 + 6 / 8) / 3)
 
 
+def scored(confusion: list[list[int]]) -> Score:
+    """The score of as many pictures as the matrix counts."""
+    pairs = [
+        (true, predicted)
+        for true, row in enumerate(confusion)
+        for predicted, count in enumerate(row)
+        for _ in range(count)
+    ]
+    true, predicted = np.array(pairs, np.int64).T
+    found = score(Counted(np.arange(len(pairs)), true, predicted, 0.0, 0), len(confusion))
+    assert found.confusion == confusion
+    return found
+
+
+def test_very_many_classes_have_figures_but_no_matrix() -> None:
+    true, predicted = np.array([0, 99_999, 7, 7]), np.array([0, 99_999, 7, 8])
+    found = score(Counted(np.arange(4), true, predicted, 2.0, 3), 100_000)
+    assert found.confusion is None
+    assert (found.count, found.loss, found.top1, found.top5) == (4, 0.5, 0.75, 0.75)
+    assert found.recall == pytest.approx((1 + 1 + 1 / 2 + 0) / 4)
+    assert found.precision == pytest.approx((1 + 1 + 1 + 0) / 4)
+    assert score(Counted(np.arange(4), true % 9, predicted % 9, 2.0, 3), MOST_CONFUSION).confusion is not None
+
+
 def test_rows_are_true_classes_and_columns_are_predictions() -> None:
-    found = score(np.array([[1, 3], [0, 4]]), 0.0, 1.0, [])
+    found = scored([[1, 3], [0, 4]])
     assert found.recall == pytest.approx((1 / 4 + 1) / 2)
     assert found.precision == pytest.approx((1 + 4 / 7) / 2)
     assert found.f1 == pytest.approx((2 / 5 + 8 / 11) / 2)
 
 
 def test_a_class_never_predicted_counts_zero() -> None:
-    found = score(np.array([[3, 0], [2, 0]]), 0.0, 1.0, [])
+    found = scored([[3, 0], [2, 0]])
     assert found.precision == pytest.approx((3 / 5 + 0) / 2)
     assert found.recall == pytest.approx((1 + 0) / 2)
     assert found.f1 == pytest.approx((6 / 8 + 0) / 2)
 
 
 def test_a_class_neither_seen_nor_predicted_is_left_out_of_the_means() -> None:
-    found = score(np.array([[4, 0, 0], [0, 4, 0], [0, 0, 0]]), 0.0, 1.0, [])
+    found = scored([[4, 0, 0], [0, 4, 0], [0, 0, 0]])
     assert (found.precision, found.recall, found.f1) == (1, 1, 1)
 
 
 def test_a_class_predicted_but_never_seen_counts_zero() -> None:
-    found = score(np.array([[3, 1], [0, 0]]), 0.0, 1.0, [])
+    found = scored([[3, 1], [0, 0]])
     assert found.recall == pytest.approx((3 / 4 + 0) / 2)
     assert found.precision == pytest.approx((1 + 0) / 2)
 
@@ -154,7 +178,7 @@ def test_a_loss_that_is_not_a_number_is_reported_as_such() -> None:
 
 
 def test_the_headline_is_small_enough_for_a_line() -> None:
-    found = score(np.array([[3, 1], [0, 4]]), 0.5, 1.0, [0] * 8)
+    found = scored([[3, 1], [0, 4]])
     names = ["count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds"]
     assert list(found.headline()) == names
     assert found.headline()["top1"] == 7 / 8

@@ -424,8 +424,10 @@ class Parallel:
     """How several ranks work together; of no effect on one. Their number is no part of a recipe.
 
     With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
+    In mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
     """
 
+    mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
     compress: Literal["none", "bf16", "fp16"] = "none"  # what gradients travel in
     bucket_mb: float = 25.0  # gradients are sent in messages of about this size, while others are still computed

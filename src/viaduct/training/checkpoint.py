@@ -85,14 +85,15 @@ class Saved:
 def save(
     folder: Path,
     step: int,
-    model: nn.Module,
+    model: nn.Module | dict[str, Tensor],
     state: dict[str, Any],
     notes: dict[str, Any],
     ema: dict[str, Tensor] | None = None,
 ) -> Saved:
     """Write the checkpoint of this step under `folder`; `notes` go into its manifest, averaged weights beside it."""
     saved = Saved(folder / f"step-{step}")
-    contents = {MODEL: save_tensors(on_host(model.state_dict())), STATE: pickled(state)}
+    tensors = model.state_dict() if isinstance(model, nn.Module) else model
+    contents = {MODEL: save_tensors(on_host(tensors)), STATE: pickled(state)}
     if ema is not None:
         contents[EMA] = save_tensors(on_host(ema))
     manifest = {

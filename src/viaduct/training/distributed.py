@@ -267,26 +267,48 @@ class Agreement:
         self._stale = self._sent is not None
 
 
-def in_parallel(network: nn.Module, part: Parallel, deterministic: bool, group: Group) -> nn.Module:
+def in_parallel(
+    network: nn.Module, part: Parallel, deterministic: bool, group: Group, apart: tuple[type[nn.Module], ...] = ()
+) -> nn.Module:
     """The network whose gradients are means over the ranks, sent in buckets while others are still computed.
 
     After the first step torch sorts the buckets anew, by the order in which gradients come; sums over more than two
     ranks then round differently. A resumed run begins with a first step again: to get the same bits it must not sort.
+    Layers that stand `apart` are not the same on all ranks: they have their own gradients.
     """
     if group.ranks == 1:
         return network
     # Statistics are rank 0's: copied before an evaluation, not in every step.
     options: dict[str, Any] = {BUFFERS_IN_FORWARD: False}
-    whole = DistributedDataParallel(
-        network,
-        **options,
-        bucket_cap_mb=part.bucket_mb,
-        find_unused_parameters=part.find_unused or (deterministic and group.ranks > 2),
-        gradient_as_bucket_view=True,
-    )
+    with left_out(network, apart) as parameters:
+        if parameters:
+            options["init_sync"] = False  # of different shapes; the first values come with the start of the run
+        if not any(parameter.requires_grad for parameter in network.parameters()):
+            return network
+        whole = DistributedDataParallel(
+            network,
+            **options,
+            bucket_cap_mb=part.bucket_mb,
+            find_unused_parameters=part.find_unused or (deterministic and group.ranks > 2),
+            gradient_as_bucket_view=True,
+        )
     if part.compress != "none":
         whole.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: send_as(dtype, bucket))
     return whole
+
+
+@contextmanager
+def left_out(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> Iterator[list[nn.Parameter]]:
+    """Meanwhile the layers of these kinds do not learn: DistributedDataParallel takes what does when it is made."""
+    layers = [layer for layer in network.modules() if isinstance(layer, kinds)]
+    learning = [parameter for layer in layers for parameter in layer.parameters() if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield [parameter for layer in layers for parameter in layer.parameters()]
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
 
 
 def send_as(dtype: torch.dtype, bucket: Any) -> torch.futures.Future[Tensor]:

@@ -25,7 +25,8 @@ from torch import Tensor
 from viaduct.training.rmsprop import decayed_gradients
 
 EPSILONS = {"contrib": 0.0, "resnext": 1e-5}
-Step = Callable[[dict[str, Any], list[Tensor], list[Tensor]], None]
+WholeNorms = Callable[[list[Tensor], Tensor], Tensor]
+Step = Callable[[dict[str, Any], list[Tensor], list[Tensor], WholeNorms], None]
 
 
 class LarsOptimizer(torch.optim.Optimizer):
@@ -52,6 +53,8 @@ class LarsOptimizer(torch.optim.Optimizer):
         }
         super().__init__(params, defaults)
         self.update: Step = contrib_step if form == "contrib" else resnext_step
+        # Of layers that other ranks have parts of: the norms of the whole.
+        self.whole_norms: WholeNorms = lambda parameters, norms: norms
         self.decay_in_loss = form == "contrib"
 
     @torch.no_grad()
@@ -61,7 +64,8 @@ class LarsOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
-                self.update(group, parameters, [self.momentum_of(parameter) for parameter in parameters])
+                momenta = [self.momentum_of(parameter) for parameter in parameters]
+                self.update(group, parameters, momenta, self.whole_norms)
 
     def momentum_of(self, parameter: Tensor) -> Tensor:
         state: dict[str, Tensor] = self.state[parameter]
@@ -70,24 +74,28 @@ class LarsOptimizer(torch.optim.Optimizer):
         return state["momentum_buffer"]
 
 
-def contrib_step(group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor]) -> None:
+def contrib_step(
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], whole_norms: WholeNorms
+) -> None:
     gradients = decayed_gradients(parameters, group["weight_decay"])
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
     updates = momenta
     if group["adapted"]:
-        weight_norms, gradient_norms, ratios = trust_ratios(group, parameters, gradients)
+        weight_norms, gradient_norms, ratios = trust_ratios(group, parameters, gradients, whole_norms)
         usable = (weight_norms > 0) & (gradient_norms > 0)
         ratios = torch.where(usable, ratios, torch.ones_like(ratios))
         updates = list(torch._foreach_mul(momenta, ratios.unbind()))
     torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
 
-def resnext_step(group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor]) -> None:
+def resnext_step(
+    group: dict[str, Any], parameters: list[Tensor], momenta: list[Tensor], whole_norms: WholeNorms
+) -> None:
     gradients = decayed_gradients(parameters, group["weight_decay"])
     if group["adapted"]:
         plain = decayed_gradients(parameters, 0.0)
-        _, _, ratios = trust_ratios(group, parameters, plain)
+        _, _, ratios = trust_ratios(group, parameters, plain, whole_norms)
         gradients = list(torch._foreach_mul(gradients, ratios.unbind()))
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
@@ -96,10 +104,10 @@ def resnext_step(group: dict[str, Any], parameters: list[Tensor], momenta: list[
 
 
 def trust_ratios(
-    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor]
+    group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], whole_norms: WholeNorms
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The norms of the weights, those of the gradients, and the ratios, one for each parameter."""
-    weight_norms = torch.stack(torch._foreach_norm(parameters))
-    gradient_norms = torch.stack(torch._foreach_norm(gradients))
+    weight_norms = whole_norms(parameters, torch.stack(torch._foreach_norm(parameters)))
+    gradient_norms = whole_norms(parameters, torch.stack(torch._foreach_norm(gradients)))
     below = gradient_norms + group["weight_decay"] * weight_norms + group["epsilon"]
     return weight_norms, gradient_norms, group["trust"] * weight_norms / below

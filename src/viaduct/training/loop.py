@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,9 +27,13 @@ from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.distributed import ALONE, Agreement, Group, in_parallel
 from viaduct.training.ema import Shadow
 from viaduct.training.freezing import freeze, rest_frozen_norms
-from viaduct.training.metrics import Score, evaluate
-from viaduct.training.mixup import mix, mixing_weights
-from viaduct.training.optim import build_loss, build_optimizer, l2_loss
+from viaduct.training.hybrid import Hybrid, Mixed, Shards, SplitLinear, SplitLoss, mixed_labels
+from viaduct.training.hybrid import count_right as hybrid_count_right
+from viaduct.training.lars import LarsOptimizer, WholeNorms
+from viaduct.training.layout import choose
+from viaduct.training.metrics import Judge, Score, evaluate
+from viaduct.training.mixup import mix, mix_pictures, mixing_weights
+from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, smoothing_of
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
@@ -58,7 +63,12 @@ class Training:
         self.interrupted = self.agreement.signal
         self.callbacks = [callback for callback in callbacks if group.first or callback.every_rank]
         settle_random_numbers(recipe)
-        self.model = place(build_model(recipe), torch_device)
+        self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixup > 0, group.local_ranks)
+        self.positions = self.share.of(recipe.data.global_batch, train=True)[1]
+        built = build_model(recipe)
+        self.layout = choose(recipe, built, group)
+        self.hybrid = share_out(built, self.layout.classifier, recipe, self.share) if self.layout.classifier else None
+        self.model = place(built, torch_device)
         if group.ranks > 1 and recipe.parallel.sync_norm:
             synchronise(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
@@ -69,19 +79,28 @@ class Training:
             torch_device,
             recipe.mode == "graph",
             device.graph_capture() is not None,
-            partial(in_parallel, part=recipe.parallel, deterministic=recipe.deterministic, group=group),
+            partial(
+                in_parallel,
+                part=recipe.parallel,
+                deterministic=recipe.deterministic,
+                group=group,
+                apart=(SplitLinear,),
+            ),
         )
         self.scale = LossScale(recipe.precision, self.plan.compute)
         self.optimizer = build_optimizer(recipe, self.model)
         self.shadow = Shadow(recipe.ema, self.model) if recipe.ema else None
         self.initial_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.loss, self.plain_loss = build_loss(recipe, training=True), build_loss(recipe, training=False)
+        self.loss: Loss | SplitLoss = build_loss(recipe, training=True)
+        self.plain_loss = build_loss(recipe, training=False)
+        self.judge: Judge | None = None
+        self.whole_norms: WholeNorms = lambda parameters, norms: norms
+        if self.hybrid:
+            self.use(self.hybrid)
         batches = partial(recipe.data.batches, device=torch_device, seed=recipe.seed)
-        self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixup > 0, group.local_ranks)
         if group.ranks > 1:
             batches = partial(batches, share=self.share)
-        self.positions = self.share.of(recipe.data.global_batch, train=True)[1]
         self.train_batches: Stream = batches(images.train, train=True)
         self.validation: Stream = batches(images.validation, train=False)
         self.pace = pace_of(recipe, self.train_batches.count)
@@ -97,6 +116,15 @@ class Training:
         self._chance_of_others: list[dict[str, Any]] = []
         self._pending: list[tuple[Tensor, Tensor]] = []
         self._window_began = time.monotonic()
+
+    def use(self, hybrid: Hybrid) -> None:
+        """The classifier is shared out: what looks at logits or at whole layers asks the other ranks."""
+        self.loss = SplitLoss(hybrid.shards, smoothing_of(self.recipe, training=True))
+        self.judge = SplitLoss(hybrid.shards, smoothing_of(self.recipe, training=False), training=False).judge
+        self.whole_norms = hybrid.whole_norms
+        hybrid.know(self.optimizer)
+        if isinstance(self.optimizer, LarsOptimizer):
+            self.optimizer.whole_norms = hybrid.whole_norms
 
     def fit(self) -> str:
         """Train to the last step; returns `finished`, or `interrupted` with a checkpoint of where it stands."""
@@ -154,14 +182,14 @@ class Training:
                     logits, *auxiliary = self.computation.outputs(images)
                 loss = self.objective(logits, auxiliary, labels)
                 self.pulse.at("backward", self.step + 1)
-                (loss * (self.scale.value / parts * self.weight)).backward()  # type: ignore[no-untyped-call]
+                (loss * (self.scale.value / parts * self.loss_weight)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
-            hits.append(count_right(logits.detach(), labels))
+            hits.append(self.count_right(logits.detach(), labels))
         self.pulse.at("the update", self.step + 1)
         self.computation.gather_gradients()
         if self.gradients_usable():
             if self.recipe.clip_norm:
-                nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip_norm)
+                self.clip(self.recipe.clip_norm)
             self.optimizer.step()
             self.computation.publish_weights()
             if self.shadow:
@@ -175,17 +203,35 @@ class Training:
         """Of this rank's loss in the mean over the ranks: more than 1 where it has more pictures than the others."""
         return len(self.positions) * self.group.ranks / self.recipe.data.global_batch
 
-    def objective(self, logits: Tensor, auxiliary: list[Tensor], labels: Tensor) -> Tensor:
+    @property
+    def loss_weight(self) -> float:
+        """What a rank's loss is multiplied by: in hybrid it is that of the whole batch already."""
+        return 1.0 if self.hybrid else self.weight
+
+    def count_right(self, logits: Tensor, labels: Any) -> Tensor:
+        if self.hybrid:
+            return hybrid_count_right(logits, labels, self.hybrid.shards)
+        return count_right(logits, labels)
+
+    def clip(self, most: float) -> None:
+        if self.hybrid:
+            self.hybrid.clip(self.parameters, most)
+        else:
+            nn.utils.clip_grad_norm_(self.parameters, most)
+
+    def objective(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
         """What is made smaller, but for the weight decay: the loss, and that of the auxiliary heads."""
         extra = [self.recipe.aux_weight * self.loss(heads, labels) for heads in auxiliary]
         return sum(extra, self.loss(logits, labels))
 
-    def mixed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def mixed(self, batch: Batch) -> tuple[Tensor, Tensor | Mixed]:
         """Pictures and labels as the recipe mixes them."""
         if not self.recipe.mixup:
             return batch.images, batch.labels
         weights = mixing_weights(self.recipe.mixup, self.recipe.seed, self.step, self.recipe.data.global_batch)
         there = torch.from_numpy(weights[self.positions]).to(self.torch_device, non_blocking=True)
+        if self.hybrid:
+            return mix_pictures(batch.images, there), mixed_labels(batch.labels, there)
         return mix(batch.images, batch.labels, there, self.recipe.data.classes)
 
     @contextmanager
@@ -204,6 +250,8 @@ class Training:
         if not self.scale.watching:
             return True
         finite = all_finite(self.parameters)
+        if self.hybrid:
+            finite = self.hybrid.agreed(finite)
         self.scale.update(finite)
         return finite
 
@@ -271,7 +319,7 @@ class Training:
             step=self.step,
             epoch=self.epoch,
             loss=loss,
-            total_loss=loss + float(l2_loss(self.optimizer)),
+            total_loss=loss + float(l2_loss(self.optimizer, self.whole_norms)),
             top1=hits / images,
             lr=self.rate,
             images_per_s=images / max(seconds, 1e-9),
@@ -300,7 +348,15 @@ class Training:
         classes = self.recipe.data.classes
         with self.shadow.shown(self.computation) if self.shadow else nullcontext():
             self.group.copy_from_first(self.computation.network.buffers())
-            score = evaluate(self.computation, self.validation, classes, self.plain_loss, self.after_batch, self.group)
+            score = evaluate(
+                self.computation,
+                self.validation,
+                classes,
+                self.plain_loss,
+                self.after_batch,
+                self.group,
+                self.judge,
+            )
         self.to_training()
         self.close_window("evaluation")
         if score is not None:
@@ -321,10 +377,13 @@ class Training:
         notes = {"model": describe_model(self.recipe), "classes": self.recipe.data.classes, "epoch": self.epoch}
         if self.score is not None and self.evaluated_at == self.step:
             notes["evaluation"] = self.score.headline()
-        shadow = self.shadow.tensors(self.model) if self.shadow else None
+        model, shadow = self.model.state_dict(), self.shadow.tensors(self.model) if self.shadow else None
         state = self.state() | {"random_of_others": self.group.gather(random_states(self.device))[1:]}
+        if self.hybrid:
+            model, state["optimizer"] = dict(model), self.hybrid.loose(state["optimizer"])
+            self.hybrid.gather(model, state["optimizer"], shadow)
         if self.group.first:
-            saved = checkpoint.save(self.run.checkpoints, self.step, self.model, state, notes, shadow)
+            saved = checkpoint.save(self.run.checkpoints, self.step, model, state, notes, shadow)
         else:
             saved = checkpoint.Saved(self.run.checkpoints / f"step-{self.step}")
         self.close_window("checkpoints")
@@ -356,15 +415,31 @@ class Training:
         if self.group.ranks == 1:
             return
         state = self.state() | {"random_of_others": self._chance_of_others}
-        start = self.group.from_first((checkpoint.on_host(self.model.state_dict()), state, self.shadow_tensors()))
+        model, shadow = checkpoint.on_host(self.model.state_dict()), self.shadow_tensors()
+        if self.hybrid:
+            state["optimizer"] = self.hybrid.loose(state["optimizer"])
+            self.hybrid.pack(model, state["optimizer"], shadow)
+        model, state, shadow = self.group.from_first((model, state, shadow))
+        if self.hybrid:
+            self.hybrid.unpack(model, state["optimizer"], shadow)
         if not self.group.first:
-            self.adopt(self.run.checkpoints, *start)
+            self.adopt(self.run.checkpoints, model, state, shadow)
+
+    def whole_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the tensors that a checkpoint holds, whatever the layout."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.model.state_dict().items()}
+        if self.hybrid:
+            shapes |= {name: (self.recipe.data.classes, *shapes[name][1:]) for name in self.hybrid.names}
+        return shapes
 
     def shadow_tensors(self) -> dict[str, Tensor] | None:
         return checkpoint.on_host(self.shadow.tensors(self.model)) if self.shadow else None
 
     def adopt(self, path: Path, model: dict[str, Tensor], state: dict[str, Any], ema: dict[str, Tensor] | None) -> None:
         """Take over weights and everything else; `path` is where they come from."""
+        if self.hybrid:
+            state = {**state, "optimizer": self.hybrid.loose(state["optimizer"])}
+            self.hybrid.cut(model, state["optimizer"], ema)
         checkpoint.load_model(self.model, model, path)
         try:
             self.optimizer.load_state_dict(state["optimizer"])
@@ -427,6 +502,13 @@ def build_model(recipe: Recipe) -> nn.Module:
     if not isinstance(built, nn.Module):
         raise BadValue(f"the recipe's model made a {type(built).__name__}, not a torch.nn.Module.")
     return built
+
+
+def share_out(model: nn.Module, name: str, recipe: Recipe, share: Share) -> Hybrid:
+    """Leave this rank its rows of the classifier."""
+    others = [replace(share, rank=rank) for rank in range(share.ranks)]
+    counts = [len(one.of(recipe.data.global_batch, train=True)[1]) // recipe.accumulate for one in others]
+    return Hybrid(model, name, Shards(recipe.data.classes, share.rank, share.ranks, tuple(counts)))
 
 
 def count_right(logits: Tensor, labels: Tensor) -> Tensor:

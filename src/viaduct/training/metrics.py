@@ -17,6 +17,8 @@ from viaduct.training.distributed import ALONE, Group
 from viaduct.training.optim import Loss
 
 Numbers = npt.NDArray[np.int64]
+FIRST = 5  # a picture whose class is among so many counts for top5
+MOST_CONFUSION = 2000  # classes: a matrix of as many rows and columns has 4 million fields
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Score:
     precision: float
     recall: float
     f1: float
-    confusion: list[list[int]] = field(repr=False)  # rows: true class; columns: predicted
+    confusion: list[list[int]] | None = field(repr=False)  # rows: true class; columns: predicted; None: too many
     predictions: list[int] = field(repr=False)  # one per picture, in the order of the split
     seconds: float = 0.0
 
@@ -41,6 +43,30 @@ class Score:
         }
 
 
+class Judged(NamedTuple):
+    """What is found of some pictures: the sum of their losses, the class of each, and how many have theirs among the
+    first five."""
+
+    loss: Tensor
+    predicted: Tensor
+    hits: Tensor
+
+
+Judge = Callable[[Tensor, Tensor, int], Judged]
+"""From logits, labels and how many of the pictures count."""
+
+
+def judge_by(loss: Loss, classes: int) -> Judge:
+    """From the logits of all classes."""
+
+    def judge(logits: Tensor, labels: Tensor, real: int) -> Judged:
+        logits, truth = logits[:real], labels[:real]
+        hits = (logits.topk(min(FIRST, classes)).indices == truth[:, None]).sum()
+        return Judged(loss(logits, truth) * real, logits.argmax(1), hits)
+
+    return judge
+
+
 @torch.no_grad()
 def evaluate(
     forward: Callable[[Tensor], Tensor],
@@ -49,28 +75,27 @@ def evaluate(
     loss: Loss,
     after_batch: Callable[[int, int], bool] = lambda done, total: True,
     group: Group = ALONE,
+    judge: Judge | None = None,
 ) -> Score | None:
     """The score over all pictures; None if `after_batch`, told how many are done, asks to give up.
 
     Of several ranks each looks at its share, and all get the score of the whole: sums are added up, not averages.
+    Where the logits are not those of all classes, `judge` knows what to make of them.
     """
+    judge = judge or judge_by(loss, classes)
     began = time.monotonic()
     seen = Seen()
     for done, batch in enumerate(batches.epoch(0), start=1):
         # Padding stands at the end of the last batch only, with the last ranks.
         before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
         real = max(0, min(len(batch.labels), batches.count - before))
-        logits, truth = forward(batch.images)[:real], batch.labels[:real]
+        judged = judge(forward(batch.images), batch.labels, real)
         if real:
-            seen.add(logits, truth, batch.index[:real], loss(logits, truth) * real, classes)
+            seen.add(judged, batch.labels[:real], batch.index[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
     whole = joined(group.gather(seen.counted()))
-    confusion = np.bincount(whole.true * classes + whole.predicted, minlength=classes * classes)
-    count = len(whole.true)
-    figures = whole.loss / count, whole.hits / count
-    result = score(confusion.reshape(classes, classes), *figures, whole.predicted.tolist())
-    return replace(result, seconds=time.monotonic() - began)
+    return replace(score(whole, classes), seconds=time.monotonic() - began)
 
 
 class Counted(NamedTuple):
@@ -91,10 +116,10 @@ class Seen:
         self.hits: list[Tensor] = []
         self.rows: list[Tensor] = []
 
-    def add(self, logits: Tensor, truth: Tensor, pictures: Tensor, loss: Tensor, classes: int) -> None:
-        self.losses.append(loss)
-        self.hits.append((logits.topk(min(5, classes)).indices == truth[:, None]).sum())
-        self.rows.append(torch.stack([pictures, truth, logits.argmax(1)]))
+    def add(self, judged: Judged, truth: Tensor, pictures: Tensor) -> None:
+        self.losses.append(judged.loss)
+        self.hits.append(judged.hits)
+        self.rows.append(torch.stack([pictures, truth, judged.predicted]))
 
     def counted(self) -> Counted:
         if not self.rows:  # fewer pictures than ranks
@@ -113,22 +138,28 @@ def joined(parts: list[Counted]) -> Counted:
     return Counted(pictures[order], true[order], predicted[order], loss, hits)
 
 
-def score(confusion: np.ndarray[Any, Any], loss: float, top5: float, predictions: list[int]) -> Score:
-    """Figures from the confusion matrix; a class never seen or never predicted counts 0, as scikit-learn does."""
-    right = np.diag(confusion).astype(float)
-    per_true, per_predicted = confusion.sum(1), confusion.sum(0)
+def score(whole: Counted, classes: int) -> Score:
+    """The figures; a class never seen or never predicted counts 0, as scikit-learn does."""
+    counts = [whole.true[whole.true == whole.predicted], whole.true, whole.predicted]
+    right, per_true, per_predicted = (np.bincount(labels, minlength=classes) for labels in counts)
     recall = right / np.maximum(per_true, 1)
     precision = right / np.maximum(per_predicted, 1)
     f1 = 2 * right / np.maximum(per_true + per_predicted, 1)
     present = (per_true + per_predicted) > 0
+    count = len(whole.true)
     return Score(
-        count=int(confusion.sum()),
-        loss=loss,
-        top1=float(right.sum() / confusion.sum()),
-        top5=top5,
+        count=count,
+        loss=whole.loss / count,
+        top1=float(right.sum() / count),
+        top5=whole.hits / count,
         precision=float(precision[present].mean()),
         recall=float(recall[present].mean()),
         f1=float(f1[present].mean()),
-        confusion=confusion.tolist(),
-        predictions=predictions,
+        confusion=confusion(whole, classes).tolist() if classes <= MOST_CONFUSION else None,
+        predictions=whole.predicted.tolist(),
     )
+
+
+def confusion(whole: Counted, classes: int) -> Numbers:
+    pairs = np.bincount(whole.true * classes + whole.predicted, minlength=classes * classes)
+    return pairs.reshape(classes, classes)

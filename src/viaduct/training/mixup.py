@@ -34,6 +34,10 @@ def mixing_weights(alpha: float, seed: int, step: int, count: int) -> npt.NDArra
 
 def mix(pictures_NCHW: Tensor, labels: Tensor, weights: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     """The mixed pictures, and for each the share of every class."""
-    mixed = torch.lerp(pictures_NCHW.flip(0), pictures_NCHW, weights.view(-1, 1, 1, 1))
     truth = F.one_hot(labels, classes).to(weights.dtype)
-    return mixed.contiguous(memory_format=torch.channels_last), torch.lerp(truth.flip(0), truth, weights.view(-1, 1))
+    return mix_pictures(pictures_NCHW, weights), torch.lerp(truth.flip(0), truth, weights.view(-1, 1))
+
+
+def mix_pictures(pictures_NCHW: Tensor, weights: Tensor) -> Tensor:
+    mixed = torch.lerp(pictures_NCHW.flip(0), pictures_NCHW, weights.view(-1, 1, 1, 1))
+    return mixed.contiguous(memory_format=torch.channels_last)

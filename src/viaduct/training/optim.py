@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
-from viaduct.training.lars import LarsOptimizer
+from viaduct.training.lars import LarsOptimizer, WholeNorms
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
 
@@ -82,7 +82,7 @@ def decaying_parameters(model: nn.Module, decay: Decay) -> Iterable[nn.Parameter
 
 
 @torch.no_grad()
-def l2_loss(optimizer: torch.optim.Optimizer) -> Tensor:
+def l2_loss(optimizer: torch.optim.Optimizer, whole_norms: WholeNorms = lambda parameters, norms: norms) -> Tensor:
     """The weight decay as a term of the loss: half the decay times the squared weights.
 
     Nothing for AdamW, for ResNeXt's LARS and for THOR, which add their decay elsewhere.
@@ -90,11 +90,25 @@ def l2_loss(optimizer: torch.optim.Optimizer) -> Tensor:
     if isinstance(optimizer, torch.optim.AdamW) or not getattr(optimizer, "decay_in_loss", True):
         return torch.zeros(())
     terms = [
-        0.5 * group["weight_decay"] * torch.stack(torch._foreach_norm(group["params"])).square().sum()
+        0.5 * group["weight_decay"] * whole_norms(group["params"], norms_of(group["params"])).square().sum()
         for group in optimizer.param_groups
         if group.get("weight_decay")
     ]
     return torch.stack([term.cpu() for term in terms]).sum() if terms else torch.zeros(())
+
+
+def norms_of(parameters: list[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm(parameters))
+
+
+def smoothing_of(recipe: Recipe, *, training: bool) -> float:
+    """The label smoothing of the recipe's cross entropy, as torch counts it."""
+    part = recipe.loss
+    assert isinstance(part, CrossEntropy)
+    smoothing = part.label_smoothing if training or part.smooth_evaluation else 0.0
+    # e/(C-1) on each other class equals torch's e'/C on every class with e' = e*C/(C-1).
+    classes = recipe.data.classes
+    return smoothing * classes / (classes - 1) if part.spread == "others" and smoothing else smoothing
 
 
 def build_loss(recipe: Recipe, *, training: bool) -> Loss:
@@ -105,8 +119,5 @@ def build_loss(recipe: Recipe, *, training: bool) -> Loss:
     if not isinstance(recipe.loss, CrossEntropy):
         own: Loss = recipe.loss
         return own
-    smoothing = recipe.loss.label_smoothing if training or recipe.loss.smooth_evaluation else 0.0
-    if recipe.loss.spread == "others":
-        # e/(C-1) on each other class equals torch's e'/C on every class with e' = e*C/(C-1).
-        smoothing *= recipe.data.classes / (recipe.data.classes - 1)
+    smoothing = smoothing_of(recipe, training=training)
     return lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=smoothing)

@@ -25,7 +25,7 @@ from viaduct.reporting import (
     write_page,
 )
 from viaduct.training.loop import Training
-from viaduct.training.metrics import Score
+from viaduct.training.metrics import MOST_CONFUSION, Score
 
 SAMPLES = 32  # pictures in the grid
 WRONG_AT_MOST = 16
@@ -37,7 +37,7 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
     if training.score is not None:
         sections += [
             Section("Evaluations", "", [evaluation_table(evaluations)]),
-            Section("Confusion", "", [confusion(training, training.score)]),
+            confusion(training, training.score),
             Section("Predictions", "Validation pictures, the wrong ones first.", [samples(training, training.score)]),
         ]
     if training.recipe.data.balance:
@@ -58,6 +58,11 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
 def names(training: Training) -> list[str]:
     known = list(training.images.names)
     return known + [str(label) for label in range(len(known), training.recipe.data.classes)]
+
+
+def name_of(training: Training, label: int) -> str:
+    known = training.images.names
+    return known[label] if label < len(known) else str(label)
 
 
 def tiles(loaded: Loaded, training: Training, summary: dict[str, Any]) -> list[Tile]:
@@ -120,8 +125,12 @@ def restarts(training: Training) -> Section:
     return Section("Restarts", "A rank was lost; all began again at the last checkpoint.", [table])
 
 
-def confusion(training: Training, score: Score) -> Heatmap:
-    return Heatmap("True class by row, predicted by column", names(training), score.confusion)
+def confusion(training: Training, score: Score) -> Section:
+    if score.confusion is None:
+        classes = training.recipe.data.classes
+        return Section("Confusion", f"Not drawn: {classes:,} classes, and at most {MOST_CONFUSION:,} fit.", [])
+    heatmap = Heatmap("True class by row, predicted by column", names(training), score.confusion)
+    return Section("Confusion", "", [heatmap])
 
 
 def evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
@@ -142,8 +151,8 @@ def samples(training: Training, score: Score) -> ImageGrid:
 
 def picture(training: Training, index: int, predicted: int) -> Picture:
     label = int(training.images.validation.labels[index])
-    known = names(training)
-    caption = known[label] if label == predicted else f"{known[label]}, taken for {known[predicted]}"
+    truth, guess = (name_of(training, number) for number in (label, predicted))
+    caption = truth if label == predicted else f"{truth}, taken for {guess}"
     return Picture(training.images.validation.picture(index), caption, marked=label != predicted)
 
 

@@ -33,7 +33,7 @@ from viaduct.training.checkpoint import write_whole
 # Fields that a resumed run may change: how long, and what is watched on the way.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects")
 MARK = ".reached"  # the step that several ranks have come to, renewed after each
-FREE_FIELDS = ("parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
+FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 
 
 @dataclass(frozen=True)

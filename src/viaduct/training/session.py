@@ -259,6 +259,8 @@ def begin(request: Request, training: Training) -> None:
     run.begin(loaded, record, anew=training.step == 0)
     if training.group.local_rank is not None and reached > training.step:
         name_redone(training, reached)
+    if told := training.layout.told():
+        say(told)
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     say(

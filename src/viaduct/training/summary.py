@@ -45,7 +45,9 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "peak_memory_bytes": training.device.memory_used(),
         "skipped_steps": training.scale.skipped,
         "redone_steps": sum(restart["last"] - restart["step"] for restart in training.run.restarts()),
-        "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
+        "parallel": "hybrid" if training.hybrid else "data",
+        "parameters": sum(parameter.numel() for parameter in training.model.parameters())
+        + (training.hybrid.missing() if training.hybrid else 0),
         "final": training.score.headline() if training.score else None,
         "best": training.best,
         "samples": {"images_per_s": rates, "evaluations": evaluations},

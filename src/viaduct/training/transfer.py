@@ -60,7 +60,7 @@ def begin_from(training: Training) -> list[str]:
     own = model.state_dict()
     with torch.no_grad():
         for name, value in donor.tensors.items():
-            own[name].copy_(value)
+            own[name].copy_(rows_of(training, ("model", name), value))
     training.computation.publish_weights()
     training.computation.publish_statistics()
     names = [name for name in own if not name.endswith(COUNTER)]
@@ -75,7 +75,7 @@ def without(excluded: set[str]) -> str:
 
 
 def read_donor(source: Path, training: Training) -> Donor:
-    shapes = {name: tuple(tensor.shape) for name, tensor in training.model.state_dict().items()}
+    shapes = training.whole_shapes()
     exclude = training.recipe.init.exclude
     with open_weights(source) as stored:
         if stored.kind == "TensorFlow checkpoint":
@@ -94,9 +94,25 @@ def read_donor(source: Path, training: Training) -> Donor:
 def from_tensorflow(stored: Stored, training: Training, excluded: set[str]) -> Donor:
     assert isinstance(stored.reader, Bundle)
     wanted = training.recipe.init.schedule == "continue"
-    values = read_values(training.model, stored.reader, slots=wanted, wanted=lambda name: name not in excluded)
+    values = read_values(whole_model(training), stored.reader, slots=wanted, wanted=lambda name: name not in excluded)
     state = state_of_slots(values.done.slots, training) if wanted else ({}, "")
     return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, state=lambda: state)
+
+
+def whole_model(training: Training) -> nn.Module:
+    """The network with all of its classifier, though without values where other ranks have a part of it."""
+    from viaduct.training.loop import build_model
+
+    if not training.hybrid:
+        return training.model
+    with torch.device("meta"):
+        return build_model(training.recipe)
+
+
+def rows_of(training: Training, key: tuple[Any, ...], value: Any) -> Any:
+    """What this rank has of a whole tensor, where others have a part of it."""
+    split_up = training.hybrid is not None and (key[1] in training.hybrid.names or key[1] in training.hybrid.indices)
+    return training.hybrid.keep(key, value) if training.hybrid and split_up and value.ndim else value
 
 
 def fitting(stored: Stored, shapes: dict[str, tuple[int, ...]], excluded: set[str]) -> tuple[list[str], list[str]]:
@@ -183,7 +199,13 @@ def load_state(training: Training, state: State) -> int:
     optimizer, names = training.optimizer, {id(value): name for name, value in training.model.named_parameters()}
     record = optimizer.state_dict()
     order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    found = {index: state.get(names[id(parameter)], {}) for index, parameter in enumerate(order)}
+    found = {
+        index: {
+            key: rows_of(training, ("optimizer", index, key), value) if isinstance(value, Tensor) else value
+            for key, value in state.get(names[id(parameter)], {}).items()
+        }
+        for index, parameter in enumerate(order)
+    }
     record["state"] = {
         index: {key: laid_out(value, order[index]) for key, value in kept.items()}
         for index, kept in found.items()

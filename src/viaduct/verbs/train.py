@@ -45,6 +45,7 @@ ALIASES = {
     "keep": "checkpoint.keep",
     "log_every": "log.every_steps",
     "log_format": "log.format",
+    "parallel": "parallel.mode",
     "sync_norm": "parallel.sync_norm",
     "compress": "parallel.compress",
 }
@@ -120,6 +121,10 @@ def main(
     log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
     ranks: Annotated[
         int | None, typer.Option(help="So many ranks on this machine, each on a device of its own.", show_default="1")
+    ] = None,
+    parallel: Annotated[
+        str | None,
+        aliased("parallel", "data; hybrid: each rank has a part of the classes; auto: by their number.", "WORD"),
     ] = None,
     sync_norm: Annotated[bool, aliased("sync_norm", "Batch norms see the global batch, not a rank's share.")] = False,
     compress: Annotated[

@@ -1,0 +1,215 @@
+"""A classifier of 100,000 classes: whole on one rank, whole on each of two (data), shared out over two (hybrid).
+
+    python benchmarks/hybrid_classes.py
+    python benchmarks/hybrid_classes.py --classes 200000 --features 1024 --steps 30
+
+Each layout trains the same recipe over gloo on the CPU, in processes of its own. Compared are the losses of all steps
+with those of one rank; measured are the bytes that each rank holds of the classifier's weights, gradients and momentum
+while it trains, and its peak resident memory until the last step. Times are among the samples only: ranks that share
+the cores of one machine say little about them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import shlex
+import socket
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from viaduct import devices
+from viaduct.recipes import (
+    Arrays,
+    Checkpoint,
+    Evaluation,
+    ImageSet,
+    Loaded,
+    Log,
+    Parallel,
+    Precision,
+    Recipe,
+    Sgd,
+    Split,
+)
+from viaduct.training.callbacks import Callback
+from viaduct.training.loop import Training
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import Request, conduct
+from viaduct.training.summary import commit, machine
+
+LAYOUTS = {"1 rank, whole": (1, "data"), "2 ranks, data": (2, "data"), "2 ranks, hybrid": (2, "hybrid")}
+SECONDS = 900.0
+MIB = 2**20
+
+
+def network(classes: int, features: int) -> nn.Module:
+    """A small backbone before a large classifier."""
+    layers = [nn.Conv2d(3, 32, 3, 2, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    layers += [nn.Conv2d(32, features, 3, 2, bias=False), nn.BatchNorm2d(features), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(features, classes))
+
+
+def pictures(count: int, classes: int, seed: int) -> Split:
+    """Labels from all over the classes, and pictures that tell them: noise around a colour of each."""
+    chance = np.random.default_rng(seed)
+    labels = np.linspace(0, classes - 1, 512).astype(np.int64)[chance.integers(0, 512, count)]
+    colours = np.stack([labels * 7 % 176, labels * 13 % 176, labels * 29 % 176], 1) + 40
+    noise = chance.integers(-20, 20, (count, 16, 16, 3))
+    return Split((colours[:, None, None] + noise).astype(np.uint8), labels)
+
+
+def make(path: Path | None, classes: int) -> ImageSet:
+    return ImageSet(pictures(2048, classes, 1), pictures(64, classes, 2), ())
+
+
+def recipe_of(mode: Any, options: argparse.Namespace, witness: Callback) -> Recipe:
+    return Recipe(
+        model=partial(network, features=options.features),
+        data=Arrays(options.batch, 16, options.classes, make=partial(make, classes=options.classes)),
+        optimizer=Sgd(lr=options.rate, momentum=0.9, weight_decay=1e-4),
+        precision=Precision("fp32"),
+        steps=options.steps,
+        parallel=Parallel(mode=mode, sync_norm=True),
+        evaluation=Evaluation(every_epochs=0),
+        checkpoint=Checkpoint(every_minutes=0, keep_best=False),
+        log=Log(every_steps=1),
+        callbacks=(witness,),
+    )
+
+
+class Witness(Callback):
+    """Each rank tells what it holds of the classifier."""
+
+    every_rank = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.gradients = 0
+        self.times: list[float] = []
+
+    def start(self, training: Training) -> None:
+        self.head = next(module for module in training.model.modules() if isinstance(module, nn.Linear))
+        self.head.weight.register_post_accumulate_grad_hook(self.note)
+        self.times.append(time.monotonic())
+
+    def note(self, weight: torch.Tensor) -> None:
+        assert weight.grad is not None
+        self.gradients = weight.grad.nbytes
+
+    def step(self, training: Training) -> None:
+        self.times.append(time.monotonic())
+        if training.step == training.steps:
+            momentum = training.optimizer.state[self.head.weight]["momentum_buffer"].nbytes
+            held = {"weights": self.head.weight.nbytes, "gradients": self.gradients, "momentum": momentum}
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            seconds = [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+            record = {"held": held, "peak_rss": peak, "step_seconds": seconds}
+            (self.folder / f"rank{training.group.rank}.json").write_text(json.dumps(record))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def be_rank(rank: int, ranks: int, mode: str, port: int, folder: Path, options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    for stream in (1, 2):  # runs speak of themselves
+        os.dup2(os.open(folder / f"output{rank}.txt", os.O_WRONLY | os.O_CREAT), stream)
+    if ranks > 1:
+        place = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"})
+    recipe = recipe_of(mode, options, Witness(folder))
+    run = RunDir(folder / "run")
+    conduct(Request(Loaded("recipe", recipe, "A recipe.", None), run, None, "cpu", "never", "hybrid_classes"))
+
+
+def measure(ranks: int, mode: str, options: argparse.Namespace) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port()
+        arguments = [(rank, ranks, mode, port, folder, options) for rank in range(ranks)]
+        workers = [context.Process(target=be_rank, args=given) for given in arguments]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(SECONDS)
+            worker.kill()
+        if any(worker.exitcode != 0 for worker in workers):
+            raise SystemExit("".join(path.read_text() for path in folder.glob("output*.txt")))
+        losses = [loss for record in RunDir(folder / "run").records("log") for loss in record["losses"]]
+        scores = RunDir(folder / "run").records("evaluation")
+        return {
+            "losses": losses,
+            "evaluation": {key: scores[-1][key] for key in ("loss", "top1", "top5")},
+            "ranks": [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)],
+        }
+
+
+def row_of(name: str, found: dict[str, Any], first: dict[str, Any]) -> dict[str, str]:
+    apart = max(abs(one - two) / two for one, two in zip(found["losses"], first["losses"], strict=True))
+    held = max(sum(rank["held"].values()) for rank in found["ranks"])
+    return {
+        "layout": name,
+        "loss": f"{found['losses'][0]:.4f} → {found['losses'][-1]:.4f}",
+        "largest relative difference": f"{apart:.1e}" if found is not first else "",
+        "weights + gradients + momentum, MiB a rank": f"{held / MIB:.1f}",
+        "peak RSS, MiB a rank": " / ".join(f"{rank['peak_rss'] / MIB:.0f}" for rank in found["ranks"]),
+    }
+
+
+def without_out(words: list[str]) -> list[str]:
+    """The command as anyone would repeat it."""
+    place = words.index("--out") if "--out" in words else len(words)
+    return words[:place] + words[place + 2 :]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--classes", type=int, default=100_000)
+    parser.add_argument("--features", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rate", type=float, default=0.2)
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    found = {}
+    rows = []
+    for name, (ranks, mode) in LAYOUTS.items():
+        found[name] = measure(ranks, mode, options)
+        rows.append(row_of(name, found[name], next(iter(found.values()))))
+        print("  ".join(f"{column}: {value}" for column, value in rows[-1].items()), flush=True)
+    if options.out:
+        room, _ = devices.pick("cpu")
+        sizes = f"{options.classes:,} classes, {options.features} features, global batch {options.batch}"
+        record = {
+            "kind": "benchmark",
+            "title": f"A classifier of very many classes: {sizes}",
+            "note": f"{options.steps} steps in fp32 over gloo, one thread a rank; differences: to one rank's losses.",
+            "command": shlex.join(["python", "benchmarks/hybrid_classes.py", *without_out(sys.argv[1:])]),
+            "commit": commit(),
+            "machine": machine(room),
+            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            "columns": list(rows[0]),
+            "rows": rows,
+            "samples": found,
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Which layout a run has: whole networks on all ranks (data), or a classifier that is shared out (hybrid).
+
+The classifier is found by looking: two grey pictures go through the network, and what comes out must be what a dense
+layer gave, at most in another type. So a network of one's own is understood without a word, and one that does
+something with its logits, which a rank with some of them could not do, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.cluster.layout import Classifier, compare
+from viaduct.cluster.plan import Cluster
+from viaduct.errors import BadValue
+from viaduct.recipes import CrossEntropy, Recipe, Thor
+from viaduct.training.distributed import Group
+
+SLOTS = {"AdamW": 2, "RmsProp": 2}
+"""fp32 numbers that an optimizer keeps for each parameter, where it is not one."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What was decided, and why."""
+
+    classifier: str | None  # the layer that is shared out; None: data
+    reasons: tuple[str, ...] = ()
+
+    def told(self) -> str:
+        """For a person; empty where nothing had to be decided."""
+        chosen = "data" if self.classifier is None else f"hybrid ({self.classifier} is shared out over the ranks)"
+        return f"Parallel {chosen}: {'; '.join(self.reasons)}." if self.reasons else ""
+
+
+class CannotSplit(Exception):
+    """Why a run cannot be hybrid."""
+
+
+def choose(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
+    """For a freshly built network on the host."""
+    mode = recipe.parallel.mode
+    if mode == "data":
+        return Layout(None)
+    if group.ranks == 1:
+        return Layout(None, ("one rank has everything",))
+    try:
+        refuse_parts(recipe, group)
+        name, layer = find_classifier(model, recipe)
+    except CannotSplit as reason:
+        if mode == "auto":
+            return Layout(None, (f"hybrid cannot be: {reason}",))
+        error = BadValue(f"parallel.mode hybrid cannot be: {reason}.", "Take --parallel data.")
+        error.told = not group.first  # all ranks find the same
+        raise error from None
+    found = compare(sizes(recipe, layer), Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks))
+    shared_out = mode == "hybrid" or found.hybrid
+    return Layout(name if shared_out else None, tuple(found.reasons()))
+
+
+def refuse_parts(recipe: Recipe, group: Group) -> None:
+    """What needs whole layers, or all logits of a picture in one place."""
+    if not isinstance(recipe.loss, CrossEntropy):
+        raise CannotSplit("a loss of your own needs the logits of all classes in one place")
+    if isinstance(recipe.optimizer, Thor):
+        raise CannotSplit("THOR's curvature is that of whole layers")
+    if callable(recipe.optimizer):
+        raise CannotSplit("an optimizer of your own may look at whole layers")
+    if recipe.data.classes < group.ranks:
+        raise CannotSplit(f"{recipe.data.classes} classes are not enough for {group.ranks} ranks")
+
+
+def sizes(recipe: Recipe, layer: nn.Linear) -> Classifier:
+    slots = SLOTS.get(type(recipe.optimizer).__name__, 1)
+    return Classifier(
+        classes=layer.out_features,
+        features=layer.in_features,
+        global_batch=recipe.data.global_batch,
+        accumulate=recipe.accumulate,
+        gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
+        kept=2 + slots + (recipe.ema is not None),
+    )
+
+
+def find_classifier(model: nn.Module, recipe: Recipe) -> tuple[str, nn.Linear]:
+    """The dense layer whose output the network gives, and its name."""
+    classes, size = recipe.data.classes, recipe.data.size
+    layers = {
+        name: layer
+        for name, layer in model.named_modules()
+        if type(layer) is nn.Linear and layer.out_features == classes
+    }
+    made: dict[str, Tensor] = {}
+    hooks = [layer.register_forward_hook(noting(made, name)) for name, layer in layers.items()]
+    try:
+        with untouched(model), torch.enable_grad():
+            answer = model.train()(torch.zeros(2, 3, size, size))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    logits, *auxiliary = answer if isinstance(answer, tuple) else (answer,)
+    if auxiliary:
+        raise CannotSplit(
+            "the network has an auxiliary head, a second classifier of as many classes that would stay whole "
+            "(without it: --set network.aux=false)"
+        )
+    found = [name for name, output in made.items() if is_cast_of(logits, output)]
+    if len(found) != 1:
+        raise CannotSplit(f"the network's answer is not that of an nn.Linear with {classes:,} outputs")
+    return found[0], layers[found[0]]
+
+
+def noting(made: dict[str, Tensor], name: str) -> Any:
+    def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        made[name] = output
+
+    return note
+
+
+def is_cast_of(logits: Tensor, output: Tensor) -> bool:
+    """Whether they are the same numbers, by how they came about."""
+    if logits is output:
+        return True
+    node = logits.grad_fn
+    if node is not None and node.name() == "ToCopyBackward0":
+        node = node.next_functions[0][0]
+    return node is not None and node is output.grad_fn
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Afterwards statistics, random numbers and modes are as before."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    modes = [(module, module.training) for module in model.modules()]
+    chance = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(chance)
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+        for module, mode in modes:
+            module.training = mode
