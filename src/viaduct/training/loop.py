@@ -153,6 +153,7 @@ class Training:
                 with self.observed(last):
                     logits, *auxiliary = self.computation.outputs(images)
                 loss = self.objective(logits, auxiliary, labels)
+                self.emit("forward", labels, loss)
                 self.pulse.at("backward", self.step + 1)
                 (loss * (self.scale.value / parts * self.weight)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
