@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct import models
+from viaduct import devices, models
 from viaduct.comparison import Dump
 from viaduct.comparison.drift import Drift, Options, compare
 from viaduct.models.amoebanet_cells import Combination
@@ -370,7 +370,7 @@ def record(outcomes: Sequence[Outcome], seeds: int) -> dict[str, Any]:
         "title": "Planted faults: origin and cause, found by viaduct compare --explain",
         "command": "python " + " ".join(shlex.quote(word) for word in without_out(sys.argv)),
         "commit": commit(),
-        "machine": machine(),
+        "machine": machine(devices.get("cpu")),
         "date": datetime.now(timezone.utc).date().isoformat(),
         "note": f"{seeds} seeds draw the places; batch {BATCH}, {SIZE}x{SIZE}. {'; '.join(worst.values())}.",
         "columns": ["network", "fault", "origin found", "cause named", "planted in"],

@@ -43,6 +43,52 @@ class Awkward(nn.Module):
         return self.head(self.shared(torch.tanh(self.shared(x))))
 
 
+class Residual(nn.Module):
+    """Hands its input on through an Identity, beside what it makes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.shortcut = nn.Identity()
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x) + self.shortcut(x)
+        made: Tensor = self.act(x)
+        return made + 0.5 * x  # which the module before has overwritten
+
+
+class Levels(nn.Module):
+    """Returns one tensor twice, and another that is made from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor, again: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        first = x * again
+        return first, self.second(first), first
+
+
+class Entangled(nn.Module):
+    """Tensors with one gradient for autograd, and more than one way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3)
+        self.first, self.second = Residual(), Residual()
+        self.nothing = nn.Sequential(nn.Identity(), nn.Identity())
+        self.levels = Levels()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.second(self.first(self.stem(x)))
+        x = self.nothing(x) + x.tanh()
+        low, high, same = self.levels(x, x)
+        logits: Tensor = self.head((low + 2 * high + same.sin()).mean((2, 3)))
+        return logits
+
+
 def train(folder: Path | None, length: int = 3, model: nn.Module | None = None, **options: Any) -> list[str]:
     """The losses of a few steps as bits, dumped if a folder is given."""
     torch.manual_seed(0)

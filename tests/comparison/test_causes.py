@@ -336,3 +336,11 @@ def test_one_factor_everywhere_is_a_wrong_scale(values: Array) -> None:
 def test_pictures_normalised_otherwise_are_a_wrong_scale(values: Array) -> None:
     left = values * np.linspace(0.5, 2, 16, dtype=np.float32)[:, None, None] + 0.3
     assert of_output(left.astype(np.float32), values) == "wrong scale"
+
+
+def test_a_norm_in_evaluation_mode_is_not_taken_for_a_missing_one(values: Array) -> None:
+    story = Story()
+    mean, std = values.mean((0, 2, 3), keepdims=True), values.std((0, 2, 3), keepdims=True)
+    story.tell("norm", values, values, "input", op_type="BatchNorm2d")
+    story.tell("norm", values, (values - mean) / std, op_type="BatchNorm2d")
+    assert story.cause() == "batch norm mode"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from comparison.networks import Awkward, dumped, found, train, values
+from comparison.networks import Awkward, Entangled, dumped, found, train, values
 from viaduct.comparison import Dump
+from viaduct.comparison.dump import tf32_in
 from viaduct.comparison.readers.viaduct import read
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.writer import Writer
+from viaduct.devices import cuda
 from viaduct.errors import BadValue, DiskFull, ViaductError
 
 
@@ -103,6 +107,28 @@ def test_each_call_of_a_shared_module_is_kept(side: Side) -> None:
     first, second = (values(side, "shared", "input", call=call) for call in (0, 1))
     assert np.allclose(np.tanh(values(side, "shared", "output", call=0)), second)
     assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("capability", "switch", "said"),
+    [
+        ((9, 0), lambda: None, "convolutions"),
+        ((9, 0), lambda: torch.set_float32_matmul_precision("high"), "convolutions and products"),
+        ((9, 0), lambda: cuda.allow_tf32(False), "no"),
+        ((9, 0), lambda: setattr(torch.backends.cudnn.conv, "fp32_precision", "ieee"), "no"),
+        ((7, 5), lambda: None, "no"),
+    ],
+)
+def test_the_settings_say_what_is_rounded_to_tf32(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], switch: Callable[[], None], said: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    try:
+        switch()
+        assert tf32_in(torch.device("cuda")) == said
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = True
 
 
 def test_what_is_the_same_tensor_is_stored_once(side: Side) -> None:
@@ -324,26 +350,61 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, wrong: dict[str, Any]) 
         Dump(nn.Linear(1, 1), tmp_path, **wrong)
 
 
+def test_a_module_that_hands_its_input_on_has_no_gradient_of_its_own(tmp_path: Path) -> None:
+    """Autograd knows one gradient for the tensor: the sum over all that use it, by whatever way they came to it."""
+    side = dumped(tmp_path, model=Entangled(), length=1)
+    told = {(t.op, t.role, t.index) for t in side.tensors if t.role.startswith("grad_")}
+    assert not {op for op, _, _ in told if op.endswith("shortcut") or op.startswith("nothing")}
+    assert {place for op, role, place in told if (op, role) == ("levels", "grad_output")} == {1}
+    assert {place for op, role, place in told if (op, role) == ("levels", "grad_input")} == {0}
+    assert np.array_equal(values(side, "first.shortcut", "output"), values(side, "first", "input"))
+    through, around = values(side, "second.conv", "grad_input"), values(side, "second.act", "grad_input")
+    assert np.allclose(values(side, "second", "grad_input"), through + around, atol=1e-6)
+
+
+def test_the_gradient_of_a_leaf_is_found_through_several_modules(tmp_path: Path) -> None:
+    model, pictures = Awkward(), torch.randn(2, 3, 8, 8, requires_grad=True)
+    with Dump(model, tmp_path) as dump:
+        model(pictures).sum().backward()
+        dump.step()
+    assert pictures.grad is not None
+    assert np.array_equal(values(read(tmp_path), "network", "grad_input"), pictures.grad.numpy())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_taps_tell_what_hooks_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced and differentiated by the compiler, and run without kernels of its own: the same bits."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    compare_ways(tmp_path, Entangled, steps="0,1", atol=0.0)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-def test_a_compiled_network_is_looked_into_without_being_taken_apart(tmp_path: Path) -> None:
-    sides = []
+@pytest.mark.parametrize("network", [Awkward, Entangled])
+def test_a_compiled_network_is_looked_into_without_being_taken_apart(
+    tmp_path: Path, network: Callable[[], nn.Module]
+) -> None:
+    compare_ways(tmp_path, network, steps="1", atol=1e-5)
+
+
+def compare_ways(folder: Path, network: Callable[[], nn.Module], steps: str, atol: float) -> None:
+    """Dump one network as written and compiled."""
     for compiled in (False, True):
         torch.manual_seed(0)
-        model = Awkward()
-        model.drop.p = 0.0
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        with Dump(model, tmp_path / str(compiled), steps="1", compiled=compiled) as dump:
+        model = network()
+        model.apply(lambda module: setattr(module, "p", 0.0) if isinstance(module, nn.Dropout) else None)
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        with Dump(model, folder / str(compiled), steps=steps, compiled=compiled) as dump:
             run = dump.through(torch.compile(model, dynamic=False) if compiled else model)
             for number in range(2):
                 torch.manual_seed(number)
                 run(torch.randn(2, 3, 8, 8)).square().mean().backward()
                 optimizer.step()
                 optimizer.zero_grad()
-        sides.append(read(tmp_path / str(compiled)))
-    eager, graph = ({(t.op, t.role, t.index, t.call): t for t in side.tensors} for side in sides)
+    sides = [read(folder / str(compiled)) for compiled in (False, True)]
+    eager, graph = ({(t.op, t.role, t.index, t.call, t.step): t for t in side.tensors} for side in sides)
     assert eager.keys() == graph.keys()
     assert sides[0].edges == sides[1].edges
     assert list(dict.fromkeys(t.op for t in sides[0].tensors)) == list(dict.fromkeys(t.op for t in sides[1].tensors))
     for key, tensor in eager.items():
-        assert np.allclose(np.load(str(tensor.path)), np.load(str(graph[key].path)), atol=1e-5), key
+        assert np.allclose(np.load(str(tensor.path)), np.load(str(graph[key].path)), rtol=atol, atol=atol), key

@@ -217,3 +217,55 @@ def test_the_neighbourhood_follows_the_edges_two_hops_far() -> None:
     edges = {f"op{number}": [f"op{number - 1}"] for number in range(1, 6)}
     around = {one.op: one.hops for one in story.explained(edges).neighbours}
     assert around == {"op0": -2, "op1": -1, "op2": 0, "op3": 1, "op4": 2}
+
+
+def test_of_an_operator_whose_output_was_not_dumped_the_reader_s_input_tells() -> None:
+    story = Story()
+    x, y, z = story.normal(2, 8, 6, 6), story.normal(2, 8, 6, 6), story.normal(2, 8, 6, 6)
+    story.tell("a", x, x, "input", order=1)
+    story.tell("b", off(y), y, "input", order=2)
+    story.tell("c", off(z), z, "input", order=3)
+    assert story.judged({"b": ["a"], "c": ["b"]}).origins[0].op == "a"
+
+
+def test_an_inserted_operator_without_a_partner_is_named_when_what_it_feeds_is_bad() -> None:
+    story = Story()
+    x, y = story.normal(2, 8, 6, 6), story.normal(2, 8, 6, 6)
+    story.tell("norm", x, x, order=1)
+    story.tell("dropout", x, None, order=2)
+    story.tell("relu", off(x), x, "input", order=3)
+    story.tell("relu", off(y), y, order=3)
+    assert story.judged({"dropout": ["norm"], "relu": ["dropout"]}).origins[0].op == "dropout"
+
+
+def test_a_weight_s_gradient_that_cancels_is_no_origin() -> None:
+    story = Story()
+    given, handed, gradient = story.normal(4, 16), story.normal(4, 16), story.normal(16)
+    story.tell("norm", off(given, 1e-5), given, "grad_output", order=5)
+    story.tell("norm", off(handed, 1e-5), handed, "grad_input", order=5)
+    story.tell("norm", off(gradient, 3e-4), gradient, "gradient", order=6, parameter="weight")
+    assert story.judged().origins == ()
+    story.tell("norm", off(gradient, 0.2), gradient, "gradient", index=1, order=6, parameter="bias")
+    assert story.judged().origins[0].op == "norm"
+
+
+def test_gradients_that_drift_slowly_have_no_origin() -> None:
+    story = Story()
+    values = [story.normal(4, 16) for _ in range(9)]
+    for layer in range(8):
+        error = 2e-5 * 1.5**layer
+        story.tell(f"op{layer}", off(values[layer], error), values[layer], "grad_output", order=layer)
+        story.tell(f"op{layer}", off(values[layer + 1], 1.5 * error), values[layer + 1], "grad_input", order=layer)
+    assert any(row.result == "bad" for row in story.rows)
+    assert story.judged().origins == ()
+
+
+def test_a_gradient_that_goes_wrong_between_two_operators_is_not_put_to_the_loss() -> None:
+    story = Story()
+    first, second = story.normal(4, 16), story.normal(4, 16)
+    story.tell("head", first, first, "grad_output", order=5)
+    story.tell("head", second, second, "grad_input", order=5)
+    story.tell("conv", off(second), second, "grad_output", order=6)
+    origin = story.judged().origins[0]
+    assert (origin.op, origin.kind) == ("conv", "operator")
+    assert "loss" not in origin.why

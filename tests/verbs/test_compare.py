@@ -229,3 +229,12 @@ def test_sides_the_wrong_way_round_are_pointed_out(tmp_path: Path, capsys: pytes
     left, right, _ = fused_pair(tmp_path)
     run(right, left)
     assert "belongs on the left" in capsys.readouterr().err
+
+
+def test_a_name_from_a_dump_does_not_talk_to_the_terminal(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name, values = "x\x1b[31m[red]y", np.ones((4, 6), np.float32)
+    np.save(truth / f"{name}.npy", values)
+    run(changed(truth, **{name: values * 2}), truth, explain=True)
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "[red]y" in said

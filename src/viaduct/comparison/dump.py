@@ -233,6 +233,7 @@ def described(plan: Plan, model: nn.Module | None, compiled: bool = False) -> di
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else "",
         "precision": str(first.dtype).removeprefix("torch.") if first is not None else "",
+        "tf32": tf32_in(device) if device.type == "cuda" else "",
         "mode": "graph" if compiled else "eager",
         "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
         "seed": str(torch.initial_seed()),
@@ -244,6 +245,16 @@ def described(plan: Plan, model: nn.Module | None, compiled: bool = False) -> di
         "only": ",".join(plan.only.patterns),
         "statistics_only": "yes" if plan.statistics_only else "no",
     }
+
+
+def tf32_in(device: torch.device) -> str:
+    """What fp32 numbers are rounded to TF32 for. The new names answer whichever way it was chosen; the old ones raise
+    an error once both were used."""
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "no"
+    backends: Any = torch.backends
+    chosen = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
+    return " and ".join(name for name, room in chosen.items() if room.fp32_precision == "tf32") or "no"
 
 
 def clear_dump(folder: Path) -> None:

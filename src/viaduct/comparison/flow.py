@@ -6,7 +6,7 @@ from the tensor that enters a module the way back leads to the modules that it w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import torch
@@ -65,23 +65,38 @@ class Flow:
 
 
 def exits(outputs: Iterable[Edge], inputs: Iterable[Edge]) -> dict[Edge, list[Edge]]:
-    """For each input of a module: the nodes (and which of their gradients) through which its gradient leaves it.
-
-    Walks from the outputs back to the inputs; nodes older than every input cannot belong to the module.
-    """
+    """For each input of a module: the nodes (and which of their gradients) through which its gradient leaves it."""
     leaving: dict[Edge, list[Edge]] = {edge: [] for edge in inputs}
-    floor = min((sequence(node) for node, _ in leaving), default=0)
-    waiting = [node for node, _ in outputs if not any(node is other for other, _ in leaving)]
-    visited = set(waiting)
+    for origin, edge in links(outputs, leaving):
+        if edge in leaving:
+            leaving[edge].append(origin)
+    return leaving
+
+
+def used_within(outputs: Collection[Edge], inputs: Collection[Edge]) -> set[Edge]:
+    """Outputs of a module that it has made others of its outputs from."""
+    if len(outputs) < 2:
+        return set()
+    return {edge for _, edge in links(outputs, inputs) if edge in outputs}
+
+
+def links(outputs: Iterable[Edge], inputs: Collection[Edge]) -> Iterator[tuple[Edge, Edge]]:
+    """From a module's outputs back to its inputs: each node and number of one of its gradients, and where that goes.
+
+    Nodes older than every input cannot belong to the module; a leaf has no age.
+    """
+    floor = min((sequence(node) for node, _ in inputs if node.next_functions), default=0)
+    visited = {node for node, _ in outputs if not any(node is other for other, _ in inputs)}
+    waiting = list(visited)
     while waiting and len(visited) < FAR:
         node = waiting.pop()
         for place, (following, number) in enumerate(node.next_functions):
-            if (following, number) in leaving:
-                leaving[following, number].append((node, place))
-            elif following is not None and following not in visited and sequence(following) >= floor:
+            if following is None:
+                continue
+            yield (node, place), (following, number)
+            if (following, number) not in inputs and following not in visited and sequence(following) >= floor:
                 visited.add(following)
                 waiting.append(following)
-    return leaving
 
 
 def sequence(node: Node) -> int:

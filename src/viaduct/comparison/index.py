@@ -4,7 +4,7 @@
     DUMP/step_000005/rank_1/index.json  several
       format, version      "viaduct dump", 1
       step, rank, ranks
-      settings             device, precision, mode, deterministic, seed, versions, commit, script …: texts
+      settings             device, precision, tf32, mode, deterministic, seed, versions, commit, script …: texts
       edges                operator -> the operators that feed it
       tensors              op, type, role, index, order, call, parameter, dtype, shape, file, bytes, crc32, statistics,
                            fault

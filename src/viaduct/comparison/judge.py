@@ -20,6 +20,7 @@ from viaduct.comparison.tensors import Role
 
 JUMP = 6.0  # an operator that makes an error this much larger than its inputs' brings in something of its own
 ROUNDINGS = 4  # inputs no worse than this many roundings count as exact
+CANCELLED = 10.0  # a weight's gradient sums what mostly cancels: errors grow by that without a fault
 QUIET = 200  # roundings; more than sums in another order make of equal inputs
 MOST_FURTHER = 20
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
@@ -243,22 +244,34 @@ def so_far(moment: Moment, call: Call) -> float:
 
 def wrong_backward(moment: Moment) -> list[Candidate]:
     """The forward pass being good: the first gradient that is bad. Gradients run against the order of the calls."""
-    calls = in_backward_order(moment, [call for call in moment.calls if moment.bad(call, *BACKWARD)])
-    if not calls:
+    calls = in_backward_order(moment, [call for call in moment.calls if any(map(call.places.get, BACKWARD))])
+    ops = {call.op for call in calls if moment.bad(call, *BACKWARD)}
+    bad = [call for call in calls if call.op in ops and not any(part.op in ops for part in moment.within(call))]
+    if not bad:
         return []
-    ops = {call.op for call in calls}
-    first = next((call for call in calls if not any(part.op in ops for part in moment.within(call))), calls[0])
-    given, made = moment.bad(first, "grad_output"), moment.bad(first, "grad_input", "gradient")
-    if given:
-        why = f"the gradient that reaches {first.op} differs, while the whole forward pass agrees: labels or loss"
-        return [candidate(moment, given, "input", why)]
-    if not first.places.get("grad_output"):
-        why = f"the gradient behind {first.op} is the first that differs, while the whole forward pass agrees"
-        return [candidate(moment, made, "input", f"{why}: labels or loss, or {first.op} itself")]
+    first = next((call for call in bad if moment.bad(call, *BACKWARD)), bad[0])
+    before = [call for call in calls[: calls.index(first)] if not holds(call.op, first.op)]
+    if moment.bad(first, "grad_output") or not first.places.get("grad_output"):
+        return [wrong_on_arrival(moment, first, before)]
+    made = moment.bad(first, "grad_input", "gradient")
     differs = f"the gradient it hands on differs by {moment.error(made):.2g}"
     why = f"{differs}, while the one it was given and the forward pass agree"
     coming = moment.error(first.places.get("grad_output", ()))
+    if not moment.bad(first, "grad_input"):
+        coming *= CANCELLED
     return [candidate(moment, made, "operator", why, coming=coming)]
+
+
+def wrong_on_arrival(moment: Moment, first: Call, before: Sequence[Call]) -> Candidate:
+    """A gradient that is bad when it comes: from the loss, or between two operators."""
+    bad = moment.bad(first, "grad_output") or moment.bad(first, *BACKWARD)
+    differs = f"the gradient at {first.op} differs by {moment.error(bad):.2g}, while the forward pass agrees"
+    if not before:
+        return candidate(moment, bad, "input", f"{differs}, and it is the first of all gradients: labels or loss")
+    handing = [call for call in before if first.op in moment.feeders.get(call.op, ())] or before[-1:]
+    coming = moment.error(place for call in handing for place in call.places.get("grad_input", ()))
+    why = f"{differs}, and so do the gradients before it (largest difference {coming:.2g})"
+    return candidate(moment, bad, "operator", why, coming=coming)
 
 
 def in_backward_order(moment: Moment, calls: Sequence[Call]) -> list[Call]:

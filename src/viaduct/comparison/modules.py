@@ -7,7 +7,7 @@ wraps inputs and outputs, and so forbids modules that work in place and changes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.comparison.capture import Capture, tensors_in
-from viaduct.comparison.flow import Edge, Flow, edge_of, exits
+from viaduct.comparison.flow import Edge, Flow, edge_of, exits, used_within
 from viaduct.comparison.index import Entry
 from viaduct.comparison.naming import ROOT, plain_path
 from viaduct.comparison.tensors import Role
@@ -33,6 +33,7 @@ class Call:
     type: str
     number: int
     edges: list[Edge | None] = field(default_factory=list)  # of the inputs, as they were before the call
+    versions: list[int] = field(default_factory=list)  # of the inputs, likewise
     entries: list[Entry] = field(default_factory=list)
     backward: dict[tuple[Role, int], Entry] = field(default_factory=dict)
     last_gradient: int = 0
@@ -46,6 +47,8 @@ class ModuleWatch:
         self.evaluations = evaluations  # whether passes without gradients belong to the step
         self.flow = Flow()
         self.edges: dict[str, dict[str, None]] = {}
+        self.overwritten: set[tuple[str, int]] = set()  # inputs that a module writes to
+        self.untold: set[tuple[str, Role, int]] = set()  # gradients that autograd does not keep apart
         self.paused = False  # the optimizer's own work is not that of a module, but for a closure that it calls
         self.stack: list[Call | None] = []
         self.calls: list[Call] = []
@@ -78,6 +81,7 @@ class ModuleWatch:
         for index, tensor in enumerate(tensors_in([args, kwargs])):
             edge = edge_of(tensor)
             call.edges.append(edge)
+            call.versions.append(version_of(tensor))
             self.feed(name, tensor, edge)
             self.write(call, "input", index, tensor)
 
@@ -94,8 +98,12 @@ class ModuleWatch:
             call = self.stack.pop()  # a module within ended in an exception that somebody caught
         if call is None or call.module is not module:
             return
-        for index, tensor in enumerate(tensors_in([args, kwargs])[len(call.edges) :], len(call.edges)):
+        inputs = tensors_in([args, kwargs])
+        for index, tensor in enumerate(inputs[len(call.edges) :], len(call.edges)):
             self.write(call, "input", index, tensor)  # keywords that `before` was not told of
+        versions = zip(inputs, call.versions, strict=False)
+        places = (index for index, (tensor, version) in enumerate(versions) if version_of(tensor) != version)
+        self.overwritten.update((name, index) for index in places)
         outputs = [(tensor, edge_of(tensor)) for tensor in tensors_in(output)]
         for index, (tensor, edge) in enumerate(outputs):
             self.feed(name, tensor, edge)
@@ -122,14 +130,23 @@ class ModuleWatch:
             call.entries.append(self.capture.add(Entry(call.op, call.type, role, index, 0, call.number), tensor))
 
     def follow_gradients(self, call: Call, outputs: list[tuple[Tensor, Edge | None]]) -> None:
-        wants = self.capture.plan.wants
-        if wants(call.op, "grad_output"):
-            for index, (tensor, edge) in enumerate(outputs):
-                if edge is not None:
-                    self.on_gradient(tensor, edge, call, "grad_output", index)
-        inputs = [edge for edge in call.edges if edge is not None]
-        if inputs and wants(call.op, "grad_input"):
-            self.on_exits(call, outputs, exits([edge for _, edge in outputs if edge is not None], inputs))
+        taken, given = dict.fromkeys(call.edges), dict.fromkeys(edge for _, edge in outputs)
+        inputs, ends = [edge for edge in taken if edge is not None], [edge for edge in given if edge is not None]
+        mixed = {*inputs, *used_within(ends, inputs)}
+        for index, (tensor, edge) in enumerate(outputs):
+            if edge is not None and self.telling(call, "grad_output", index, edge, mixed):
+                mixed.add(edge)  # what is returned twice is told once
+                self.on_gradient(tensor, edge, call, "grad_output", index)
+        if inputs:
+            self.on_exits(call, ends, inputs)
+
+    def telling(self, call: Call, role: Role, index: int, edge: Edge, mixed: Container[Edge]) -> bool:
+        """Whether a gradient is written down. Autograd has one gradient for a tensor, however many modules hand it on:
+        what comes back on one of these ways cannot be told from what comes back on the others."""
+        if edge in mixed:
+            self.untold.add((call.op, role, index))
+            return False
+        return self.capture.plan.wants(call.op, role)
 
     def on_gradient(self, tensor: Tensor, edge: Edge, call: Call, role: Role, index: int) -> None:
         """The gradient of a tensor as a whole: what all that used it send back."""
@@ -144,14 +161,13 @@ class ModuleWatch:
         for call, role, index in listeners:
             self.write_gradient(call, role, index, gradient)
 
-    def on_exits(self, call: Call, outputs: list[tuple[Tensor, Edge | None]], leaving: dict[Edge, list[Edge]]) -> None:
+    def on_exits(self, call: Call, outputs: Collection[Edge], inputs: Collection[Edge]) -> None:
         """What one module sends back to its input, which others may have used too."""
-        passed = {edge: tensor for tensor, edge in outputs if edge is not None}
+        leaving, mixed = exits(outputs, inputs), set(outputs)
         for index, edge in enumerate(call.edges):
-            if edge is None or edge in call.edges[:index]:
+            if edge is None or not self.telling(call, "grad_input", index, edge, mixed):
                 continue
-            if edge in passed:  # returned as it came
-                self.on_gradient(passed[edge], edge, call, "grad_input", index)
+            mixed.add(edge)  # what is taken twice is told once
             parts = Parts(len(leaving[edge]))
             for node, place in leaving[edge]:
                 hook = partial(self.part, parts, call, index, place)
@@ -171,6 +187,11 @@ class ModuleWatch:
         if (role, index) not in call.backward:  # a second pass through the same graph is not looked at
             entry = Entry(call.op, call.type, role, index, 0, call.number)
             call.backward[role, index] = self.capture.add(entry, gradient)
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often it was written to; nobody counts that in inference mode."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 class Parts:

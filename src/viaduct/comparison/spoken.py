@@ -12,6 +12,7 @@ from viaduct.comparison.drift import Drift
 from viaduct.comparison.measures import shown
 from viaduct.comparison.rows import Cause, Neighbour, Row, counts
 
+FURTHER = 4  # other origins that are printed
 COLOURS = {"good": "green", "bad": "red", "flag": "yellow", "refused": "magenta", "new": "cyan"}
 MEANING = {
     "good": "within the thresholds",
@@ -53,11 +54,11 @@ def cells(row: Row) -> Iterator[Text]:
     measures = row.measures
     yield Text(row.result, style=COLOURS[row.result])
     yield Text(str(row.stored.step))
-    yield Text(row.tensor_index, overflow="fold")
+    yield Text(printable(row.tensor_index), overflow="fold")
     for name in ("cosine", "relative_euclidean", "max_absolute"):
         yield Text(shown(getattr(measures, name)) if measures else "NaN")
     why = f"follows from {row.follows_from}" if row.follows_from else row.reason
-    yield Text(why.split(";")[0], style="dim", overflow="ellipsis", no_wrap=True)
+    yield Text(printable(why.split(";")[0]), style="dim", overflow="ellipsis", no_wrap=True)
 
 
 def explanation_text(drift: Drift, whole: bool) -> str:
@@ -74,11 +75,16 @@ def explanation_text(drift: Drift, whole: bool) -> str:
             f"  first divergence  {drift.rows[explanation.origin.row].tensor_index}, step {explanation.origin.step}"
         )
         lines.append(f"  how we know       {explanation.origin.why}")
-        lines += [f"  {said(neighbour)}" for neighbour in explanation.neighbours if abs(neighbour.hops) <= 1]
+        nearest = 0 if explanation.origin.kind == "input" else -1  # what enters the network is read from nowhere
+        lines += [f"  {said(one)}" for one in explanation.neighbours if nearest <= one.hops <= 1]
     lines += [line for number, cause in enumerate(explanation.causes) for line in told(cause, number)]
     if explanation.origin is not None and not explanation.causes:
         lines.append("  likely cause      none of the known ones fits; the neighbourhood is in the report")
-    lines += [f"  also by itself    {other.op} (step {other.step}): {other.why}" for other in explanation.further]
+    lines += [
+        f"  also by itself    {other.op} (step {other.step}): {other.why}" for other in explanation.further[:FURTHER]
+    ]
+    if len(explanation.further) > FURTHER:
+        lines.append(f"  and by themselves {len(explanation.further) - FURTHER} more at least; the summary names them")
     return "\n".join(lines)
 
 
@@ -94,6 +100,11 @@ def told(cause: Cause, number: int) -> Iterator[str]:
     yield f"  {what:16s}  {cause.name} ({cause.confidence:.0%}): {cause.evidence}"
     if number == 0:
         yield f"  what to try       {cause.advice}"
+
+
+def printable(text: str) -> str:
+    """A name from a dump must not talk to the terminal: what does not print is written as its code."""
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
 def sentence(text: str) -> str:

@@ -5,7 +5,8 @@ leaves one operator in the graph, `viaduct::tap`, which hands its tensor over an
 opaque and has an effect that must stay in order: kernels before and behind it are fused as they would be, but for the
 tensor that must exist in memory. Gradients are tapped in the backward graph by an identity with a backward of its own.
 
-What cannot be seen in a compiled graph, who feeds whom, is taken from one pass of a copy that runs as written.
+What cannot be seen in a compiled graph, who feeds whom and which tensors a module hands on unchanged, is taken from one
+pass of a copy that runs as written.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from viaduct.comparison.modules import ModuleWatch, names_in
 from viaduct.comparison.naming import ROOT, Only, Steps
 from viaduct.comparison.tensors import Role
 
+Marks: TypeAlias = tuple[int, int, tuple[int, ...]]  # tags of values and gradients, and which gradients have no tap
 Meaning: TypeAlias = tuple[str, str, Role, int]  # operator, its type, role, index
 MANY = 8  # tensors that a module is given or returns; more are left alone
 _LISTENERS: list[Callable[[int, Tensor], None]] = []
@@ -72,7 +74,8 @@ class Taps:
         self.network, self.plan = network, plan
         self.names = names_in(network)
         self.meanings: list[Meaning] = []
-        self.edges: dict[str, dict[str, None]] | None = None
+        self.known = Survey({}, frozenset(), frozenset())
+        self._taken: dict[str, list[Any]] = {}
         self.runs = 0
         self._bases: dict[tuple[str, Role], int] = {}
         # A function of its own: compiled code is kept by function, and the network's own must know nothing of taps.
@@ -86,8 +89,8 @@ class Taps:
 
     def run(self, *args: Tensor) -> Any:
         """One pass of the compiled network with taps."""
-        if self.edges is None:
-            self.edges = edges_of(self.network, args)
+        if not self.runs:
+            self.known = survey_of(self.network, args)
         self.runs += 1
         with self.installed():
             return self._compiled(*args)
@@ -96,39 +99,65 @@ class Taps:
     def installed(self) -> Iterator[None]:
         handles: list[Any] = []
         for module, op in self.names.items():
-            inner = partial(self.base, op, type(module).__name__)
-            wants = partial(self.plan.wants, op)
-            taken = (inner("input") if wants("input") else -1, inner("grad_input") if wants("grad_input") else -1)
-            given = (inner("output") if wants("output") else -1, inner("grad_output") if wants("grad_output") else -1)
-            handles.append(module.register_forward_pre_hook(partial(before, *taken)))
-            handles.append(module.register_forward_hook(partial(after, *given)))
+            kind = type(module).__name__
+            inputs, outputs = self.marks(op, kind, "input", "grad_input"), self.marks(op, kind, "output", "grad_output")
+            taken, written = self._taken.setdefault(op, []), self.known.overwritten(op)
+            handles.append(module.register_forward_pre_hook(partial(before, inputs, taken if written else None)))
+            handles.append(module.register_forward_hook(partial(after, outputs, taken, written)))
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
+            for left in self._taken.values():
+                left.clear()  # of a pass that ended in an exception
+
+    def marks(self, op: str, kind: str, role: Role, gradient: Role) -> Marks:
+        tags = (self.base(op, kind, wanted) if self.plan.wants(op, wanted) else -1 for wanted in (role, gradient))
+        return *tags, self.known.untold(op, gradient)  # type: ignore[return-value]
 
 
-def before(tag: int, gradient_tag: int, module: nn.Module, args: Any) -> Any:
-    return tapped(args, tag, gradient_tag)
+def before(marks: Marks, taken: list[Any] | None, module: nn.Module, args: Any) -> Any:
+    if taken is not None:
+        taken.append(args)
+    return tapped(args, *marks)
 
 
-def after(tag: int, gradient_tag: int, module: nn.Module, args: Any, output: Any) -> Any:
-    if isinstance(output, Tensor):
-        return tapped((output,), tag, gradient_tag)[0]
-    return tapped(output, tag, gradient_tag) if isinstance(output, tuple) else output
+def after(marks: Marks, taken: list[Any], written: tuple[int, ...], module: nn.Module, args: Any, output: Any) -> Any:
+    several = type(output) is tuple
+    outputs = output if several else (output,)
+    passed = tapped(outputs, *marks)
+    if written:
+        write_back(taken.pop(), args, written, outputs, passed)
+    return passed if several else passed[0]
 
 
-def tapped(tensors: Any, tag: int, gradient_tag: int) -> Any:
-    """The same tuple, its tensors tapped; a tag below 0 is none. Traced by the compiler: plain loops only."""
-    passed = []
+def write_back(taken: Any, args: Any, written: tuple[int, ...], outputs: Any, passed: Any) -> None:
+    """A module that works in place has worked on a copy that its tap has made: what it was given must change, too."""
     number = 0
-    for item in tensors:
+    for original, copied in zip(taken, args, strict=True):
+        if isinstance(original, Tensor):
+            if number in written and original is not copied:
+                same = [made for output, made in zip(outputs, passed, strict=True) if output is copied]
+                original.copy_(same[0] if same else copied)
+            number += 1
+
+
+def tapped(tensors: Any, tag: int, gradient_tag: int, untold: tuple[int, ...]) -> Any:
+    """The same tuple, its tensors tapped; a tag below 0 is none. A tensor that is in it twice has one gradient, as for
+    autograd. Traced by the compiler: plain loops only."""
+    passed: list[Any] = []
+    number = 0
+    for place, item in enumerate(tensors):
         if isinstance(item, Tensor) and number < MANY:
             if tag >= 0:
                 torch.ops.viaduct.tap(item, tag + number)
             if gradient_tag >= 0 and item.requires_grad:
-                item = GradientTap.apply(item, gradient_tag + number)  # type: ignore[no-untyped-call]
+                same = [made for other, made in zip(tensors[:place], passed, strict=True) if other is item]
+                if same:
+                    item = same[0]
+                elif number not in untold:
+                    item = GradientTap.apply(item, gradient_tag + number)  # type: ignore[no-untyped-call]
             number += 1
         passed.append(item)
     return tuple(passed)
@@ -147,7 +176,7 @@ class TapWatch:
 
     @property
     def edges(self) -> dict[str, dict[str, None]]:
-        return {**(self.taps.edges or {}), **self._recorded}
+        return {**self.taps.known.edges, **self._recorded}
 
     def watch(self, names: dict[nn.Module, str]) -> None:
         """The taps are in the network when it runs."""
@@ -208,8 +237,24 @@ def number_backward(heard: list[Heard]) -> None:
             one.entry.call = call
 
 
-def edges_of(network: nn.Module, args: tuple[Tensor, ...]) -> dict[str, dict[str, None]]:
-    """Who feeds whom, from a pass of two samples through a copy; random numbers are put back."""
+@dataclass(frozen=True)
+class Survey:
+    """What a network tells of itself when it runs as written."""
+
+    edges: dict[str, dict[str, None]]
+    mixed: frozenset[tuple[str, Role, int]]
+    written: frozenset[tuple[str, int]]
+
+    def untold(self, op: str, role: Role) -> tuple[int, ...]:
+        """Gradients that a tap could tell and autograd cannot: there would be nothing to compare them with."""
+        return tuple(number for number in range(MANY) if (op, role, number) in self.mixed)
+
+    def overwritten(self, op: str) -> tuple[int, ...]:
+        return tuple(number for number in range(MANY) if (op, number) in self.written)
+
+
+def survey_of(network: nn.Module, args: tuple[Tensor, ...]) -> Survey:
+    """From a pass of two samples through a copy; random numbers are put back."""
     twin = copy.deepcopy(network)
     watch = ModuleWatch(Capture(Plan(Steps(()), only=Only(("",))), None))
     watch.watch(names_in(twin))
@@ -217,4 +262,4 @@ def edges_of(network: nn.Module, args: tuple[Tensor, ...]) -> dict[str, dict[str
     with torch.random.fork_rng(cards), torch.enable_grad():
         twin(*(tensor[:2] for tensor in args))
     watch.close()
-    return watch.edges
+    return Survey(watch.edges, frozenset(watch.untold), frozenset(watch.overwritten))

@@ -58,6 +58,7 @@ class Training:
         self.interrupted = self.agreement.signal
         self.callbacks = [callback for callback in callbacks if group.first or callback.every_rank]
         settle_random_numbers(recipe)
+        device.allow_tf32(recipe.precision.tf32)
         self.model = place(build_model(recipe), torch_device)
         if group.ranks > 1 and recipe.parallel.sync_norm:
             synchronise(self.model, torch_device.type)

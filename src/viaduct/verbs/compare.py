@@ -140,7 +140,7 @@ def show(drift: Drift, out: Path | None, explain: bool) -> None:
 
     talk, console = Console(stderr=True), Console()
     for note in drift.notes:
-        talk.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        say(talk, f"note: {note}")
     console.print(counts_table(drift))
     worst = worst_table(drift, WORST)
     if worst is not None:
@@ -151,7 +151,9 @@ def show(drift: Drift, out: Path | None, explain: bool) -> None:
 
 
 def say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    from viaduct.comparison.spoken import printable
+
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:

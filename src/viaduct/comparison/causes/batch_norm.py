@@ -24,6 +24,7 @@ ADVICE = (
     "MindSpore's 1e-5 (1e-4 in its model zoo)."
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
+OWN = 5e-3  # relative error up to which a norm goes by the batch's own statistics
 LINEAR = 1e-3  # relative error up to which an output counts as s x + t of its input
 
 
@@ -52,9 +53,8 @@ def look(scene: Scene) -> Cause | None:
     if left is None or right is None:
         return None
     gamma, beta = parameters(scene, len(left.slope))
-    return epsilon(left, right, gamma, beta, Both(flat(bad.left), flat(bad.right)), flat(inputs.right)) or mode(
-        left, right, gamma
-    )
+    outputs = Both(flat(bad.left), flat(bad.right))
+    return epsilon(left, right, gamma, beta, outputs, flat(inputs.right)) or mode(left, right, gamma, beta)
 
 
 def flat(values: Array) -> Array:
@@ -108,18 +108,20 @@ def epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Bot
     return Cause(NAME, 0.6 + 0.38 * share, evidence + (solved if 0 < own < 1 and own + difference > 0 else ""), ADVICE)
 
 
-def mode(left: Affine, right: Affine, gamma: Array) -> Cause | None:
+def mode(left: Affine, right: Affine, gamma: Array, beta: Array) -> Cause | None:
     """One side normalises by the batch's own mean and variance, the other by something else."""
-    by_batch = [bool(np.median(np.abs(normalised(side, gamma))) < 0.02) for side in (left, right)]
+    by_batch = [bool(np.median(strangeness(side, gamma, beta)) < OWN) for side in (left, right)]
     if by_batch[0] == by_batch[1]:
         return None
     which = ("left", "right") if by_batch[0] else ("right", "left")
-    evidence = f"the {which[0]} side normalises by the batch's own variance, the {which[1]} side does not"
+    evidence = f"the {which[0]} side normalises by the batch's own mean and variance, the {which[1]} side does not"
     return Cause(MODE, 0.85, evidence, MODE_ADVICE)
 
 
-def normalised(side: Affine, gamma: Array) -> Array:
-    """How far s is from gamma / standard deviation, relatively."""
-    expected = np.abs(gamma) / np.sqrt(np.where(side.variance > 0, side.variance, 1.0))
-    relative: Array = np.abs(side.slope) / np.where(expected > 0, expected, 1.0) - 1
-    return relative
+def strangeness(side: Affine, gamma: Array, beta: Array) -> Array:
+    """How far slope and centre of each channel are from what the batch's own statistics give, relatively."""
+    scale = np.where(gamma != 0, np.abs(gamma), 1.0)
+    slope = np.abs(np.abs(side.slope) * np.sqrt(side.variance) / scale - 1)
+    centre = np.abs(side.slope * side.mean + side.offset - beta) / scale
+    larger: Array = np.maximum(slope, centre)
+    return larger
