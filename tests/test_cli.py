@@ -62,9 +62,10 @@ HILL = [
     ["verbs"],
     ["training"],
     ["recipes"],
+    ["comparison"],
     ["reporting"],
     ["weights"],
-    ["models", "data", "devices", "cluster"],
+    ["models", "data", "devices", "cluster", "scripts"],
     ["errors"],
 ]
 

@@ -18,6 +18,8 @@ from viaduct.errors import ViaductError
 VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
+    "compare": "Find the first operator where two dumps part ways, and why; or where two loss curves do.",
+    "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "data": "Build, fetch, index, check, look at and measure training data.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
     "weights": "Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -102,6 +105,36 @@ def test_the_compute_capability_decides_the_precisions(
 ) -> None:
     present.setattr(torch.cuda, "get_device_capability", lambda: capability)
     assert cuda.autocast_dtypes() == precisions
+
+
+@pytest.fixture
+def switches() -> Iterator[None]:
+    """Torch's own, which are there without a card; as they were afterwards."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.mark.usefixtures("switches")
+def test_tf32_is_switched_off_and_on_where_either_generation_of_switches_is_read() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    cuda.allow_tf32(False)
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+    new: list[Any] = [torch.backends.cudnn.conv, torch.backends.cuda.matmul]
+    assert [room.fp32_precision == "tf32" for room in new] == [False, False]
+    cuda.allow_tf32(True)
+    assert torch.backends.cudnn.allow_tf32
+    assert [room.fp32_precision == "tf32" for room in new] == [True, False]
+
+
+@pytest.mark.usefixtures("switches")
+@pytest.mark.filterwarnings("error")
+def test_no_warning_of_an_old_switch_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "set_float32_matmul_precision", lambda word: warnings.warn("old", stacklevel=1))
+        cuda.allow_tf32(False)
 
 
 @pytest.mark.parametrize(

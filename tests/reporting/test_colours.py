@@ -29,7 +29,7 @@ def colour(name: str, theme: int) -> str:
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["ink", "soft", "accent", "good", "bad"])
+@pytest.mark.parametrize("name", ["ink", "soft", "accent", "good", "bad", "warn", "new", "muted"])
 @pytest.mark.parametrize("ground", ["ground", "surface"])
 def test_text_stands_out_from_its_ground(name, ground, theme):
     assert contrast(colour(name, theme), colour(ground, theme)) >= 4.5

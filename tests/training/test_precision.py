@@ -307,3 +307,13 @@ def test_bf16_computes_something_else_than_fp32_and_learns_as_well(run: RunDir) 
     rounded, seen = losses(replace(RECIPE, model=plain, epochs=4, precision=Precision("bf16")), run)
     assert not torch.equal(weights(exact)["0.weight"], weights(rounded)["0.weight"])
     assert seen == pytest.approx(expected, rel=0.1, abs=0.05)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_recipe_says_whether_the_card_may_round_to_tf32(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(training(RECIPE, run).device, "allow_tf32", told.append)
+    training(replace(RECIPE, precision=Precision("fp32", tf32=allowed)), run)
+    assert told == [allowed]

@@ -50,6 +50,9 @@ class Device(Protocol):
     def autocast_dtypes(self) -> tuple[str, ...]:
         """The reduced precisions the hardware computes in, out of bf16 and fp16, best first."""
 
+    def allow_tf32(self, allowed: bool) -> None:
+        """Whether fp32 convolutions may round what they are given to TF32, on cards of NVIDIA."""
+
     def collective_backend(self) -> str:
         """The torch.distributed backend that speaks to these cards."""
 

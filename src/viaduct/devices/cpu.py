@@ -70,6 +70,10 @@ def autocast_dtypes() -> tuple[str, ...]:
     return ("bf16",) if _computes_in_bf16() else ()
 
 
+def allow_tf32(allowed: bool) -> None:
+    return None
+
+
 def collective_backend() -> str:
     return "gloo"
 

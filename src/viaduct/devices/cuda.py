@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import torch
@@ -63,6 +64,16 @@ def autocast_dtypes() -> tuple[str, ...]:
     if capability >= (8, 0):
         return ("bf16", "fp16")
     return ("fp16",) if capability >= (7, 0) else ()
+
+
+def allow_tf32(allowed: bool) -> None:
+    # The old switches set the new ones (fp32_precision) as well. After the new ones alone torch refuses to read the
+    # old, which its own compiler does (torch._inductor.kernel.conv).
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that they are old
+        torch.backends.cudnn.allow_tf32 = allowed
+        if not allowed:
+            torch.set_float32_matmul_precision("highest")
 
 
 def collective_backend() -> str:

@@ -69,6 +69,10 @@ def autocast_dtypes() -> tuple[str, ...]:
     return ("bf16", "fp16") if can_bf16() else ("fp16",)
 
 
+def allow_tf32(allowed: bool) -> None:
+    return None  # torch.backends.cnnl.allow_tf32 stays as the vendor has it
+
+
 def collective_backend() -> str:
     return "cncl"
 

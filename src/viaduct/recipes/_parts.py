@@ -338,6 +338,8 @@ class Precision:
     `auto` takes bf16 where the hardware computes in it, else fp32. The levels: O0 is fp32; O1 casts at
     use (autocast); O2 casts the network but not its batch norms; O3 casts everything; O1 to O3 take fp16
     where the device has it, else bf16, and O2 and O3 keep fp32 master weights for the optimizer.
+
+    In fp32, cards of NVIDIA round what goes into a convolution to TF32, as is PyTorch's default; not with `tf32` false.
     """
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
@@ -347,6 +349,7 @@ class Precision:
     scale_grow_every: int = 2000
     scale_shrink_after: int = 1
     fp16_scale: float | Literal["dynamic"] = "dynamic"
+    tf32: bool = True
 
     def __post_init__(self) -> None:
         fixed = isinstance(self.loss_scale, float | int)

@@ -5,30 +5,54 @@
     write_page(page, "runs/demo/report.html")
 
 A page is tiles and sections; a section is parts. Every part is one file here and one template of the same
-name, so a new kind of part is two files and a line below.
+name, so a new kind of part is two files and a line below; one that needs a script
+brings a third.
 """
 
+from viaduct.reporting.bar_chart import BarChart
+from viaduct.reporting.callout import Callout, Remark
 from viaduct.reporting.code import Code
 from viaduct.reporting.facts import Facts
+from viaduct.reporting.graph_drawing import GraphDrawing, Node
 from viaduct.reporting.heatmap import Heatmap
+from viaduct.reporting.histogram_pair import HistogramPair
 from viaduct.reporting.image_grid import ImageGrid, Picture
 from viaduct.reporting.line_chart import LineChart, Series
+from viaduct.reporting.links import Link
 from viaduct.reporting.page import Page, Part, Section, Tile, render_page, write_page
+from viaduct.reporting.scatter_chart import Level, Point, ScatterChart, Span
 from viaduct.reporting.table import Table
+from viaduct.reporting.tones import Tone
+from viaduct.reporting.virtual_table import Block, DataColumn, VirtualTable
 
 __all__ = [
+    "BarChart",
+    "Block",
+    "Callout",
     "Code",
+    "DataColumn",
     "Facts",
+    "GraphDrawing",
     "Heatmap",
+    "HistogramPair",
     "ImageGrid",
+    "Level",
     "LineChart",
+    "Link",
+    "Node",
     "Page",
     "Part",
     "Picture",
+    "Point",
+    "Remark",
+    "ScatterChart",
     "Section",
     "Series",
+    "Span",
     "Table",
     "Tile",
+    "Tone",
+    "VirtualTable",
     "render_page",
     "write_page",
 ]

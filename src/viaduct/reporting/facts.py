@@ -16,6 +16,11 @@ class Facts:
     template: ClassVar[str] = "facts.html"
 
     values: Mapping[str, object]
+    caption: str = ""
 
     def drawing(self) -> dict[str, str]:
         return {name: write_cell(value) for name, value in self.values.items()}
+
+    def record(self) -> dict[str, object]:
+        """The same for page scripts, which draw it in the details of a row."""
+        return {"kind": "facts", "values": self.drawing()}

@@ -1,13 +1,23 @@
 // What a page does beyond being read: switch its theme, sort its tables, answer the pointer over charts.
 // Everything is readable without this script, so it adds controls rather than expecting them in the page.
+// It leaves behind `page`: the helpers that the scripts of larger parts, which follow it where a page has them, share.
 "use strict";
-(() => {
-  const SVG = document.createElementNS.bind(document, document.querySelector("svg")?.namespaceURI ?? null);
+const page = (() => {
+  // The browser knows the name of its own drawing language; a page that names no address need not spell it.
+  const sample = document.createElement("template");
+  sample.innerHTML = "<svg></svg>";
+  const SVG = document.createElementNS.bind(document, sample.content.firstChild.namespaceURI);
 
   function make(tag, className, text = "") {
     const element = document.createElement(tag);
     element.className = className;
     element.textContent = text;
+    return element;
+  }
+
+  function draw(tag, attributes) {
+    const element = SVG(tag);
+    Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
     return element;
   }
 
@@ -158,17 +168,13 @@
     }
 
     function line(share) {
-      const element = SVG("line");
       const place = `${share * 100}%`;
-      Object.entries({ class: "crosshair", x1: place, x2: place, y1: 0, y2: "100%" }).forEach(([name, value]) => element.setAttribute(name, value));
-      return element;
+      return draw("line", { class: "crosshair", x1: place, x2: place, y1: 0, y2: "100%" });
     }
 
     function dot(series, position, index) {
-      const element = SVG("circle");
       const [cx, cy] = [reader.share(series.x[index]), reader.height(series.y[index])].map((share) => `${share * 100}%`);
-      Object.entries({ class: `line-${position % 6}`, cx, cy, r: 4.5 }).forEach(([name, value]) => element.setAttribute(name, value));
-      return element;
+      return draw("circle", { class: `line-${position % 6}`, cx, cy, r: 4.5 });
     }
 
     function entry(series, position, index, x) {
@@ -230,6 +236,7 @@
 
   offerThemes();
   document.querySelectorAll("table.sortable").forEach(offerSorting);
-  document.querySelectorAll(".chart").forEach(offerCrosshair);
+  document.querySelectorAll(".chart:not(.scatter)").forEach(offerCrosshair);
   document.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
+  return { make, draw, write, addReadout, placeReadout, alphabet, NEXT };
 })();

@@ -58,8 +58,8 @@ class Section:
 
     @property
     def groups(self) -> list[list[Part]]:
-        """Neighbours of one kind, which the page may set side by side."""
-        return [list(group) for _, group in groupby(self.parts, key=lambda part: part.template)]
+        """Neighbours of one kind, or that say they belong `beside` each other: the page may set them side by side."""
+        return [list(group) for _, group in groupby(self.parts, lambda part: getattr(part, "beside", part.template))]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,12 @@ class Page:
     subtitle: str = ""
     tiles: Sequence[Tile] = ()
     sections: Sequence[Section] = ()
+    lead: Sequence[Part] = ()
+    """What stands above the tiles: the answer."""
+
+    @property
+    def parts(self) -> list[Part]:
+        return [*self.lead, *(part for section in self.sections for part in section.parts)]
 
 
 def render_page(page: Page) -> str:
@@ -81,7 +87,7 @@ def render_page(page: Page) -> str:
             contents=len(page.sections) >= CONTENTS_FROM,
             icon=data_uri(ICON, "image/svg+xml"),
             style=own_file("page.css"),
-            script=own_file("page.js"),
+            script=scripts(page),
             version=__version__,
         )
     )
@@ -102,13 +108,23 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
 
 @cache
 def templates() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("viaduct.reporting", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # A browser refuses NaN in JSON, and thousands of rows need no blanks between their numbers.
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return environment
+
+
+def scripts(page: Page) -> Markup:
+    """The page's own script, and those of the parts that bring one and are on this page."""
+    names = dict.fromkeys(part.template.removesuffix(".html") for part in page.parts)
+    own = [f"{name}.js" for name in names if files("viaduct.reporting").joinpath(f"{name}.js").is_file()]
+    return Markup("").join(map(own_file, ["page.js", *own]))
 
 
 def own_file(name: str) -> Markup:

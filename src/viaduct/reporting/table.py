@@ -35,6 +35,11 @@ class Table:
         cells = [[column.cells[row] for column in columns] for row in range(len(self.rows))]
         return TableDrawing(self.caption, columns, cells)
 
+    def record(self) -> dict[str, object]:
+        """The same for page scripts, which draw it in the details of a row."""
+        rows = [[cell if isinstance(cell, str) else write_cell(cell) for cell in row] for row in self.rows]
+        return {"kind": "table", "caption": self.caption, "columns": list(self.columns), "rows": rows}
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -3,6 +3,7 @@
 A recipe of your own may carry callbacks: instances of a subclass of `Callback`. The loop calls
 
     start(training)                    once, before the first step; training.step tells where a resumed run begins
+    forward(training, labels, loss)    after the forward pass of each part of a step, both still on the device
     log(training, record)              every `log.every_steps` steps, and before each evaluation and checkpoint
     evaluating(training, done, total)  after each batch of an evaluation
     evaluation(training, score)        after each evaluation
@@ -38,6 +39,7 @@ from viaduct.training.rundir import MARK
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+    from torch import Tensor
 
     from viaduct.training.loop import Training
 
@@ -68,6 +70,7 @@ class Callback:
     every_rank = False
 
     def start(self, training: Training) -> None: ...
+    def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None: ...
     def log(self, training: Training, record: LogRecord) -> None: ...
     def evaluating(self, training: Training, done: int, total: int) -> None: ...
     def evaluation(self, training: Training, score: Score) -> None: ...

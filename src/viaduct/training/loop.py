@@ -63,6 +63,7 @@ class Training:
         self.interrupted = self.agreement.signal
         self.callbacks = [callback for callback in callbacks if group.first or callback.every_rank]
         settle_random_numbers(recipe)
+        device.allow_tf32(recipe.precision.tf32)
         self.share = Share(group.rank, group.ranks, recipe.accumulate, recipe.mixup > 0, group.local_ranks)
         self.positions = self.share.of(recipe.data.global_batch, train=True)[1]
         built = build_model(recipe)
@@ -181,6 +182,7 @@ class Training:
                 with self.observed(last):
                     logits, *auxiliary = self.computation.outputs(images)
                 loss = self.objective(logits, auxiliary, labels)
+                self.emit("forward", labels, loss)
                 self.pulse.at("backward", self.step + 1)
                 (loss * (self.scale.value / parts * self.loss_weight)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())

@@ -48,6 +48,7 @@ def score_all(
     group: Group,
 ) -> list[dict[str, Any]]:
     room, torch_device = devices.pick(device, group.local_rank)
+    room.allow_tf32(recipe.precision.tf32)
     images = load_images(recipe.data, data or (Path(stored["data"]) if stored.get("data") else None))
     model = place(build_model(recipe), torch_device)
     computation = Computation(model, plan_for(recipe.precision, room), torch_device, recipe.mode == "graph", False)

@@ -28,6 +28,7 @@ from viaduct.training.callbacks import (
     TensorBoard,
 )
 from viaduct.training.distributed import Group, joined
+from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
@@ -51,6 +52,7 @@ class Request:
     device: str
     resume: Resume
     command: str
+    dump: DumpOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,12 @@ def conduct(request: Request) -> Outcome:
     """Train; everything that can be refused is refused before anything is written."""
     with joined(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         run = request.run
+        if request.dump is not None:
+            request.dump.refuse(request.loaded.recipe, group.ranks)
         if group.first_does(lambda: refuse_or_find_finished(request)):
             tell(group, f"{run.path} has finished already: {run.model} and {run.report} are there.")
+            if request.dump is not None:
+                tell(group, "Nothing was dumped: no step was taken. For a dump begin anew with another --run.")
             return Outcome(finished=True)
         return conduct_together(request, group)
 
@@ -79,20 +85,25 @@ def conduct_together(request: Request, group: Group) -> Outcome:
         saved = group.first_does(lambda: find_start(request))
         progress = ProgressBar()
         watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe, group)
+        dumping = [Dumping(request.dump)] if request.dump else []
         training = Training(
             recipe,
             run,
             images,
             device,
             torch_device,
-            callbacks=[*watchers, progress],
+            callbacks=[*dumping, *watchers, progress],
             interrupted=lambda: interrupt.received or 0,
             group=group,
         )
         group.first_does(lambda: start(request, training, saved))
         training.share_start()
+        for dump in dumping:
+            held.callback(dump.close)
         with contextlib.closing(progress), training.train_batches, training.validation, watching(training):
             outcome = training.fit()
+        for line in (line for dump in dumping for line in dump.told()):
+            tell(group, line)
         if outcome != FINISHED:
             tell(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
             tell(group, f"  viaduct train --run {run.path}{ranks_again(group)}")

@@ -130,6 +130,21 @@ def main(
     compress: Annotated[
         str | None, aliased("compress", "What gradients travel in: none, bf16 or fp16.", "WORD")
     ] = None,
+    dump_steps: Annotated[
+        str | None, typer.Option(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
+    ] = None,
+    dump_mode: Annotated[
+        Literal["input", "output", "all"], typer.Option(help="What of each operator is dumped.")
+    ] = "all",
+    dump_only: Annotated[
+        str | None, typer.Option(help="Dump only operators of these names: 'layer3.*,head'.", metavar="GLOB,…")
+    ] = None,
+    dump_level: Annotated[
+        Literal["module", "op"], typer.Option(help="Dump modules, or every aten operator, forward and backward.")
+    ] = "module",
+    dump_statistics_only: Annotated[
+        bool, typer.Option("--dump-statistics-only", help="Dump minimum, maximum, mean, deviation, norm; no tensors.")
+    ] = False,
 ) -> None:
     """Train a recipe, or continue a run that was interrupted.
 
@@ -142,7 +157,25 @@ def main(
     changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()] + [
         split(word) for word in settings or []
     ]
-    return begin(recipe, changes, run, data, device, resume, ranks)
+    dump = dump_asked_for(dump_steps, dump_mode, dump_only, dump_level, dump_statistics_only)
+    return begin(recipe, changes, run, data, device, resume, ranks, dump)
+
+
+def dump_asked_for(
+    steps: str | None, mode: str, only: str | None, level: str, statistics_only: bool
+) -> dict[str, Any] | None:
+    """What the --dump flags say, refused where it cannot be meant."""
+    from viaduct.comparison.naming import parse_only, parse_steps
+
+    if steps is None:
+        if only is not None or statistics_only or mode != "all" or level != "module":
+            raise BadValue(
+                "--dump-mode, -only, -level and -statistics-only need --dump-steps.", "Which? --dump-steps 0"
+            )
+        return None
+    parse_steps(steps, "--dump-steps")
+    parse_only(only)
+    return {"steps": steps, "mode": mode, "only": only, "level": level, "statistics_only": statistics_only}
 
 
 def spelled(value: str | bool | Path) -> str:
@@ -160,6 +193,7 @@ def begin(
     device: str,
     resume: Literal["auto", "never", "must"],
     ranks: int | None,
+    dump: dict[str, Any] | None = None,
 ) -> None:
     from dataclasses import replace
 
@@ -189,6 +223,7 @@ def begin(
         raise typer.Exit(run_local(["train", *arguments()], ranks))
 
     # torch is imported from here on: mistakes above are answered at once.
+    from viaduct.training.dumping import DumpOptions
     from viaduct.training.rundir import RunDir
     from viaduct.training.session import Request, conduct
 
@@ -200,6 +235,7 @@ def begin(
             device=stored.get("device", device) if device == "auto" else device,
             resume=resume,
             command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
+            dump=DumpOptions(**dump) if dump else None,
         )
     )
     if not outcome.finished:

@@ -1,0 +1,120 @@
+"""What a dump costs: a ResNet-50 training step in fp32 with and without it, and the steps that are not dumped.
+
+    python benchmarks/dump_cost.py [--batch 8] [--size 224] [--turns 5] [--out FILE]
+    python benchmarks/dump_cost.py --device cuda --batch 64
+
+Each turn trains the same network three steps without a dump and, with one for each variant, the step before the dumped
+one, the dumped one and the step after. Turns alternate; times are medians, ratios are to the step without a dump. The
+dumped step is complete on the disk when its time ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from viaduct import devices, models
+from viaduct.comparison import Dump
+from viaduct.devices.base import Device
+from viaduct.training.loop import place
+from viaduct.training.summary import commit, machine
+
+DUMPED = 1
+VARIANTS: dict[str, dict[str, Any]] = {
+    "module level": {},
+    "module level, outputs": {"mode": "output"},
+    "module level, statistics only": {"statistics_only": True},
+    "operator level": {"level": "op"},
+}
+
+
+class Bench:
+    def __init__(self, room: Device, device: torch.device, batch: int, size: int) -> None:
+        self.room = room
+        self.model = place(models.build("resnet50_v1", classes=1001), device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-4, momentum=0.9)
+        images = torch.randn(batch, 3, size, size, device=device)
+        self.images = images.to(memory_format=torch.channels_last)
+        self.labels = torch.randint(0, 1001, (batch,), device=device)
+
+    def turn(self, folder: Path, options: dict[str, Any] | None) -> list[float]:
+        """Seconds of three steps, of which with options the second is dumped."""
+        dump = Dump(self.model, folder, steps=DUMPED, **options) if options is not None else nullcontext()
+        with dump:
+            return [self.step() for _ in range(3)]
+
+    def step(self) -> float:
+        self.room.synchronize()
+        began = time.perf_counter()
+        F.cross_entropy(self.model(self.images), self.labels).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.room.synchronize()
+        return time.perf_counter() - began
+
+
+def measured(bench: Bench, turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Seconds of each kind of step, and the megabytes that each dump left."""
+    samples: dict[str, list[float]] = {"no dump": []}
+    sizes: dict[str, float] = {}
+    bench.turn(Path(), None)
+    for _ in range(turns):
+        samples["no dump"] += bench.turn(Path(), None)
+        for name, options in VARIANTS.items():
+            folder = Path(tempfile.mkdtemp())
+            _, dumped, after = bench.turn(folder, options)
+            samples.setdefault(name, []).append(dumped)
+            samples.setdefault("steps that are not dumped", []).append(after)
+            sizes[name] = sum(path.stat().st_size for path in folder.rglob("*.npy")) / 1e6
+            shutil.rmtree(folder)
+    return samples, sizes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    room, device = devices.pick(options.device)
+    samples, sizes = measured(Bench(room, device, options.batch, options.size), options.turns)
+    base = median(samples["no dump"])
+    rows = []
+    for name, seconds in samples.items():
+        row = {"step": name, "ms": f"{1000 * median(seconds):.0f}", "ratio": f"{median(seconds) / base:.2f}"}
+        rows.append({**row, "MB written": f"{sizes[name]:,.0f}" if name in sizes else ""})
+        print(" ".join(f"{value:>30s}" for value in rows[-1].values()))
+    if options.out:
+        words = [word for word in sys.argv[1:] if word not in ("--out", str(options.out))]
+        record = {
+            "kind": "benchmark",
+            "title": f"A ResNet-50 step with and without a dump: fp32, batch {options.batch}, "
+            f"{options.size}x{options.size}",
+            "command": shlex.join(["python", "benchmarks/dump_cost.py", *words]),
+            "commit": commit(),
+            "machine": machine(room),
+            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            "columns": ["step", "ms", "ratio", "MB written"],
+            "rows": rows,
+            "samples": {"seconds": samples},
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""Dumping, reading, aligning, measuring and judging tensors: where two devices part ways.
+
+`Dump` needs torch and is imported when it is asked for; comparing needs NumPy only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from viaduct.comparison.dump import Dump
+
+__all__ = ["Dump"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Dump":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from viaduct.comparison.dump import Dump
+
+    return Dump

@@ -1,0 +1,177 @@
+"""What a dumped step has caught so far: entries of the index, and copies of tensors on their way to the writer.
+
+A copy is taken at once, since the next operator may write into the same memory. One tensor that is met twice unchanged
+(one module's output, the next one's input, their container's output) is stored once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.weak import TensorWeakRef
+
+from viaduct.comparison import tally
+from viaduct.comparison.index import Entry
+from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps
+from viaduct.comparison.tensors import Role
+from viaduct.comparison.writer import Writer
+
+Mode = Literal["input", "output", "all"]
+Level = Literal["module", "op"]
+ALWAYS: tuple[Role, ...] = ("parameter", "gradient", "update")
+ROLES: Mapping[Mode, tuple[Role, ...]] = {
+    "input": ("input", "grad_output"),  # what comes into an operator, forward and backward
+    "output": ("output", "grad_input"),
+    "all": ("input", "output", "grad_input", "grad_output"),
+}
+AS_BITS = {1: torch.uint8, 2: torch.int16}  # by bytes an element: floats that NumPy does not have
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be dumped."""
+
+    steps: Steps
+    mode: Mode = "all"
+    only: Only = EVERYTHING
+    level: Level = "module"
+    statistics_only: bool = False
+
+    def wants(self, op: str, role: Role) -> bool:
+        return (role in ALWAYS or role in ROLES[self.mode]) and op in self.only
+
+
+class Capture:
+    """The tensors of one step."""
+
+    def __init__(self, plan: Plan, writer: Writer | None) -> None:
+        self.plan, self.writer = plan, writer
+        self.entries: list[Entry] = []
+        self.busy = threading.local()  # while we copy, what watches operators looks away
+        self._ticks = 0
+        self._names = FileNames()
+        self._seen: dict[int, tuple[TensorWeakRef, int, Entry]] = {}
+        self._same: list[tuple[Entry, Entry]] = []
+        self._lock = threading.RLock()  # gradients come from one thread per device
+
+    def tick(self) -> int:
+        """The next place in the order of execution."""
+        with self._lock:
+            self._ticks += 1
+            return self._ticks
+
+    def add(self, entry: Entry, tensor: Tensor, owned: bool = False, anew: bool = False) -> Entry:
+        """Write one tensor down. `owned`: nobody else has it, it need not be copied. `anew`: met before or not."""
+        with self._lock, self.looking_away():
+            entry.dtype, entry.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+            self.entries.append(entry)
+            if reason := unreadable(tensor):
+                entry.fault = reason
+            elif (known := None if anew else self._known(tensor)) is not None:
+                self._same.append((entry, known))
+            else:
+                self._store(entry, tensor, owned)
+                self._remember(tensor, entry)
+        return entry
+
+    def _store(self, entry: Entry, tensor: Tensor, owned: bool) -> None:
+        if self.plan.statistics_only or self.writer is None:
+            entry.statistics.update(tally.of_tensor(tensor))
+            return
+        call = f".{entry.call}" if entry.call else ""
+        what = f"{entry.parameter}.{entry.role}" if entry.parameter else f"{entry.role}.{entry.index}"
+        entry.file = self._names.make(f"{entry.op}.{what}{call}")
+        self.writer.put(entry, tensor.numel() * tensor.element_size(), snapshot(tensor, owned))
+
+    def _known(self, tensor: Tensor) -> Entry | None:
+        """The entry of the same tensor, if it has not been written to since."""
+        found = self._seen.get(id(tensor))
+        if found is None or tensor.is_inference():
+            return None
+        reference, version, entry = found
+        return entry if reference() is tensor and version == tensor._version else None
+
+    def _remember(self, tensor: Tensor, entry: Entry) -> None:
+        if not tensor.is_inference():
+            self._seen[id(tensor)] = (TensorWeakRef(tensor), tensor._version, entry)
+
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        before, self.busy.now = getattr(self.busy, "now", False), True
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.busy.now = before
+
+    @property
+    def is_busy(self) -> bool:
+        return getattr(self.busy, "now", False)
+
+    def settled(self) -> list[Entry]:
+        """All entries in order of execution, after the writer has finished."""
+        for entry, known in self._same:
+            entry.file, entry.bytes, entry.crc32 = known.file, known.bytes, known.crc32
+            entry.statistics = dict(known.statistics)
+        return sorted(self.entries, key=lambda entry: entry.order)
+
+
+def unreadable(tensor: Tensor) -> str:
+    """Why a tensor cannot be stored as numbers in a row."""
+    if tensor.layout is not torch.strided:
+        return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
+    if tensor.device.type == "meta":
+        return "it has no data (device meta)"
+    if tensor.is_nested or tensor.is_quantized:
+        return "it is quantized" if tensor.is_quantized else "it is nested"
+    return f"it is a {type(tensor).__name__}" if is_traceable_wrapper_subclass(tensor) else ""
+
+
+def snapshot(tensor: Tensor, owned: bool) -> Callable[[], npt.NDArray[Any]]:
+    """A copy that nobody else writes to, as an array in C order, available when called."""
+    source = bits_of(tensor.detach().resolve_conj().resolve_neg())
+    unsigned = tensor.dtype == torch.bfloat16
+    if source.device.type == "cpu":
+        copied = source.contiguous() if owned else torch.empty(source.shape, dtype=source.dtype).copy_(source)
+        return partial(as_array, copied, unsigned)
+    if source.device.type == "cuda":
+        host = torch.empty(source.shape, dtype=source.dtype, pin_memory=True).copy_(source, non_blocking=True)
+        done: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record(torch.cuda.current_stream(source.device))
+        return partial(as_array, host, unsigned, done.synchronize)
+    return partial(as_array, source.cpu().contiguous(), unsigned)
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    """Half precision that NumPy does not know travels as its bits."""
+    if tensor.dtype == torch.bfloat16 or str(tensor.dtype).startswith("torch.float8"):
+        return tensor.view(AS_BITS[tensor.element_size()])
+    return tensor
+
+
+def as_array(tensor: Tensor, unsigned: bool, ready: Callable[[], None] = lambda: None) -> npt.NDArray[Any]:
+    ready()
+    array = tensor.numpy()
+    return array.view(np.uint16) if unsigned else array
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors of nested tuples, lists and mappings, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    inner = getattr(value, "__dataclass_fields__", None)
+    return tensors_in([getattr(value, name, None) for name in inner]) if inner and not isinstance(value, type) else []

@@ -1,0 +1,51 @@
+"""Channels in another order: RGB for BGR in the input, or a layer whose outputs were put together differently."""
+
+from __future__ import annotations
+
+from viaduct.comparison.permutations import described, order_along
+from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.rows import Cause
+from viaduct.comparison.scene import Scene
+from viaduct.comparison.tensors import Role
+
+NAME = "swapped channels"
+ADVICE = (
+    "Look at what fixes the order of channels here: the decoder (OpenCV reads BGR, PIL and TensorFlow RGB), the order "
+    "of operands of a concatenation, a channel shuffle, or the map of weight names."
+)
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if both is None or both.left.dtype.kind not in "fiu":
+        return None
+    for axis in channel_axes(scene.role, both.left.shape):
+        order = order_along(both, axis)
+        if order is not None:
+            evidence = (
+                f"the left side is the right side with its slices along axis {axis} reordered: {described(order)}"
+            )
+            extra = " (RGB against BGR)" if len(order) == 3 and list(order) == [2, 1, 0] else ""
+            return Cause(NAME, 0.96, evidence + extra, ADVICE)
+    replay = replayed(scene)
+    return None if replay is None else of_input(replay)
+
+
+def channel_axes(role: Role, shape: tuple[int, ...]) -> list[int]:
+    """Inputs and outputs of a weight; of all else axis 1, and the last where it is as short as colours are."""
+    if role in ("parameter", "gradient", "update"):
+        return list(range(min(2, len(shape))))
+    last = [len(shape) - 1] if len(shape) > 2 and shape[-1] <= 4 else []
+    return [axis for axis in (1, *last) if axis < len(shape)]
+
+
+def of_input(replay: Replay) -> Cause | None:
+    """A layer that read its input's channels backwards."""
+    if replay.x_NCHW.shape[1] < 2:
+        return None
+    share = replay.explains(replay.predict(x=replay.x_NCHW[:, ::-1]))
+    if share < 0.9:
+        return None
+    return Cause(
+        NAME, 0.95 * share, f"with the input's channels reversed, {share:.0%} of the difference is gone", ADVICE
+    )

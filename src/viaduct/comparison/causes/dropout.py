@@ -1,0 +1,82 @@
+"""Dropout left on: zeros where the other side has numbers, and what remains scaled up by 1 / (1 - p)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.rows import Cause
+from viaduct.comparison.scene import Both, Scene, explained
+
+Array = NDArray[Any]
+NAME = "dropout"
+ADVICE = (
+    "Switch it off on both sides while comparing: model.eval() for the dropout layers, p = 0, keep_prob = 1, no drop "
+    "path; the same seed does not draw the same numbers on two devices."
+)
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if both is None or both.left.dtype.kind != "f" or scene.role in ("parameter", "update", "gradient"):
+        return None
+    for side, values in (("left", both), ("right", Both(both.right, both.left))):
+        found = dropped(values, side)
+        if found is not None:
+            return found
+    return on_both(both)
+
+
+def dropped(both: Both, side: str) -> Cause | None:
+    """Zeros on one side only, all else in one ratio."""
+    alive = (both.right != 0) & np.isfinite(both.left) & np.isfinite(both.right)
+    zeros = alive & (both.left == 0)
+    share = float(zeros.sum() / max(1, alive.sum()))
+    if not 0.01 < share < 0.99 or alive.sum() < 16 or by_sign(both.right[zeros], both.right[alive & ~zeros]):
+        return None
+    ratio = float(np.median(both.left[alive & ~zeros] / both.right[alive & ~zeros]))
+    if explained(np.where(zeros, 0.0, ratio * both.right), both) < 0.9:
+        return None
+    what = structure(zeros, alive)
+    evidence = (
+        f"{share:.0%} of the {side} side's numbers are 0 where the other side's are not ({what}), and all others are "
+        f"{ratio:.4g} times as large; 1 / (1 - p) is {1 / (1 - share):.4g}"
+    )
+    fits = abs(ratio * (1 - share) - 1) < 0.25 or abs(ratio - 1) < 1e-3
+    return Cause(NAME, 0.97 if fits else 0.75, evidence, ADVICE)
+
+
+def by_sign(gone: Array, kept: Array) -> bool:
+    """All of one sign are gone and all of the other are there: that is a ReLU."""
+    return bool((gone < 0).all() and (kept > 0).all())
+
+
+def on_both(both: Both) -> Cause | None:
+    """Zeros on either side in different places, and where neither has one the same numbers."""
+    left, right = both.left == 0, both.right == 0
+    apart, common = left != right, ~left & ~right
+    if (
+        not 0.02 < apart.mean() < 0.98
+        or min((left & ~right).mean(), (right & ~left).mean()) < 0.01
+        or common.sum() < 16
+    ):
+        return None
+    if not np.allclose(both.left[common], both.right[common], rtol=1e-2, atol=0):
+        return None
+    evidence = f"zeros stand in different places in {apart.mean():.0%} of the tensor, and where neither is 0 both agree"
+    return Cause(NAME, 0.9, evidence, ADVICE)
+
+
+def structure(zeros: Array, alive: Array) -> str:
+    """Whether whole examples, whole channels or single numbers are gone."""
+    if zeros.ndim > 1 and whole(zeros, alive, tuple(range(1, zeros.ndim))):
+        return "whole examples: drop path"
+    if zeros.ndim > 2 and whole(zeros, alive, tuple(range(2, zeros.ndim))):
+        return "whole channels: Dropout2d"
+    return "single numbers"
+
+
+def whole(zeros: Array, alive: Array, axes: tuple[int, ...]) -> bool:
+    return bool(np.all(~zeros.any(axes) | (zeros == alive).all(axes)))

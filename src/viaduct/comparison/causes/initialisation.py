@@ -1,0 +1,39 @@
+"""Weights that were drawn anew: unrelated numbers of the same distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from viaduct.comparison.causes.reduction import correlation
+from viaduct.comparison.rows import Cause, Row
+from viaduct.comparison.scene import Scene
+
+NAME = "initialisation"
+ADVICE = (
+    "Start both sides from one checkpoint, or draw the weights on the CPU and copy them: one seed gives different "
+    "numbers on different devices and in different frameworks."
+)
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if scene.role != "parameter" or both is None or both.left.size < 16 or both.left.dtype.kind != "f":
+        return None
+    spread, linked = (float(np.std(side)) for side in both), abs(correlation(both.left, both.right))
+    left, right = spread
+    if linked > 0.3 or not right or not 0.75 < left / right < 1.33:
+        return None
+    others = [row for row in scene.rows if drawn(row, scene)]
+    bad = sum(row.result == "bad" for row in others)
+    evidence = (
+        f"correlation {linked:.2f} between the sides, but the same spread ({left:.3g} and {right:.3g}); "
+        f"{bad} of {len(others)} weights of this step differ"
+    )
+    return Cause(NAME, 0.95 if bad > 1 else 0.8, evidence, ADVICE)
+
+
+def drawn(row: Row, scene: Scene) -> bool:
+    """A weight that is drawn at random: not the ones and zeros of norms and biases."""
+    stored = row.stored
+    here = (stored.step, stored.rank, stored.role) == (scene.origin.step, scene.origin.rank, "parameter")
+    return here and len(stored.shape) > 1

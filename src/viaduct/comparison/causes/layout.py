@@ -1,0 +1,83 @@
+"""The same numbers, with their axes in another order: NHWC for NCHW, HWIO for OIHW, a kernel on its side or mirrored.
+
+Every order of the axes is tried on the tensor itself, as a true transpose and as a buffer read with the wrong
+shape, and on the weights of a layer that can be computed again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.rows import Cause
+from viaduct.comparison.scene import Both, Scene, explained
+
+Array = NDArray[Any]
+NAME = "wrong layout"
+ADVICE = (
+    "Look at where this tensor changes hands: a weight import that skips a transpose (TensorFlow keeps HWIO, PyTorch "
+    "OIHW), a reshape in place of a permute, or a channels-last flag on one side only."
+)
+SAMPLE = 4096  # places at which an order of axes is tried before the whole tensor is
+ENOUGH = 0.9
+AXES = {4: {"activation": "NCHW", "parameter": "OIHW"}, 2: {"parameter": "OI", "activation": "NC"}}
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if both is None:
+        return None
+    kind = "parameter" if scene.role in ("parameter", "gradient", "update") else "activation"
+    found = of_tensor(both, kind)
+    if found is not None:
+        return Cause(NAME, 0.97, f"the left side is the right side {found}", ADVICE)
+    replay = replayed(scene)
+    return None if replay is None else of_weight(replay)
+
+
+def of_tensor(both: Both, kind: str) -> str | None:
+    """The change of layout that turns the right side into the left, in words."""
+    sample = np.random.default_rng(2).integers(0, both.left.size, min(SAMPLE, both.left.size))
+    wanted = Both(both.left.reshape(-1)[sample], both.right.reshape(-1)[sample])
+    for view, words in arrangements(both.right, axis_names(both.right.ndim, kind)):
+        there = view[np.unravel_index(sample, view.shape)]
+        if explained(there, wanted) > ENOUGH and explained(view.reshape(both.left.shape), both) > ENOUGH:
+            return words
+    return None
+
+
+def of_weight(replay: Replay) -> Cause | None:
+    """The change of the weight's layout that gives the left side's output."""
+    best, words = 0.0, ""
+    for view, how in arrangements(replay.weight_OIHW, "OIHW"):
+        weight = np.ascontiguousarray(view).reshape(replay.weight_OIHW.shape)
+        share = replay.explains(replay.predict(weight=weight))
+        if share > best:
+            best, words = share, how
+    if best < ENOUGH:
+        return None
+    evidence = f"computed again with the weight {words}, {best:.0%} of the difference is gone"
+    return Cause(NAME, 0.97 * best, evidence, ADVICE)
+
+
+def arrangements(values: Array, names: str) -> Iterator[tuple[Array, str]]:
+    """Views of the same numbers in every other order of axes, and mirrored; flattened they may be read as the left."""
+    long = [axis for axis in range(values.ndim) if values.shape[axis] > 1]
+    for order in itertools.permutations(range(values.ndim)) if values.ndim <= 5 else ():
+        if [axis for axis in order if axis in long] != long:  # moving axes of length 1 changes nothing
+            view = values.transpose(order)
+            how = "transposed" if view.shape == values.shape else "flattened"
+            yield view, f"{how} as {''.join(names[axis] for axis in order)} instead of {names}"
+    spatial = [axis for axis in long if axis >= 2]
+    for count in range(1, len(spatial) + 1):
+        for axes in itertools.combinations(spatial, count):
+            yield np.flip(values, axes), f"mirrored along {', '.join(names[axis] for axis in axes)}"
+
+
+def axis_names(ndim: int, kind: str) -> str:
+    return AXES.get(ndim, {}).get(kind) or "ABCDEFGH"[:ndim] + "?" * max(0, ndim - 8)

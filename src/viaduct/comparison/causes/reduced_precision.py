@@ -1,0 +1,55 @@
+"""The operator computed, or stored its result, in a shorter format: half precision or TF32.
+
+Two signs: every value of the left is a number of the shorter format and lies within one rounding of the right; or the
+layer computed again from inputs and weights rounded to the shorter format gives the left side's numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALVES, TF32, Grid
+from viaduct.comparison.replay import Replay, replayed
+from viaduct.comparison.rows import Cause
+from viaduct.comparison.scene import Both, Scene
+
+NAME = "reduced precision"
+ADVICE = (
+    "If this precision is meant, compare with thresholds for it (--cosine, --euclid); if not, turn autocast or TF32 "
+    "off for this operator: `--precision fp32`, torch.backends.cudnn.allow_tf32 = False, or keep_dtype on an NPU."
+)
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if both is None or both.left.dtype.kind != "f":
+        return None
+    for grid in HALVES:
+        if one_rounding(both, grid):
+            evidence = f"every value on the left is a {grid.name} number within one rounding of the right side's"
+            return Cause(NAME, 0.9, evidence, ADVICE)
+    replay = replayed(scene)
+    return None if replay is None else by_replay(replay)
+
+
+def one_rounding(both: Both, grid: Grid) -> bool:
+    """On the grid, and nearly all of it no further than the rounding itself; the right side finer than that."""
+    finite = np.isfinite(both.left) & np.isfinite(both.right)
+    left, right = both.left[finite], both.right[finite]
+    if left.size < 8 or not grid.holds(left) or grid.holds(right):
+        return False
+    steps = np.abs(left - right) / grid.spacing(right)
+    return float(np.mean(steps <= 0.55)) > 0.98
+
+
+def by_replay(replay: Replay) -> Cause | None:
+    for grid in (FLOAT16, TF32, BFLOAT16):
+        x, weight = grid.rounded(replay.x_NCHW), grid.rounded(replay.weight_OIHW)
+        raw = replay.predict(x=x, weight=weight)
+        share = max(replay.explains(raw), replay.explains(grid.rounded(raw)))
+        if share > 0.7:
+            evidence = (
+                f"computed again with input and weights rounded to {grid.name}, {share:.0%} of the difference is gone"
+            )
+            return Cause(NAME, 0.85 + 0.1 * share, evidence, ADVICE)
+    return None

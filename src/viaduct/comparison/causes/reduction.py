@@ -1,0 +1,93 @@
+"""A sum was taken in half precision, or in another order.
+
+Rounding a result once costs half a step of its format; summing n products in that format costs about sqrt(n) such
+roundings, more where the parts drown in the sum. In float32 the same holds with steps 8,000 times smaller: that is
+another order of summation, which is no mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.grids import FLOAT32, HALVES, Grid
+from viaduct.comparison.rows import Cause
+from viaduct.comparison.scene import Both, Scene, rms
+
+Array = NDArray[Any]
+NAME = "half-precision reduction"
+ORDER = "different reduction order"
+ADVICE = (
+    "Let this operator accumulate in float32: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = "
+    "False (and the bf16 one), on an NPU high_precision for it; a hand-written kernel needs a float32 accumulator."
+)
+ORDER_ADVICE = "Nothing to mend: float32 sums in another order. Compare with a wider threshold, or run --deterministic."
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+        return None
+    terms, error = reduced(scene, both), relative_error(both)
+    for grid in HALVES:
+        if grid.holds(both.left) and not grid.holds(both.right):
+            return on_grid(both, grid, terms, error)
+    return other_order(terms, error) or off_grid(both, terms, error)
+
+
+def on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
+    """Values of the half format, further off than one rounding, but not further than a sum can lose."""
+    steps = np.abs(both.left - both.right) / grid.spacing(both.right)
+    typical, bound = float(np.median(steps)), grid.epsilon * 4 * max(terms, 4)
+    if typical < 0.3 or error > bound or error > 0.25:
+        return None
+    evidence = (
+        f"every value on the left is a {grid.name} number, typically {typical:.1f} steps from the right side's where "
+        f"one rounding costs at most 0.5; relative error {error:.1e}, {error / grid.epsilon:.1f} roundings, in sums of "
+        f"{terms:,} terms"
+    )
+    return Cause(NAME, 0.9, evidence, ADVICE)
+
+
+def off_grid(both: Both, terms: int, error: float) -> Cause | None:
+    """An error like noise, of the size that half-precision sums make, though the result is stored longer."""
+    linked = abs(correlation(both.left - both.right, both.right))
+    for grid in reversed(HALVES):
+        if 0.5 * grid.epsilon < error < 2 * grid.epsilon * math.sqrt(max(terms, 4)) and linked < 0.3 and terms > 1:
+            evidence = (
+                f"the error looks like noise of {error / grid.epsilon:.1f} {grid.name} roundings, of {terms:,} terms"
+            )
+            return Cause(NAME, 0.5, evidence, ADVICE)
+    return None
+
+
+def other_order(terms: int, error: float) -> Cause | None:
+    if terms > 1 and error <= 8 * FLOAT32.epsilon * math.sqrt(terms):
+        evidence = f"relative error {error:.1e}, what float32 sums of {terms:,} terms differ by"
+        return Cause(ORDER, 0.8, evidence, ORDER_ADVICE)
+    return None
+
+
+def reduced(scene: Scene, both: Both) -> int:
+    """Terms in one sum: the kernel's inputs, or how many input values there are for one output."""
+    weight = scene.weight()
+    if weight is not None and len(weight.stored.shape) > 1:
+        return math.prod(weight.stored.shape[1:])
+    sources = scene.of("input", 0)
+    size = math.prod(sources[0].stored.shape) if sources else both.left.size
+    channels = both.left.shape[1] if both.left.ndim > 1 else 1
+    return max(1, size // both.left.size, size // channels if "norm" in scene.op_type.lower() else 1)
+
+
+def relative_error(both: Both) -> float:
+    scale = rms(both.right)
+    return rms(both.left - both.right) / scale if scale else math.inf
+
+
+def correlation(a: Array, b: Array) -> float:
+    flat_a, flat_b = a.ravel() - a.mean(), b.ravel() - b.mean()
+    size = float(np.sqrt(flat_a @ flat_a) * np.sqrt(flat_b @ flat_b))
+    return float(flat_a @ flat_b) / size if size else 0.0

@@ -1,0 +1,57 @@
+"""One factor between the sides, or one factor and offset a channel: pictures normalised differently, sums for means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.rows import Cause
+from viaduct.comparison.scene import Both, Scene, explained
+
+Array = NDArray[Any]
+NAME = "wrong scale"
+ADVICE = {
+    "input": "Compare the preprocessing: division by 255, mean and standard deviation, and in which order they come.",
+    "gradient": "Compare sum and mean: over the batch, over the ranks; and see that the loss scale is divided out.",
+    "parameter": "Compare how the weight is drawn or loaded: fan in against fan out, a missing gain.",
+    "update": "Compare learning rate, weight decay and the optimizer's bias correction at this step.",
+    "output": "Compare the operator's constants: a mean in place of a sum, a temperature, a missing division.",
+}
+ENOUGH = 0.98
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if (
+        both is None
+        or both.left.dtype.kind != "f"
+        or not (np.isfinite(both.left).all() and np.isfinite(both.right).all())
+    ):
+        return None
+    kind = "gradient" if scene.role in ("grad_input", "grad_output", "gradient") else scene.role
+    advice = ADVICE["input" if scene.origin.kind == "input" and kind == "output" else kind]
+    energy = float(np.vdot(both.right, both.right))
+    factor = float(np.vdot(both.left, both.right)) / energy if energy else 0.0
+    if factor and explained(factor * both.right, both) > ENOUGH:
+        return Cause(NAME, 0.9, f"the left side is {factor:.6g} times the right side, everywhere", advice)
+    return by_channel(both, advice) if both.left.ndim == 4 else None
+
+
+def by_channel(both: Both, advice: str) -> Cause | None:
+    """left = a right + b, with its own a and b in every channel."""
+    left, right = (np.moveaxis(side, 1, 0).reshape(side.shape[1], -1) for side in both)
+    centred = right - right.mean(1, keepdims=True)
+    energy = np.square(centred).sum(1)
+    slope = (centred * left).sum(1) / np.where(energy > 0, energy, 1.0)
+    prediction = slope[:, None] * centred + left.mean(1, keepdims=True)
+    if right.shape[1] < 8 or explained(prediction, Both(left, right)) < ENOUGH:
+        return None
+    shift = left.mean(1) - slope * right.mean(1)
+    evidence = f"in every channel the left side is a times the right plus b: a {span(slope)}, b {span(shift)}"
+    return Cause(NAME, 0.7, evidence, advice)
+
+
+def span(values: Array) -> str:
+    return f"{values.min():.4g} … {values.max():.4g}"

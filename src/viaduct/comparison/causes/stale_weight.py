@@ -1,0 +1,79 @@
+"""A weight that was not updated, or that comes from an earlier step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from viaduct.comparison.causes.reduction import correlation
+from viaduct.comparison.replay import replayed
+from viaduct.comparison.rows import Cause, Row
+from viaduct.comparison.scene import Both, Scene, rms
+
+NAME = "stale weight"
+ADVICE = (
+    "See that this weight is in the optimizer's list and its requires_grad is on, that nothing keeps an old copy (a "
+    "cast copy, a captured graph, an unsynchronised rank), and that both sides loaded the same checkpoint."
+)
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if both is None or both.left.dtype.kind != "f":
+        return None
+    if scene.role == "update":
+        return no_update(both)
+    if scene.role == "output":
+        return computed_with_old(scene)
+    return earlier(scene, both) if scene.role == "parameter" else None
+
+
+def computed_with_old(scene: Scene) -> Cause | None:
+    """The weight is right, but the layer computed with the one of an earlier step: an old copy."""
+    weight, replay = scene.weight(), replayed(scene)
+    if weight is None or replay is None:
+        return None
+    for row in before(scene, weight.stored.index):
+        past = scene.both(row)
+        if past is not None and past.left.size == replay.weight_OIHW.size:
+            share = replay.explains(replay.predict(weight=past.left.reshape(replay.weight_OIHW.shape)))
+            if share > 0.8:
+                step = row.stored.step
+                evidence = f"computed again with the weight of step {step}, {share:.0%} of the difference is gone"
+                return Cause(NAME, 0.97 * share, evidence, ADVICE)
+    return None
+
+
+def no_update(both: Both) -> Cause | None:
+    for side, values, other in (("left", both.left, both.right), ("right", both.right, both.left)):
+        if rms(values) <= 1e-6 * rms(other):
+            evidence = f"the {side} side's update is zero; the other side's has a root mean square of {rms(other):.3g}"
+            return Cause(NAME, 0.97, evidence, ADVICE)
+    return None
+
+
+def earlier(scene: Scene, both: Both) -> Cause | None:
+    """Equal to what either side held at an earlier step; or at least akin to the other side's."""
+    for row in before(scene, scene.row.stored.index):
+        past = scene.both(row)
+        if past is None:
+            continue
+        for side, now, then in (
+            ("left", both.left, past.left),
+            ("left", both.left, past.right),
+            ("right", both.right, past.right),
+        ):
+            if np.array_equal(now, then):
+                evidence = (
+                    f"at step {scene.origin.step} the {side} side still holds the weight of step {row.stored.step}"
+                )
+                return Cause(NAME, 0.97, evidence, ADVICE)
+    akin = correlation(both.left, both.right)
+    if akin < 0.9:
+        return None
+    return Cause(NAME, 0.5, f"correlation {akin:.4f} between the sides: the same weight at another time", ADVICE)
+
+
+def before(scene: Scene, index: int) -> list[Row]:
+    """The same weight at earlier steps, the latest first."""
+    steps = sorted({row.stored.step for row in scene.rows if row.stored.step < scene.origin.step}, reverse=True)
+    return [row for step in steps for row in scene.of("parameter", index, step=step)]

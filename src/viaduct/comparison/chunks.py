@@ -1,0 +1,127 @@
+"""A stored tensor read in cache-sized pieces, each widened to float64: never the whole array at once.
+
+A piece has three faces: `raw`, as the file has it; `narrow`, the cheapest type that orders its values and knows NaN
+and Inf; `wide`, float64, in which everything is added up. bfloat16 arrives as its uint16 bits.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+# Long enough that calling NumPy costs little (at 8,192 it was 40 % of the time), short enough that the buffers, half a
+# megabyte each, stay in the cache.
+CHUNK = 65536
+LARGE_INTEGERS = ("int64", "uint64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+_HALF_TO_SINGLE = np.float32(2.0**112)  # moves the exponent's bias from 15 to 127; subnormals come out right too
+
+
+_HELD = threading.local()
+
+
+def buffer(name: str, length: int, dtype: Any = np.float64) -> Array:
+    """Memory that stays from one tensor to the next: fresh memory comes from the system page by page, and zeroed."""
+    if not hasattr(_HELD, "buffers"):
+        _HELD.buffers = {}
+    held: dict[tuple[str, Any], Array] = _HELD.buffers
+    found = held.get((name, dtype))
+    if found is None or found.size < length:
+        found = held[name, dtype] = np.empty(max(length, CHUNK), dtype)
+    return found[:length]
+
+
+def refusal(dtype: str, array: Array) -> str:
+    """Why this array cannot be measured; empty when it can."""
+    if dtype == "bfloat16":
+        return "" if array.dtype.itemsize == 2 else f"bfloat16 needs 16-bit elements; the file has {array.dtype}"
+    if array.dtype.kind in "biuf" or str(array.dtype) in COMPLEX:
+        return ""
+    return f"elements of type {dtype or array.dtype} cannot be measured; numbers and truth values can"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Elements start … start + len(raw) of a tensor. Nobody writes into a piece."""
+
+    raw: Array
+    narrow: Array
+    wide: Floats
+
+    def first(self, size: int) -> Piece:
+        return self if size == self.raw.size else Piece(self.raw[:size], self.narrow[:size], self.wide[:size])
+
+
+class Flat:
+    """A tensor as a row of elements in C order, given out piece by piece into buffers used again and again."""
+
+    def __init__(self, array: Array, dtype: str, side: str) -> None:
+        kind = str(array.dtype.newbyteorder("="))
+        self.dtype = dtype if dtype == "bfloat16" else COMPLEX.get(kind, kind)
+        self.shape = array.shape
+        self.parts = 2 if kind in COMPLEX else 1  # real and imaginary part stand side by side
+        self.array = self._real(array)
+        self.count = self.array.size
+        length = min(CHUNK, self.count)
+        self._wide = buffer(f"{side} wide", length)
+        self._single = buffer(f"{side} single", length, np.float32)
+        self._flat = self.array.reshape(-1) if self.array.flags.c_contiguous else None
+
+    def _real(self, array: Array) -> Array:
+        if self.parts == 1:
+            return array
+        single = array.dtype.newbyteorder("=")
+        return np.ascontiguousarray(array, single).reshape(-1).view(self.dtype)
+
+    def piece(self, start: int) -> Piece:
+        stop = min(start + CHUNK, self.count)
+        raw: Array = self.array.flat[start:stop] if self._flat is None else self._flat[start:stop]
+        if not raw.dtype.isnative:
+            raw = raw.astype(raw.dtype.newbyteorder("="))
+        if self.dtype == "float64":
+            return Piece(raw, raw, raw)
+        wide = self._wide[: stop - start]
+        narrow = self._narrow(raw)
+        np.copyto(wide, narrow)
+        return Piece(raw, narrow if narrow.dtype == np.float32 else wide, wide)
+
+    def _narrow(self, raw: Array) -> Array:
+        if self.dtype == "bfloat16":
+            return single_of_bfloat16(raw, self._single[: raw.size])
+        if self.dtype == "float16":
+            return single_of_half(raw, self._single[: raw.size])
+        return raw
+
+    def place(self, flat: int) -> tuple[int, ...]:
+        """The index of an element in the tensor's own shape."""
+        return tuple(int(i) for i in np.unravel_index(flat // self.parts, self.shape))
+
+
+def single_of_bfloat16(bits: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """bfloat16 is the upper half of a float32."""
+    words = out.view(np.uint32)
+    np.copyto(words, bits.view(np.uint16))
+    np.left_shift(words, 16, out=words)
+    return out
+
+
+def single_of_half(half: Array, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """float16 as float32, three times as fast as NumPy's own cast before 2.0."""
+    words, bits = out.view(np.uint32), half.view(np.uint16)
+    np.copyto(words, bits)
+    sign = (words & 0x8000) << 16
+    np.left_shift(words & 0x7FFF, 13, out=words)
+    if words.max(initial=0) >= 0x7C00 << 13:  # Inf and NaN
+        np.copyto(out, half)
+        return out
+    np.multiply(out, _HALF_TO_SINGLE, out=out)
+    np.bitwise_or(words, sign, out=words)
+    return out

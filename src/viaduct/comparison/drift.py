@@ -1,0 +1,115 @@
+"""Comparing two dumps from end to end: read, align, measure, judge, explain."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.comparison import readers
+from viaduct.comparison.align import align
+from viaduct.comparison.explain import explain
+from viaduct.comparison.judge import judge
+from viaduct.comparison.measures import Kld, Measures
+from viaduct.comparison.measuring import Measured, measured
+from viaduct.comparison.naming import Steps
+from viaduct.comparison.rows import Explanation, Row, counts
+from viaduct.comparison.rules import INSERTED
+from viaduct.comparison.tensors import Pair, Result, Side
+from viaduct.comparison.thresholds import Thresholds, verdict
+from viaduct.errors import BadData, BadValue
+
+Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose. `thresholds` None: defaults by dtype."""
+
+    graph: Path | None = None
+    graph_right: Path | None = None
+    rules: Path | None = None
+    steps: Steps | None = None
+    only: str = ""
+    thresholds: Thresholds | None = None
+    kld: Kld = "book"
+    workers: int | None = None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What comparing two dumps gave."""
+
+    left: Side
+    right: Side
+    rows: tuple[Row, ...]
+    explanation: Explanation
+    options: Options
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0: all that was compared is good; 1: something is bad; 2: nothing could be compared.
+
+        A row that was refused is no pass: with nothing bad beside it the answer is 1 all the same.
+        """
+        found = counts(self.rows)
+        if not any(row.measures is not None for row in self.rows):
+            return 2
+        return 1 if found["bad"] or found["refused"] else 0
+
+
+def compare(left: Path, right: Path, options: Options, progress: Progress = lambda found, _: found) -> Drift:
+    """Compare two dumps. `progress` wraps the walk over the pairs."""
+    sides = readers.read(left), readers.read(right)
+    alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
+    pairs = chosen(alignment.pairs, options)
+    walk = progress(measured(pairs, options.workers, kld=options.kld), len(pairs))
+    judgement = judge([row_of(pair, answer, options.thresholds) for pair, answer in walk], alignment.edges)
+    swapped = readers.looks_swapped(*sides)
+    own = (*labelled("left", sides[0]), *labelled("right", sides[1]))
+    notes = [*([swapped] if swapped else []), *own, *alignment.notes]
+    return Drift(*sides, judgement.rows, explain(judgement, alignment.edges), options, tuple(notes))
+
+
+def labelled(name: str, side: Side) -> Iterator[str]:
+    return (f"{name}: {note}" for note in side.notes)
+
+
+def chosen(pairs: Iterable[Pair], options: Options) -> list[Pair]:
+    """Those of the wanted steps and operators; none at all is a mistake in the choice."""
+    pairs = list(pairs)
+    steps = {stored.step for pair in pairs for stored in (pair.left, pair.right) if stored is not None}
+    if options.steps is not None and not any(step in options.steps for step in steps):
+        wanted_steps, have = options.steps.missing(()), ", ".join(map(str, sorted(steps)))
+        raise BadValue(f"the dumps hold no step {wanted_steps}.", f"They hold: {have}.")
+    kept = [pair for pair in pairs if wanted(pair, options)]
+    if pairs and not kept:
+        raise BadValue(f"no operator is called like {options.only!r}.", f"There is, for example, {pairs[0].left_op!r}.")
+    if not pairs:
+        raise BadData("the two dumps hold no tensors.")
+    return kept
+
+
+def wanted(pair: Pair, options: Options) -> bool:
+    sides = [stored for stored in (pair.left, pair.right) if stored is not None]
+    if options.steps is not None and not any(stored.step in options.steps for stored in sides):
+        return False
+    patterns = [part.strip() for part in options.only.split(",") if part.strip()]
+    names = [name for side in sides for name in (side.op, side.tensor_index)]
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def row_of(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
+    """A pair with its measures and verdict, or with the reason why there are none."""
+    if isinstance(answer, Measures):
+        result, reason = verdict(answer, thresholds)
+        return Row(pair, answer, result, "; ".join(part for part in (pair.reason, reason) if part))
+    reason = getattr(answer, "reason", "") or pair.reason
+    return Row(pair, None, missing(pair), reason)
+
+
+def missing(pair: Pair) -> Result:
+    """Without measures a pair is refused, unless a compiler put the operator in or fused it away."""
+    return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

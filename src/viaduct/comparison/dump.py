@@ -1,0 +1,264 @@
+"""Dump what a network computes in chosen steps, for `viaduct compare`.
+
+    from viaduct.comparison import Dump
+
+    with Dump(model, "dump", steps="0,5,10-12") as dump:
+        for images, labels in batches:
+            loss = criterion(model(images), labels)
+            dump.record("labels", labels)         # what no module sees, if you want it compared
+            loss.backward()
+            optimizer.step()                      # ends the step; without an optimizer call dump.step()
+            optimizer.zero_grad()
+
+Hooks exist during dumped steps only; in all others the network is as it was. Nothing that is recorded is changed: the
+losses are the same bits with and without (on a GPU, where its kernels repeat their bits at all).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from viaduct import __version__
+from viaduct.comparison.capture import Capture, Level, Mode, Plan
+from viaduct.comparison.index import Entry, Index
+from viaduct.comparison.modules import ModuleWatch, names_in, peeled
+from viaduct.comparison.naming import parse_only, parse_steps, step_folder
+from viaduct.comparison.operators import OperatorWatch
+from viaduct.comparison.parameters import ParameterWatch, learned
+from viaduct.comparison.taps import Taps, TapWatch
+from viaduct.comparison.tensors import Role
+from viaduct.comparison.writer import LIMIT, Writer
+from viaduct.errors import BadValue
+from viaduct.scripts.steps import OptimizerSteps, Watcher
+
+
+def make_plan(
+    steps: str | int | Iterable[int],
+    mode: str = "all",
+    only: str | None = None,
+    level: str = "module",
+    statistics_only: bool = False,
+) -> Plan:
+    """What a person asked for, checked."""
+    for name, value, known in (("mode", mode, get_args(Mode)), ("level", level, get_args(Level))):
+        if value not in known:
+            raise BadValue(f"the dump's {name} is {value!r}.", f"There are: {', '.join(known)}.")
+    return Plan(parse_steps(steps), mode, parse_only(only), level, statistics_only)  # type: ignore[arg-type]
+
+
+class StepDump:
+    """One step that is being dumped. Networks may join it while it runs (those of a script become known one by one)."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        step: int,
+        rank: int = 0,
+        ranks: int = 1,
+        evaluations: bool = True,
+        taps: Taps | None = None,
+        limit: int = LIMIT,
+    ) -> None:
+        self.step, self.rank, self.ranks = step, rank, ranks
+        place = folder / step_folder(step)
+        self.writer = Writer(place / f"rank_{rank}" if ranks > 1 else place, limit)
+        self.writer.begin()
+        self.capture = Capture(plan, self.writer)
+        self.parameters = ParameterWatch(self.capture)
+        self.modules: ModuleWatch | OperatorWatch | TapWatch
+        if taps is not None:
+            self.modules = TapWatch(self.capture, taps)
+        elif plan.level == "op":
+            self.modules = OperatorWatch(self.capture, evaluations)
+        else:
+            self.modules = ModuleWatch(self.capture, evaluations)
+
+    def watch(
+        self,
+        names: dict[nn.Module, str],
+        weights: dict[nn.Module, str] | None = None,
+        without: nn.Module | None = None,
+    ) -> None:
+        """`weights`: where the weights that the optimizer knows are, if not in the network that computes; `without`:
+        a module whose calls are told by hand."""
+        if weights is None:
+            self.parameters.watch(names)
+        else:
+            self.parameters.watch(weights, buffers=False)
+            self.parameters.watch(names, parameters=False)
+        self.modules.watch({module: name for module, name in names.items() if module is not without})
+
+    def record(self, name: str, tensor: Tensor, role: Role, kind: str) -> None:
+        self.modules.recorded(name, tensor)
+        if self.capture.plan.wants(name, role):
+            self.capture.add(Entry(name, kind, role, 0, self.capture.tick()), tensor)
+
+    def finish(self, settings: Mapping[str, str]) -> None:
+        self.modules.close()
+        self.writer.wait()
+        edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}
+        self.writer.finish(Index(self.step, self.rank, self.ranks, settings, edges, self.capture.settled()))
+
+    def abandon(self) -> None:
+        self.modules.close()
+        self.writer.abandon()
+
+
+class Dump(Watcher):
+    """Dumps chosen steps of a network into `folder`, which is made where it does not exist.
+
+    A step ends with the step of an optimizer that holds weights of the network; `step()` ends it where there is none
+    (after an optimizer that has ended it, it does nothing, so it may be called in either case). Passes without
+    gradients belong to a step only while no optimizer has stepped, later they are evaluations; `evaluations` says it
+    outright. `weights` is where the optimizer's weights are, if not in the network that computes.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        folder: str | os.PathLike[str],
+        steps: str | int | Iterable[int] = "0",
+        mode: str = "all",
+        only: str | None = None,
+        level: str = "module",
+        statistics_only: bool = False,
+        *,
+        weights: nn.Module | None = None,
+        settings: Mapping[str, str] | None = None,
+        rank: int = 0,
+        ranks: int = 1,
+        first_step: int = 0,
+        evaluations: bool | None = None,
+        compiled: bool = False,
+    ) -> None:
+        self.plan = make_plan(steps, mode, only, level, statistics_only)
+        self.model, self.weights = peeled(model), peeled(weights or model)
+        self.folder, self.rank, self.ranks = Path(folder), rank, ranks
+        self.settings, self.evaluations = dict(settings or {}), evaluations
+        self.written: list[int] = []
+        if compiled and level == "op":
+            raise BadValue("a compiled network has fused its operators.", "Dump it at level module, or not compiled.")
+        self._taps = Taps(self.model, self.plan) if compiled else None
+        self._now: StepDump | None = None
+        own = {id(parameter) for parameter in self.weights.parameters()}
+        self._steps = OptimizerSteps(self, first_step, lambda optimizer: any(id(p) in own for p in learned(optimizer)))
+
+    def __enter__(self) -> Dump:
+        self._steps.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """A step that nobody ended is not kept, unless no step ever was: then it is the only one."""
+        now = self._now
+        if kind is None and self._steps.step == 0 and now is not None and now.modules.edges:
+            self._now = None
+            self._write(now)
+        self.close()
+
+    def close(self) -> None:
+        """Take all hooks away; what is not finished is not kept."""
+        self._steps.__exit__()
+        now, self._now = self._now, None
+        if now is not None:
+            now.abandon()
+
+    def step(self) -> None:
+        """The training loop says that a step is over."""
+        self._steps.advance_by_hand()
+
+    @property
+    def recording(self) -> bool:
+        """Whether the present step is dumped."""
+        return self._now is not None
+
+    def through(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """With `compiled`: what to call instead of the compiled network, which is `plain`. In dumped steps the network
+        runs compiled anew with taps in it, in all others `plain` runs."""
+
+        def run(*args: Any) -> Any:
+            dumped = self.recording and self._taps is not None and torch.is_grad_enabled()
+            return self._taps.run(*args) if dumped and self._taps is not None else plain(*args)
+
+        return run
+
+    def record(self, name: str, tensor: Tensor, role: Role = "output", kind: str = "") -> None:
+        """Add a tensor that no module sees: labels, the loss."""
+        if self._now is not None:
+            self._now.record(name, tensor, role, kind)
+
+    def on_step_begin(self, step: int) -> None:
+        if step not in self.plan.steps:
+            return
+        passes = self._steps.primary is None if self.evaluations is None else self.evaluations
+        self._now = StepDump(self.plan, self.folder, step, self.rank, self.ranks, passes, self._taps)
+        names = names_in(self.model)
+        self._now.watch(names, names_in(self.weights) if self.weights is not self.model else None)
+
+    def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if self._now is not None:
+            self._now.modules.paused = True
+            self._now.parameters.gradients(optimizer)
+
+    def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if self._now is not None:
+            self._now.parameters.updates(optimizer)
+            self._now.modules.paused = False
+
+    def on_step_end(self, step: int) -> None:
+        now, self._now = self._now, None
+        if now is not None:
+            self._write(now)
+
+    def _write(self, now: StepDump) -> None:
+        now.finish(self._described())
+        self.written.append(now.step)
+
+    def _described(self) -> dict[str, str]:
+        return {**described(self.plan, self.model, self._taps is not None), **self.settings}
+
+
+def described(plan: Plan, model: nn.Module | None, compiled: bool = False) -> dict[str, str]:
+    """What made this dump: the settings of its index."""
+    first = next(iter(model.parameters()), None) if model is not None else None
+    device = first.device if first is not None else torch.device("cpu")
+    return {
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else "",
+        "precision": str(first.dtype).removeprefix("torch.") if first is not None else "",
+        "tf32": tf32_in(device) if device.type == "cuda" else "",
+        "mode": "graph" if compiled else "eager",
+        "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
+        "seed": str(torch.initial_seed()),
+        "viaduct": __version__,
+        "torch": str(torch.__version__),
+        "commit": os.environ.get("VIADUCT_COMMIT", ""),
+        "level": plan.level,
+        "recorded": plan.mode,
+        "only": ",".join(plan.only.patterns),
+        "statistics_only": "yes" if plan.statistics_only else "no",
+    }
+
+
+def tf32_in(device: torch.device) -> str:
+    """What fp32 numbers are rounded to TF32 for. The new names answer whichever way it was chosen; the old ones raise
+    an error once both were used."""
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "no"
+    backends: Any = torch.backends
+    chosen = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
+    return " and ".join(name for name, room in chosen.items() if room.fp32_precision == "tf32") or "no"
+
+
+def clear_dump(folder: Path) -> None:
+    """Remove the steps of an earlier dump, and nothing else that may be there."""
+    for place in folder.glob("*step_*"):
+        if place.name.lstrip(".").startswith("step_") and place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)

@@ -1,0 +1,121 @@
+"""The answer in words: where the sides part, what stands around it, what it looks like, and what to try."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from viaduct.comparison.calls import error_of
+from viaduct.comparison.causes import suspects
+from viaduct.comparison.judge import Judgement
+from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
+from viaduct.comparison.scene import Opener, Scene
+from viaduct.comparison.storage import opened
+from viaduct.comparison.tensors import Result
+
+HOPS = 2
+MOST_NEIGHBOURS = 40
+ACCUMULATED = "accumulated rounding"
+ADVICE = (
+    "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
+    "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
+)
+SEVERITY: dict[Result, int] = {"bad": 4, "refused": 3, "flag": 2, "new": 1, "good": 0}
+
+
+def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: Opener = opened) -> Explanation:
+    """Look for the cause of the first origin, and draw what stands around it."""
+    if not judgement.origins:
+        return accumulated(judgement) if judgement.growth else nothing_bad(judgement.rows)
+    origin, *further = judgement.origins
+    causes = suspects(Scene(judgement.rows, origin, open_))
+    around = neighbourhood(judgement.rows, origin, feeders)
+    drawing = drawn(judgement.rows, origin, around, feeders)
+    return Explanation(headline(origin, causes), origin, tuple(further), causes, *drawing)
+
+
+def nothing_bad(rows: Sequence[Row]) -> Explanation:
+    compared = sum(row.measures is not None for row in rows)
+    if not compared:
+        return Explanation("nothing could be compared.", None)
+    return Explanation(f"all {compared:,} compared tensors are within their thresholds.", None)
+
+
+def accumulated(judgement: Judgement) -> Explanation:
+    low, high = judgement.growth or (0.0, 0.0)
+    grows = f"the error grows from {low:.2g} to {high:.2g} of the size"
+    evidence = f"{grows}; no operator adds a jump of its own{formats(judgement.rows)}"
+    cause = Cause(ACCUMULATED, 0.8, evidence, ADVICE)
+    return Explanation("no single origin: rounding accumulates along the network.", None, causes=(cause,))
+
+
+def formats(rows: Sequence[Row]) -> str:
+    """Which formats met, where they are not the same."""
+    met = Counter(
+        (row.pair.left.dtype, row.pair.right.dtype)
+        for row in rows
+        if row.pair.left is not None and row.pair.right is not None and row.pair.left.dtype != row.pair.right.dtype
+    )
+    return f"; the left side is {met.most_common(1)[0][0][0]}, the right {met.most_common(1)[0][0][1]}" if met else ""
+
+
+def headline(origin: Origin, causes: Sequence[Cause]) -> str:
+    what = {"operator": "the sides part at", "parameter": "a weight differs:", "input": "what goes in differs at"}
+    cause = f"; it looks like {causes[0].name}" if causes else "; no known cause fits"
+    return f"{what[origin.kind]} {origin.op} (step {origin.step}){cause}."
+
+
+def neighbourhood(rows: Sequence[Row], origin: Origin, feeders: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Operators within two hops of the origin, with their distance; by order where the dump has no edges."""
+    readers: dict[str, list[str]] = defaultdict(list)
+    for op, others in feeders.items():
+        for other in others:
+            readers[other].append(op)
+    around = {origin.op: 0}
+    spread(around, [origin.op], feeders, -1)
+    spread(around, [origin.op], readers, 1)
+    return around if len(around) > 1 else by_order(rows, origin)
+
+
+def spread(around: dict[str, int], front: Iterable[str], links: Mapping[str, Sequence[str]], direction: int) -> None:
+    for hop in range(1, HOPS + 1):
+        front = [op for known in front for op in links.get(known, ()) if op not in around]
+        for op in front[: MOST_NEIGHBOURS // 2]:
+            around.setdefault(op, direction * hop)
+
+
+def by_order(rows: Sequence[Row], origin: Origin) -> dict[str, int]:
+    """The calls just before and after, one after the other."""
+    here = [row for row in rows if (row.stored.step, row.stored.rank) == (origin.step, origin.rank)]
+    ran = [row for row in here if row.stored.role in ("input", "output")]
+    ops = list(dict.fromkeys(row.op for row in sorted(ran, key=lambda row: row.stored.order)))
+    place = ops.index(origin.op) if origin.op in ops else -1
+    span = range(max(0, place - HOPS), min(len(ops), place + HOPS + 1)) if place >= 0 else range(0)
+    return {origin.op: 0} | {ops[index]: index - place for index in span}
+
+
+def drawn(
+    rows: Sequence[Row], origin: Origin, around: Mapping[str, int], feeders: Mapping[str, Sequence[str]]
+) -> tuple[tuple[Neighbour, ...], tuple[tuple[str, str], ...]]:
+    """The neighbours with their verdicts, and the edges among them."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        if row.op in around and (row.stored.step, row.stored.rank) == (origin.step, origin.rank):
+            places[row.op].append(place)
+    nearest = sorted(around.items(), key=lambda item: item[1])
+    found = tuple(neighbour(rows, op, hops, places[op]) for op, hops in nearest)
+    links = tuple((other, op) for op in around for other in feeders.get(op, ()) if other in around)
+    if not links:
+        chain = [one.op for one in found]
+        links = tuple(itertools.pairwise(chain))
+    return found, links
+
+
+def neighbour(rows: Sequence[Row], op: str, hops: int, places: Sequence[int]) -> Neighbour:
+    outputs = [place for place in places if rows[place].stored.role == "output"] or list(places)
+    if not outputs:
+        return Neighbour(op, "", hops, "refused", None, None)
+    worst = max(outputs, key=lambda place: (SEVERITY[rows[place].result], error_of(rows[place])))
+    measured = [error_of(rows[place]) for place in outputs if rows[place].measures is not None]
+    return Neighbour(op, rows[worst].stored.op_type, hops, rows[worst].result, max(measured, default=None), worst)

@@ -1,0 +1,130 @@
+"""The kinds of file a tensor may lie in, one file a kind, the same functions in each.
+
+    members(path)          -> {key: what the header says, or why it cannot be read}; "" in files of one tensor
+    opened(path, member)   -> a read-only array over a memory map where the file allows it
+
+Only headers are looked at to describe a tensor. Sizes are checked against the file before anything is mapped, and
+nothing in a file is ever executed: an array of Python objects is refused by its header.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.errors import BadData
+
+Array = NDArray[Any]
+
+BFLOAT16 = "bfloat16"  # numpy has no such type: the bits are handed out as uint16
+SMALL = 1 << 16  # up to so many bytes reading is cheaper than mapping
+
+
+class Header(NamedTuple):
+    """What a header says of a tensor: enough to describe it, and to find it in its file."""
+
+    dtype: str  # float32, bfloat16 …
+    shape: tuple[int, ...]
+    stored: str  # numpy's word for the bytes as they lie in the file: <f4, >i8, |b1
+    offset: int  # where they begin, from the start of the file or of the unpacked member
+    fortran: bool = False
+
+    @property
+    def values(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.values * _width(self.stored)
+
+
+Members = Mapping[str, Header | str]
+
+
+# numpy's words for types it knows; structured types, strings and dates do not match.
+_PLAIN = re.compile(r"[<>|=]?([fiu])([1248])|[<>|=]?(c)(8|16)|[<>|=]?(b)(1)|[<>|=]?(V)(2)")
+_NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
+_WIDTH = re.compile(r"\d+")
+
+
+def dtype_name(descr: str) -> str | None:
+    """<f4 -> float32. None where it is no number: object, string, structured. V2 is how bfloat16 is saved."""
+    match = _PLAIN.fullmatch(descr)
+    if match is None:
+        return None
+    kind, width = (group for group in match.groups() if group)
+    if kind in "bV":
+        return "bool" if kind == "b" else BFLOAT16
+    return None if (kind, width) == ("f", "1") else f"{_NAMES[kind]}{8 * int(width)}"
+
+
+def mapped(path: Path, header: Header, base: int = 0) -> Array:
+    """The tensor over a read-only map of its file. `base`: where the member begins that the offset counts from."""
+    start, dtype = base + header.offset, _numpy_type(header)
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno()).st_size
+            if found < start + header.size:
+                raise truncated(path, start + header.size, found)
+            if not header.values:
+                return shaped(np.empty(0, dtype), header)
+            return shaped(np.frombuffer(_bytes_of(file, start, header.size), dtype, header.values), header)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _bytes_of(file: Any, start: int, size: int) -> memoryview | bytes:
+    if size <= SMALL:
+        file.seek(start)
+        return bytes(file.read(size))
+    first = start - start % mmap.ALLOCATIONGRANULARITY
+    window = mmap.mmap(file.fileno(), start + size - first, access=mmap.ACCESS_READ, offset=first)
+    return memoryview(window)[start - first :]
+
+
+def from_bytes(data: bytes, header: Header) -> Array:
+    """The tensor out of an unpacked member, which holds exactly the header and the tensor."""
+    return shaped(np.frombuffer(data, _numpy_type(header), header.values, header.offset), header)
+
+
+def shaped(flat: Array, header: Header) -> Array:
+    array = flat.reshape(header.shape, order="F" if header.fortran else "C")
+    array.flags.writeable = False
+    return array
+
+
+def _numpy_type(header: Header) -> np.dtype[Any]:
+    return np.dtype(header.stored.replace("V2", "u2").replace("|u2", "<u2"))
+
+
+def _width(stored: str) -> int:
+    match = _WIDTH.search(stored)
+    return int(match.group()) if match else 1
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Size and time of change: what was learned of a file counts while these stay. Pipes and devices are refused."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if not stat.S_ISREG(found.st_mode):
+        raise BadData(f"{path.name} is not a regular file.")
+    return found.st_size, found.st_mtime_ns
+
+
+def truncated(path: Path, needed: int, found: int) -> BadData:
+    return BadData(f"{path.name} is cut short: its header speaks of {needed:,} bytes, the file has {found:,}.")
+
+
+def unreadable(path: Path, error: OSError) -> BadData:
+    return BadData(f"{path.name} cannot be read: {error.strerror or error}.")

@@ -1,0 +1,112 @@
+"""Several arrays as numpy.savez writes them: a zip archive of .npy files.
+
+A member that is stored uncompressed is mapped where it lies; a deflated one is unpacked, once its header has said that
+it is as large as the archive claims.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from functools import lru_cache
+from pathlib import Path
+
+from viaduct.comparison.formats import Array, Header, Members, from_bytes, mapped, npy, stamp, truncated, unreadable
+from viaduct.errors import BadData, ViaductError
+
+MOST_MEMBERS = 1_000_000
+SUFFIX = ".npy"
+# What the standard library raises over a damaged archive.
+UNPACKING = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
+    IndexError,
+)  # fmt: skip
+
+
+def members(path: Path) -> Members:
+    return _members(path, stamp(path))
+
+
+def opened(path: Path, member: str = "") -> Array:
+    info = archive(path).get(member + SUFFIX)
+    if info is None:
+        raise BadData(f"{path.name} has no member {member!r}.")
+    if info.compress_type == zipfile.ZIP_STORED:
+        header = _header(path, info)
+        return mapped(path, header, data_offset(path, info))
+    return from_bytes(unpacked(path, info), _header(path, info))
+
+
+def archive(path: Path) -> dict[str, zipfile.ZipInfo]:
+    """The archive's own list of what it holds, read once while the file does not change."""
+    return _archive(path, stamp(path))
+
+
+@lru_cache(maxsize=8)
+def _archive(path: Path, changed: tuple[int, int]) -> dict[str, zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as opened_archive:
+            infos = opened_archive.infolist()
+    except UNPACKING as error:
+        raise BadData(f"{path.name} is not a whole zip archive ({changed[0]:,} bytes): {error}.") from None
+    if len(infos) > MOST_MEMBERS:
+        raise BadData(f"{path.name} has {len(infos):,} members; {MOST_MEMBERS:,} are read at most.")
+    return {info.filename: info for info in infos if not info.filename.endswith("/")}
+
+
+@lru_cache(maxsize=8)
+def _members(path: Path, changed: tuple[int, int]) -> Members:
+    found: dict[str, Header | str] = {}
+    for name, info in _archive(path, changed).items():
+        try:
+            found[name.removesuffix(SUFFIX)] = _header(path, info)
+        except ViaductError as error:
+            found[name.removesuffix(SUFFIX)] = error.what
+    return found
+
+
+def _header(path: Path, info: zipfile.ZipInfo) -> Header:
+    label = Path(f"{path.name}[{info.filename}]")
+    if not info.filename.endswith(SUFFIX):
+        raise BadData(f"{label} is not a .npy file.")
+    header = npy.parsed(_beginning(path, info), label)
+    if info.file_size < header.offset + header.size:
+        raise truncated(label, header.offset + header.size, info.file_size)
+    return header
+
+
+def _beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
+    if info.compress_type == zipfile.ZIP_STORED:
+        with open(path, "rb") as file:
+            file.seek(data_offset(path, info))
+            start = file.read(min(npy.FIRST, info.file_size))
+            return start + file.read(max(0, npy.header_end(start, path) - len(start)))
+    return unpacked(path, info, npy.LONGEST)
+
+
+def unpacked(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
+    try:
+        with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:
+            return member.read(info.file_size if most is None else most)
+    except UNPACKING as error:
+        raise BadData(f"{path.name}[{info.filename}] cannot be unpacked: {error}.") from None
+
+
+def data_offset(path: Path, info: zipfile.ZipInfo) -> int:
+    """Where a stored member's bytes begin: behind its local header, whose lengths may differ from the directory's."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(info.header_offset)
+            local = file.read(30)
+            found = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if len(local) < 30 or local[:4] != b"PK\x03\x04" or info.flag_bits & 1:
+        raise BadData(f"{path.name}[{info.filename}]: its place in the archive is damaged or encrypted.")
+    name_length, extra_length = struct.unpack("<HH", local[26:30])
+    start = int(info.header_offset) + 30 + int(name_length) + int(extra_length)
+    if start + info.file_size > found:
+        raise truncated(path, start + info.file_size, found)
+    return start

@@ -1,0 +1,78 @@
+"""Several tensors in one file: eight bytes of length, a JSON header, the tensors one behind the other.
+
+Read here rather than through the library, which wants PyTorch or copies the tensor, and has no bfloat16 for numpy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from viaduct.comparison.formats import Array, Header, Members, dtype_name, mapped, stamp, truncated, unreadable
+from viaduct.errors import BadData
+
+LONGEST = 100_000_000  # the library's own limit on a header
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<V2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1", "C64": "<c8",
+}  # fmt: skip
+
+
+def members(path: Path) -> Members:
+    return _members(path, stamp(path))
+
+
+def opened(path: Path, member: str = "") -> Array:
+    header = members(path).get(member)
+    if header is None:
+        raise BadData(f"{path.name} has no tensor {member!r}.")
+    if isinstance(header, str):
+        raise BadData(header)
+    return mapped(path, header)
+
+
+@lru_cache(maxsize=16)
+def _members(path: Path, changed: tuple[int, int]) -> Members:
+    size = changed[0]
+    start, entries = _entries(path, size)
+    return {name: _header(f"{path.name}[{name}]", entries[name], start, size) for name in entries}
+
+
+def _entries(path: Path, size: int) -> tuple[int, dict[str, Any]]:
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > LONGEST:
+                raise BadData(f"{path.name} is not a .safetensors file: {size:,} bytes, a header of {length:,}.")
+            if size < 8 + length:
+                raise truncated(path, 8 + length, size)
+            entries = json.loads(file.read(length))
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, RecursionError):
+        raise BadData(f"{path.name}: its .safetensors header is not JSON.") from None
+    if not isinstance(entries, dict):
+        raise BadData(f"{path.name}: its .safetensors header is not a JSON object.")
+    entries.pop("__metadata__", None)
+    return 8 + length, entries
+
+
+def _header(label: str, entry: Any, start: int, size: int) -> Header | str:
+    """Or why not: one tensor with a bad entry leaves the others readable."""
+    try:
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if not all(type(number) is int and 0 <= number < 1 << 62 for number in (*shape, begin, end)):
+            raise ValueError
+    except (TypeError, KeyError, ValueError):
+        return f"{label}: its entry in the header is damaged: {str(entry)[:80]}."
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        return f"{label} is of the type {str(dtype)[:20]!r}, which cannot be compared."
+    header = Header(dtype_name(DTYPES[dtype]) or "", tuple(shape), DTYPES[dtype], start + begin)
+    if end - begin != header.size or math.prod(shape) >= 1 << 62:
+        return f"{label}: {end - begin:,} bytes for {dtype} of the shape {shape}, which needs {header.size:,}."
+    if start + end > size:
+        return str(truncated(Path(label), start + end, size))
+    return header

@@ -1,0 +1,306 @@
+"""Which original tensor each dumped tensor of a compiled graph should equal: the rules of the accelerator's own tool.
+
+1. Operators that share an L1 fusion number, an original name or a list of original names are one group.
+2. Of the parts of a split operator, those without a named origin are inner ones; of an L1 group the first and the last
+   dumped count.
+3. Output k equals the original that its description names, not the first of the operator's originals.
+4. Input k equals the original of what feeds it, looked for through Cast and TransData. Their own outputs likewise.
+5. An operator that was only renamed has its original's outputs.
+6. Layouts are those the graph names; where the original's shape and the file disagree by NCHW and NHWC, the file wins.
+7. With a second graph, originals are translated into the other side's operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from viaduct.comparison.graph import Graph, Node, Output
+from viaduct.comparison.tensors import Pair, Stored
+
+PASSING = ("Cast", "TransData")
+INSERTED = "*"
+_FLAT = re.compile(r"[/\\.:\s]")
+SWAPS = {("NCHW", (0, 2, 3, 1)): "NHWC", ("NHWC", (0, 3, 1, 2)): "NCHW"}
+
+
+def flat(name: str) -> str:
+    """An operator's name as dump files write it."""
+    return _FLAT.sub("_", name)
+
+
+class Origin(NamedTuple):
+    """A tensor of the original network, as the graph speaks of it."""
+
+    op: str
+    output: int
+    layout: str
+    shape: tuple[int, ...]
+
+
+class Group(NamedTuple):
+    """Operators that stand for the same originals together."""
+
+    number: int
+    nodes: tuple[Node, ...]
+
+    @property
+    def originals(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.stands_for))
+
+    @property
+    def left_op(self) -> str:
+        return ",".join(node.name for node in self.nodes)
+
+    @property
+    def right_op(self) -> str:
+        return ",".join(self.originals) or INSERTED
+
+
+def groups_of(graph: Graph) -> dict[str, Group]:
+    """Operator -> its group, numbered in order of execution (rule 1)."""
+    members: dict[tuple[str, ...], list[Node]] = defaultdict(list)
+    for node in graph.nodes.values():
+        members[_key(node)].append(node)
+    made = [Group(number, tuple(nodes)) for number, nodes in enumerate(members.values())]
+    return {node.name: group for group in made for node in group.nodes}
+
+
+def _key(node: Node) -> tuple[str, ...]:
+    if node.l1:
+        return ("l1", node.l1)
+    return ("inserted", node.name) if node.inserted else node.stands_for
+
+
+@dataclass
+class Truth:
+    """The right side's outputs by name, and which names a file's name may mean."""
+
+    tensors: Mapping[tuple[str, int], Stored]  # flattened name and output
+    exact: Mapping[tuple[str, int], Stored]
+    names: Mapping[str, set[str]]  # flattened name -> the original names that become it
+    shapes: Mapping[tuple[str, int], tuple[int, ...]]  # original name and output -> its shape, where the graph says
+    translated: Mapping[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # rule 7
+
+    def find(self, origin: Origin) -> Stored | str:
+        """The tensor, or why it cannot be had."""
+        name, index = self.translated.get((origin.op, origin.output), (origin.op, origin.output))
+        if (name, index) in self.exact:
+            return self.exact[name, index]
+        stored = self.tensors.get((flat(name), index))
+        if stored is None:
+            return f"the right side has no tensor {name}:{index}"
+        rivals = self.names.get(flat(name), {name})
+        if len(rivals) < 2 or self._fits_only(name, index, rivals, stored):
+            return stored
+        listed = " and ".join(sorted(rivals)[:4])
+        return f"ambiguous: {listed} are all written as {flat(name)} in file names; which of them this is, is not known"
+
+    def _fits_only(self, name: str, index: int, rivals: set[str], stored: Stored) -> bool:
+        """Whether its shape tells whose tensor the file is."""
+        shapes = {rival: self.shapes.get((rival, index)) for rival in rivals}
+        fitting = [rival for rival, shape in shapes.items() if shape is None or _same_size(shape, stored.shape)]
+        return fitting == [name]
+
+
+def _same_size(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return sorted(shape) == sorted(other)
+
+
+def truth_of(tensors: Iterable[Stored], graph: Graph, graph_right: Graph | None, groups: Mapping[str, Group]) -> Truth:
+    outputs = [tensor for tensor in tensors if tensor.role == "output" and tensor.call == 0]
+    names: dict[str, set[str]] = defaultdict(set)
+    shapes: dict[tuple[str, int], tuple[int, ...]] = {}
+    for node in graph.nodes.values():
+        for name in (*node.stands_for, *(output.origin for output in node.outputs if output.origin)):
+            names[flat(name)].add(name)
+        for index in range(len(node.outputs)):
+            origin = own_origin(node, index, groups[node.name])
+            if origin and origin.shape:
+                shapes[origin.op, origin.output] = origin.shape
+    return Truth(
+        {(flat(tensor.op), tensor.index): tensor for tensor in outputs},
+        {(tensor.op, tensor.index): tensor for tensor in outputs if flat(tensor.op) != tensor.op},
+        names,
+        shapes,
+        _translations(graph_right) if graph_right else {},
+    )
+
+
+def _translations(graph: Graph) -> dict[tuple[str, int], tuple[str, int]]:
+    """Original tensor -> the other graph's operator and output that stand for it."""
+    groups = groups_of(graph)
+    found: dict[tuple[str, int], tuple[str, int]] = {}
+    for node in graph.nodes.values():
+        for index in range(max(1, len(node.outputs))):
+            origin = own_origin(node, index, groups[node.name])
+            if origin and node.type not in PASSING:
+                found.setdefault((origin.op, origin.output), (node.name, index))
+    return found
+
+
+def own_origin(node: Node, index: int, group: Group) -> Origin | None:
+    """What output `index` of an operator equals by its own description (rules 3 and 5)."""
+    renamed = len(group.nodes) == 1 and not node.l1 and len(node.stands_for) == 1
+    default = node.stands_for[0] if node.originals is None or renamed else ""
+    desc = node.outputs[index] if index < len(node.outputs) else Output() if not node.outputs or default else None
+    if desc is None or not (desc.origin or default):
+        return None
+    place = index if desc.origin_index is None else desc.origin_index
+    return Origin(desc.origin or default, place, desc.origin_layout, desc.origin_shape)
+
+
+@dataclass
+class Fusion:
+    """The rules, over one graph and the right side's tensors."""
+
+    graph: Graph
+    groups: Mapping[str, Group]
+    truth: Truth
+
+    def origin_of_output(self, node: Node, index: int) -> Origin | str:
+        """Rules 3 to 5: its own description, or that of the producer behind Casts and TransDatas."""
+        for _ in range(len(self.graph.nodes)):
+            own = own_origin(node, index, self.groups[node.name])
+            if node.type not in PASSING or (not node.inserted and own and isinstance(self.truth.find(own), Stored)):
+                return own or f"the graph names no original for output {index} of {node.name}"
+            if index >= len(node.inputs):
+                return own or f"the graph does not say what feeds {node.name}"
+            producer, index = node.inputs[index]
+            if producer not in self.graph.nodes:
+                return f"the graph has no operator {producer}, which feeds {node.name}"
+            node = self.graph.nodes[producer]
+        return f"the operators that feed {node.name} form a ring"
+
+    def origin_of_input(self, node: Node, index: int) -> Origin | str:
+        if index >= len(node.inputs):
+            return f"the graph does not say what feeds input {index} of {node.name}"
+        producer, output = node.inputs[index]
+        if producer not in self.graph.nodes:
+            return f"the graph has no operator {producer}, which feeds {node.name}"
+        return self.origin_of_output(self.graph.nodes[producer], output)
+
+    def pair(self, tensor: Stored, node: Node, inner: str) -> Pair:
+        """The pair of one dumped tensor; without a right tensor it says why."""
+        group = self.groups[node.name]
+        several = len(group.nodes) > 1
+        left = replace(tensor, op=node.name, op_type=node.type or tensor.op_type, layout=left_layout(tensor, node))
+        left_op = group.left_op if several else node.name
+        right_op = group.right_op if several or node.l1 else ",".join(node.stands_for) or INSERTED
+        if inner:
+            return Pair(group.number, left, None, left_op, INSERTED, "none", reason=inner)
+        find = self.origin_of_input if tensor.role == "input" else self.origin_of_output
+        origin = find(node, tensor.index)
+        found = origin if isinstance(origin, str) else self.truth.find(origin)
+        if isinstance(origin, str) or isinstance(found, str):
+            if right_op == INSERTED:
+                found = "inserted by the compiler; nothing in the original network corresponds"
+            return Pair(group.number, left, None, left_op, right_op, "none", reason=str(found))
+        return Pair(
+            group.number, left, found, left_op, right_op, "graph", layout=layout_between(left, found, origin)
+        )  # fmt: skip
+
+    def inner_reason(self, node: Node, dumped: Mapping[str, int]) -> str:
+        """Why nothing of the original network corresponds to this part; "" where something does (rule 2)."""
+        group = self.groups[node.name]
+        if len(group.nodes) == 1:
+            return ""
+        if node.l1:
+            return (
+                "" if node.name in _ends(group, dumped) else f"within L1 fusion group {node.l1}: its ends are compared"
+            )
+        if any(output.origin for output in node.outputs) or (node.type in PASSING and not node.multi):
+            return ""
+        return f"an inner part of {group.right_op}, which was split; nothing in the original network corresponds"
+
+
+def _ends(group: Group, dumped: Mapping[str, int]) -> set[str]:
+    """The first and the last dumped; where both stand for the same, the last has it complete."""
+    members = sorted((node for node in group.nodes if node.name in dumped), key=lambda node: dumped[node.name])
+    same = members and members[0].stands_for == members[-1].stands_for
+    return {node.name for node in (members[-1:] if same else members[:1] + members[-1:])}
+
+
+def left_layout(tensor: Stored, node: Node) -> str:
+    if tensor.layout:
+        return tensor.layout
+    layouts = node.input_layouts if tensor.role == "input" else tuple(output.layout for output in node.outputs)
+    return layouts[tensor.index] if tensor.index < len(layouts) else ""
+
+
+def layout_between(left: Stored, right: Stored, origin: Origin) -> tuple[str, str, tuple[int, ...]] | None:
+    """Rule 6. None where the files are laid out alike."""
+    theirs = origin.layout.upper()
+    for (layout, axes), other in SWAPS.items():
+        swapped = tuple(origin.shape[axis] for axis in axes) if len(origin.shape) == 4 else ()
+        if theirs == layout and origin.shape != right.shape == swapped:
+            theirs = other
+            break
+    ours = _as_stored(left, right, theirs)
+    if left.shape == right.shape and not turns_into(left.shape, ours, theirs, right.shape):
+        return None
+    return ours, theirs, right.shape
+
+
+def turns_into(shape: tuple[int, ...], ours: str, theirs: str, wanted: tuple[int, ...]) -> bool:
+    """Whether axes in another order make one shape of the other; (8, 4, 4, 4) as NCHW and NHWC are the same."""
+    if ours == theirs or len(shape) != 4 or not sorted(ours) == sorted(theirs) == sorted("NCHW"):
+        return False
+    return tuple(shape[ours.index(axis)] for axis in theirs) == wanted
+
+
+def _as_stored(left: Stored, right: Stored, theirs: str) -> str:
+    """The left's layout: what the graph says, unless the file's number of axes says otherwise."""
+    ours = left.layout.upper()
+    blocked = len(left.shape) == 5 and left.shape[-1] in (16, 32) and len(right.shape) <= 4
+    if blocked and (not ours or len(ours) == 4):
+        return "NC1HWC0"
+    if ours == "NC1HWC0" and len(left.shape) == 4:  # converted when it was written
+        return next((plain for plain in ("NCHW", "NHWC") if turns_into(left.shape, plain, theirs, right.shape)), theirs)
+    return ours
+
+
+def nodes_by_file_name(graph: Graph) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes.values():
+        found[flat(node.name)].append(node)
+    return found
+
+
+def node_of(tensor: Stored, by_name: Mapping[str, list[Node]]) -> Node | str | None:
+    """The graph's operator of a dumped tensor; a text where its name may mean several; None where there is none."""
+    candidates = by_name.get(flat(tensor.op), [])
+    if len(candidates) > 1:
+        exact = [node for node in candidates if node.name == tensor.op]
+        candidates = exact or [node for node in candidates if node.type == tensor.op_type] or candidates
+    if len(candidates) > 1:
+        listed = " and ".join(node.name for node in candidates[:4])
+        return f"ambiguous: {listed} are all written as {flat(tensor.op)} in file names"
+    return candidates[0] if candidates else None
+
+
+def fused_away(graph: Graph, groups: Mapping[str, Group]) -> dict[str, Group]:
+    """Flattened original name -> the group that computes it."""
+    return {flat(name): groups[node.name] for node in graph.nodes.values() for name in node.stands_for}
+
+
+def edges_of(graph: Graph, dumped: set[str]) -> dict[str, tuple[str, ...]]:
+    """Who feeds whom among the dumped operators, looking through those that were not dumped."""
+    return {name: tuple(_feeders(graph, name, dumped)) for name in graph.nodes if name in dumped}
+
+
+def _feeders(graph: Graph, name: str, dumped: set[str]) -> Iterator[str]:
+    waiting = [producer for producer, _ in reversed(graph.nodes[name].inputs)]
+    seen = {name}
+    while waiting:
+        producer = waiting.pop()
+        if producer in seen or producer not in graph.nodes:
+            continue
+        seen.add(producer)
+        if producer in dumped:
+            yield producer
+        else:
+            waiting += [feeder for feeder, _ in reversed(graph.nodes[producer].inputs)]

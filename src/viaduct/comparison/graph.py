@@ -1,0 +1,354 @@
+"""The accelerator's compiled graph, as GE writes it: which original operators each of its own stands for.
+
+    graph = read_graph(Path("ge_proto_00292_Build.txt"))     the text form of ModelDef, or the same content as JSON
+
+Only what comparing needs is kept; everything else is skipped, whatever it is called. The text form is read operator by
+operator over a map of the file, so its size does not matter much.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from viaduct.comparison.readers.listing import load_json
+from viaduct.errors import BadData
+
+DEEPEST = 32  # messages within messages; what is kept is seven deep
+MOST_OPERATORS = 2_000_000
+
+ORIGINALS, MULTI, L1 = "_datadump_original_op_names", "_datadump_is_multiop", "_L1_fusion_sub_graph_no"
+ORIGIN_NAME, ORIGIN_INDEX = "_datadump_origin_name", "_datadump_origin_output_index"
+ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE = "_datadump_origin_format", "origin_format", "origin_shape"
+ATTRIBUTES = {ORIGINALS, MULTI, L1, ORIGIN_NAME, ORIGIN_INDEX, ORIGIN_FORMAT, GE_FORMAT, ORIGIN_SHAPE}
+FIELDS = {
+    "graph", "op", "name", "type", "id", "input", "attr", "key", "value", "s", "i", "b", "list",
+    "input_desc", "output_desc", "layout", "shape", "dim",
+}  # fmt: skip
+
+Tree = Mapping[str, Any]
+
+
+class Output(NamedTuple):
+    """One output of an operator, and which tensor of the original network it should equal."""
+
+    layout: str = ""
+    shape: tuple[int, ...] = ()
+    origin: str = ""  # the original operator's name; "": the graph does not say
+    origin_index: int | None = None
+    origin_layout: str = ""
+    origin_shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the compiled graph."""
+
+    name: str
+    type: str
+    order: int  # GE's id: the order of execution
+    inputs: tuple[tuple[str, int], ...]  # producer and which of its outputs; control edges are left out
+    originals: tuple[str, ...] | None  # None: it kept its own name; (): the compiler inserted it
+    outputs: tuple[Output, ...]
+    input_layouts: tuple[str, ...] = ()
+    multi: bool = False  # one of the parts of a split operator
+    l1: str = ""  # number of its L1 fusion group
+
+    @property
+    def inserted(self) -> bool:
+        return self.originals == ()
+
+    @property
+    def stands_for(self) -> tuple[str, ...]:
+        return (self.name,) if self.originals is None else self.originals
+
+
+@dataclass(frozen=True)
+class Graph:
+    path: Path
+    name: str
+    nodes: Mapping[str, Node]  # in order of execution
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_graph(path: Path) -> Graph:
+    """Raises BadData where the file is no graph; says at which line a damaged one stops making sense."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(4096)
+            start = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            if start in (b"{", b"["):
+                return _graph(path, _of_json(load_json(path), path))
+            if not start and len(beginning) < 4096:
+                raise BadData(f"{path.name} is empty.")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+                return _graph(path, _Text(text, path).message(0))
+    except OSError as error:
+        raise BadData(f"the graph {str(path)!r} cannot be read: {error.strerror}.") from None
+
+
+def _of_json(record: Any, path: Path) -> Tree:
+    if not isinstance(record, dict):
+        raise BadData(f"{path.name} is JSON, but not a graph: it has no 'graph' list.")
+    graphs = [graph for graph in _many(record, "graph") if isinstance(graph, dict)]
+    made = [{"op": [_node(op) for op in _many(graph, "op") if isinstance(op, dict)]} for graph in graphs]
+    own = [_node(op) for op in _many(record, "op") if isinstance(op, dict)]
+    return {"name": _many(record, "name"), "graph": made, "op": own}
+
+
+def _graph(path: Path, tree: Tree) -> Graph:
+    """All operators of all its subgraphs in order of execution; of two with one name the first."""
+    found = [node for graph in (tree, *_many(tree, "graph")) for node in _many(graph, "op")]
+    nodes = [node for node in found if isinstance(node, Node) and node.name]
+    if not nodes:
+        raise BadData(
+            f"{path.name} holds no operators.",
+            "It should be ge_proto_*_Build.txt (made with DUMP_GE_GRAPH=2), or its JSON form.",
+        )
+    by_name: dict[str, Node] = {}
+    for node in sorted(nodes, key=lambda node: node.order):
+        by_name.setdefault(node.name, node)
+    twice = len(nodes) - len(by_name)
+    notes = (f"{path.name}: {twice} operators bear a name that another one has; the first counts",) if twice else ()
+    return Graph(path, _text(_first(tree, "name")), by_name, notes)
+
+
+def _node(tree: Tree) -> Node:
+    attributes = _attributes(tree)
+    return Node(
+        name=_text(_first(tree, "name")),
+        type=_text(_first(tree, "type")),
+        order=_whole(_first(tree, "id")) or 0,
+        inputs=tuple(_inputs(tree)),
+        originals=_originals(attributes),
+        outputs=tuple(_output(desc) for desc in _many(tree, "output_desc") if isinstance(desc, dict)),
+        input_layouts=tuple(_text(_first(desc, "layout")) for desc in _many(tree, "input_desc")),
+        multi=_first(attributes.get(MULTI, {}), "b") in (True, "true", "True", 1, "1"),
+        l1=_text(_first(attributes.get(L1, {}), "s")),
+    )
+
+
+def _inputs(tree: Tree) -> Iterator[tuple[str, int]]:
+    for text in _many(tree, "input"):
+        producer, _, number = _text(text).rpartition(":")
+        if producer and number.strip().isdecimal():  # ":-1" is a control edge
+            yield producer.strip(), int(number)
+
+
+def _originals(attributes: Mapping[str, Tree]) -> tuple[str, ...] | None:
+    if ORIGINALS not in attributes:
+        return None
+    held = _first(attributes[ORIGINALS], "list")
+    return tuple(name for text in _many(held, "s") if (name := _text(text))) if isinstance(held, dict) else ()
+
+
+def _output(desc: Tree) -> Output:
+    attributes = _attributes(desc)
+    shape = _first(desc, "shape")
+    held = _first(attributes.get(ORIGIN_SHAPE, {}), "list")
+    return Output(
+        layout=_text(_first(desc, "layout")),
+        shape=_dims(shape, "dim"),
+        origin=_text(_first(attributes.get(ORIGIN_NAME, {}), "s")),
+        origin_index=_whole(_first(attributes.get(ORIGIN_INDEX, {}), "i")),
+        origin_layout=_text(
+            _first(attributes.get(ORIGIN_FORMAT, {}), "s") or _first(attributes.get(GE_FORMAT, {}), "s")
+        ),
+        origin_shape=_dims(held, "i"),
+    )
+
+
+def _dims(held: Any, key: str) -> tuple[int, ...]:
+    numbers = [_whole(dim) for dim in _many(held, key)] if isinstance(held, dict) else []
+    return tuple(dim for dim in numbers if dim is not None)
+
+
+def _attributes(tree: Tree) -> dict[str, Tree]:
+    """JSON has a list of key and value, or an object; the text form repeats the field."""
+    found: dict[str, Tree] = {}
+    for entry in _many(tree, "attr"):
+        if isinstance(entry, dict) and "key" in entry:
+            value = _first(entry, "value")
+            found[_text(_first(entry, "key"))] = value if isinstance(value, dict) else {}
+        elif isinstance(entry, dict):
+            found |= {key: value for key, value in entry.items() if isinstance(value, dict)}
+    return found
+
+
+def _many(tree: Any, key: str) -> list[Any]:
+    value = tree.get(key) if isinstance(tree, Mapping) else None
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _first(tree: Any, key: str) -> Any:
+    values = _many(tree, key)
+    return values[0] if values else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return None if value is None or isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+# Names, strings, brackets and numbers; blanks, comments and separators stand before them.
+_TOKEN = re.compile(
+    rb"[\s,;]*(?:\#[^\n]*(?:\n|\Z)[\s,;]*)*"
+    rb"(?:([A-Za-z_][\w.]*)"
+    rb"|(\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')"
+    rb"|([{}<>\[\]:])"
+    rb"|([-+.\d][\w.+-]*)"
+    rb"|\Z)",
+    re.DOTALL,
+)
+_BRACKET = re.compile(
+    rb"[^{}<>\[\]\"'#]*"
+    rb"(?:(?:\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|\#[^\n]*(?:\n|\Z))[^{}<>\[\]\"'#]*)*"
+    rb"([{}<>\[\]]|\Z)",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(rb"\s*:?\s*[{<]\s*key\s*:\s*\"([^\"\\\n]*)\"")
+_ANOTHER = re.compile(rb"\s*[\"']")
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
+_PLAIN = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+OPENING, CLOSING = (b"{", b"<"), (b"}", b">")
+
+
+class _Text:
+    """Protocol buffers in their text form: `name: value`, `name { … }`, again and again."""
+
+    def __init__(self, text: mmap.mmap | bytes, path: Path) -> None:
+        self.text, self.path, self.place = text, path, 0
+        self.operators = 0
+
+    def token(self) -> tuple[int, bytes]:
+        """Which kind (0 at the end, 1 name, 2 string, 3 bracket, 4 number), and the token."""
+        match = _TOKEN.match(self.text, self.place)
+        if match is None:
+            raise self.damaged("what stands here is neither a name nor a value")
+        self.place = match.end()
+        kind = match.lastindex or 0
+        return kind, match[kind] if kind else b""
+
+    def damaged(self, why: str) -> BadData:
+        line = self.text[: self.place].count(b"\n") + 1
+        return BadData(f"{self.path.name} stops being a graph at line {line}: {why}.")
+
+    def message(self, depth: int) -> dict[str, list[Any]]:
+        """Up to its closing bracket, or to the end of the file for the outermost one."""
+        if depth > DEEPEST:
+            raise self.damaged(f"messages lie more than {DEEPEST} deep within each other")
+        tree: dict[str, list[Any]] = {}
+        while True:
+            kind, token = self.token()
+            if kind == 0 and depth:
+                raise self.damaged("the file ends within a message; was it cut short?")
+            if kind == 0 or token in CLOSING:
+                return tree
+            if kind == 3 and token == b"[":  # an extension or Any: [type.name] { … }
+                self.skip_list()
+                self.skip_value()
+            elif kind != 1:
+                raise self.damaged(f"a field's name was expected, not {token[:20]!r}")
+            else:
+                self.field(token.decode(), tree, depth)
+
+    def field(self, name: str, tree: dict[str, list[Any]], depth: int) -> None:
+        if name not in FIELDS or (name == "attr" and self.unwanted()):
+            return self.skip_value()
+        value = self.value(depth)
+        if name == "op" and isinstance(value, dict):
+            self.operators += 1
+            if self.operators > MOST_OPERATORS:
+                raise self.damaged(f"there are more than {MOST_OPERATORS:,} operators")
+            value = _node(value)
+        tree.setdefault(name, []).extend(value if isinstance(value, list) else [value])
+        return None
+
+    def unwanted(self) -> bool:
+        """Whether the attribute that begins here has a key nobody asks for: most of a graph is such."""
+        match = _ATTRIBUTE.match(self.text, self.place)
+        return match is not None and match[1].decode("latin-1") not in ATTRIBUTES
+
+    def value(self, depth: int) -> Any:
+        kind, token = self.token()
+        if token == b":" and kind == 3:
+            kind, token = self.token()
+        if kind == 3 and token in OPENING:
+            return self.message(depth + 1)
+        if kind == 3 and token == b"[":
+            return list(self.items(depth))
+        if kind in (0, 3):
+            raise self.damaged(f"a value was expected, not {token.decode() or 'the end of the file'}")
+        return self.joined(token) if kind == 2 else token.decode()
+
+    def joined(self, token: bytes) -> str:
+        """Strings that follow each other are one."""
+        text = _unescaped(token)
+        while _ANOTHER.match(self.text, self.place):
+            text += _unescaped(self.token()[1])
+        return text
+
+    def items(self, depth: int) -> Iterator[Any]:
+        while True:
+            before = self.place
+            kind, token = self.token()
+            if kind == 3 and token == b"]":
+                return
+            self.place = before
+            yield self.value(depth)
+
+    def skip_list(self) -> None:
+        while True:
+            kind, token = self.token()
+            if kind == 3 and token == b"]":
+                return
+            if kind == 0:
+                raise self.damaged("the file ends within a list")
+
+    def skip_value(self) -> None:
+        """Past a value of any depth without keeping anything of it."""
+        kind, token = self.token()
+        if kind == 3 and token == b":":
+            kind, token = self.token()
+        if kind == 3 and token in (*OPENING, b"["):
+            self.skip_message()
+        elif kind == 2:
+            self.joined(token)
+        elif kind in (0, 3):
+            raise self.damaged("a value was expected")
+
+    def skip_message(self) -> None:
+        """From bracket to bracket, which is several times faster than from token to token."""
+        depth = 1
+        while depth:
+            match = _BRACKET.match(self.text, self.place)
+            if match is None or not match[1]:
+                raise self.damaged("the file ends within a message; was it cut short?")
+            self.place = match.end()
+            depth += 1 if match[1] in b"{<[" else -1
+
+
+def _unescaped(token: bytes) -> str:
+    inner = token[1:-1]
+    if b"\\" in inner:
+        inner = _ESCAPE.sub(_character, inner)
+    return inner.decode("utf-8", "replace")
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    code = match[1]
+    if code[:1].isdigit():
+        return bytes([int(code, 8) & 255])
+    if code[:1] == b"x" and len(code) > 1:
+        return bytes([int(code[1:], 16)])
+    return _PLAIN.get(code, code)

@@ -1,0 +1,151 @@
+"""The index of one dumped step: what the folder beside it holds.
+
+    DUMP/step_000005/index.json         one rank
+    DUMP/step_000005/rank_1/index.json  several
+      format, version      "viaduct dump", 1
+      step, rank, ranks
+      settings             device, precision, tf32, mode, deterministic, seed, versions, commit, script …: texts
+      edges                operator -> the operators that feed it
+      tensors              op, type, role, index, order, call, parameter, dtype, shape, file, bytes, crc32, statistics,
+                           fault
+
+`file` is a plain name in the same folder, or null where only statistics were asked for; several tensors may share one.
+bfloat16 and eight-bit floats are stored as their bits (uint16, uint8). NaN and infinities are written as texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadData
+
+FILE = "index.json"
+FORMAT = "viaduct dump"
+VERSION = 1
+LARGEST = 256 << 20  # bytes; an index of a million tensors is below it
+
+
+@dataclass
+class Entry:
+    """One tensor. The writer fills in file, bytes, crc32 and statistics."""
+
+    op: str
+    type: str
+    role: str
+    index: int
+    order: int
+    call: int = 0
+    parameter: str = ""
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    file: str | None = None
+    bytes: int = 0
+    crc32: int = 0
+    statistics: dict[str, float] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Index:
+    step: int
+    rank: int
+    ranks: int
+    settings: Mapping[str, str]
+    edges: Mapping[str, tuple[str, ...]]
+    entries: list[Entry]
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """One tensor a line, so that a person can read and grep it."""
+    head = {"format": FORMAT, "version": VERSION, "step": index.step, "rank": index.rank, "ranks": index.ranks}
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    lines.append(f' "settings": {json.dumps(dict(index.settings))}')
+    edges = [f"  {json.dumps(op)}: {json.dumps(list(feeders))}" for op, feeders in index.edges.items()]
+    lines.append(' "edges": {\n' + ",\n".join(edges) + "\n }" if edges else ' "edges": {}')
+    rows = ["  " + json.dumps(to_record(entry), allow_nan=False) for entry in index.entries]
+    lines.append(' "tensors": [\n' + ",\n".join(rows) + "\n ]" if rows else ' "tensors": []')
+    (folder / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def to_record(entry: Entry) -> dict[str, Any]:
+    record = dict(vars(entry), shape=list(entry.shape))
+    record["statistics"] = {name: spelled(value) for name, value in entry.statistics.items()}
+    return {name: value for name, value in record.items() if value != "" or name in ("op", "type")}
+
+
+def spelled(value: float) -> float | str:
+    """JSON has no NaN and no infinity."""
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+
+
+def read_index(path: Path) -> Index:
+    """Raises BadData where the index is damaged; a single tensor's damage is that entry's fault."""
+    record = load(path)
+    if record.get("format") != FORMAT:
+        raise BadData(f"{path} is not the index of a dump: its format is {record.get('format')!r}.")
+    if record.get("version") != VERSION:
+        raise BadData(
+            f"{path} has version {record.get('version')!r} of the dump format; this viaduct reads {VERSION}.",
+            "Dump again with this version, or compare with the one that made it.",
+        )
+    numbers = {name: whole(record.get(name), name, path) for name in ("step", "rank", "ranks")}
+    settings, edges, tensors = record.get("settings", {}), record.get("edges", {}), record.get("tensors")
+    if not isinstance(settings, dict) or not isinstance(edges, dict) or not isinstance(tensors, list):
+        raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or not what they should be.")
+    return Index(
+        **numbers,
+        settings={str(name): str(value) for name, value in settings.items()},
+        edges={op: tuple(str(name) for name in feeders) for op, feeders in edges.items() if isinstance(feeders, list)},
+        entries=[to_entry(item, number, path) for number, item in enumerate(tensors)],
+    )
+
+
+def load(path: Path) -> dict[str, Any]:
+    try:
+        if (size := path.stat().st_size) > LARGEST:
+            raise BadData(f"{path} has {size:,} bytes: too large for an index.")
+        record = json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadData(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise BadData(f"{path} is damaged: {error}.", "Was the copy cut short? Copy the folder again.") from None
+    if not isinstance(record, dict):
+        raise BadData(f"{path} is not the index of a dump.")
+    return record
+
+
+def whole(value: object, name: str, path: Path) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadData(f"{path} is damaged: {name} is {value!r}.")
+    return value
+
+
+def to_entry(item: object, number: int, path: Path) -> Entry:
+    try:
+        record = dict(item)  # type: ignore[call-overload]
+        texts = {name: text(record.get(name, "")) for name in ("op", "type", "role", "parameter", "dtype", "fault")}
+        numbers = {name: count(record.get(name, 0)) for name in ("index", "order", "call", "bytes", "crc32")}
+        shape = tuple(count(size) for size in record["shape"])
+        statistics = {str(name): float(value) for name, value in dict(record.get("statistics") or {}).items()}
+        file = record.get("file")
+        values: dict[str, Any] = {**texts, **numbers, "shape": shape, "statistics": statistics}
+        return Entry(**values, file=None if file is None else text(file))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadData(f"{path} is damaged: tensor {number} cannot be understood ({error!r}).") from None
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return value

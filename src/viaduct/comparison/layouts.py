@@ -1,0 +1,130 @@
+"""From the layout an accelerator computes in to the layout the other side was written in.
+
+    layout = (left's layout, right's layout, the shape before padding, in the right's order of axes)
+
+Device layouts split an axis into blocks of 16 (or 32) and fill up the last block. Here the blocks are joined, the axes
+are put into the right's order, and the filling is cut off. Only these layouts are ever cut; anything else that is
+larger than the other side is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from typing import Any
+
+from numpy.typing import NDArray
+
+from viaduct.errors import BadData
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")  # a letter an axis
+ORDERLESS = ("", "ND", "FORMAT_ND", "NC", "RESERVED")  # says nothing of the order of axes
+
+
+def converted(array: Array, layout: tuple[str, str, Shape]) -> Array:
+    """The left array with the right's axes, cut to `shape`. Raises BadData where the layouts do not explain it."""
+    left, right, shape = layout[0].upper(), layout[1].upper(), layout[2]
+    if left == "NC1HWC0":
+        return _joined(array, (0, 1, 4, 2, 3), "NCHW", right, shape)
+    if left == "NDC1HWC0":
+        return _joined(array, (0, 1, 2, 5, 3, 4), "NDCHW", right, shape)
+    if left == "FRACTAL_Z":
+        return _weights(array, right, shape)
+    if left == "FRACTAL_NZ":
+        return _matrix(array, shape)
+    if left in PLAIN or left in ORDERLESS:
+        return _plain(array, left, right, shape)
+    raise BadData(f"the layout {layout[0]!r} is not known; the tensor was not compared.")
+
+
+def _plain(array: Array, left: str, right: str, shape: Shape) -> Array:
+    if left in PLAIN and right in PLAIN and left != right and len(left) == array.ndim == len(right):
+        return _fitted(_reordered(array, left, right), shape, left, right)
+    return _fitted(array, shape, left, right)
+
+
+def _joined(array: Array, axes: tuple[int, ...], letters: str, right: str, shape: Shape) -> Array:
+    """Blocks of channels become channels; how many are real follows from the size of the rest."""
+    if array.ndim != len(axes):
+        raise _mismatch(array, f"{len(axes)} axes", shape)
+    moved = array.transpose(axes)
+    channel = letters.index("C")
+    dims = (*moved.shape[:channel], moved.shape[channel] * moved.shape[channel + 1], *moved.shape[channel + 2 :])
+    others = math.prod(dims) // dims[channel] if dims[channel] else 0
+    channels, rest = divmod(math.prod(shape), others) if others else (0, 0)
+    if rest or channels > dims[channel]:
+        raise _mismatch(array, letters, shape)
+    cut = moved.reshape(dims)[(slice(None),) * channel + (slice(channels),)]
+    return _fitted(_reordered(cut, letters, _order(cut.shape, letters, right, shape)), shape, letters, right)
+
+
+def _order(dims: Shape, letters: str, right: str, shape: Shape) -> str:
+    """The right's order of axes; where it is not said, the one that explains the shape."""
+    if sorted(right) == sorted(letters):
+        return right
+    sizes = dict(zip(letters, dims, strict=True))
+    fitting = (order for order in PLAIN if set(order) == set(letters) and tuple(sizes[axis] for axis in order) == shape)
+    return next(fitting, letters)
+
+
+def _weights(array: Array, right: str, shape: Shape) -> Array:
+    """FRACTAL_Z: (C1·H·W, N1, N0, C0), the blocks of a convolution's kernel."""
+    for order in (right,) if right in PLAIN and len(right) == 4 else ("HWCN", "NCHW", "NHWC"):
+        sizes = dict(zip(order, shape, strict=True)) if len(shape) == 4 else {}
+        if array.ndim == 4 and sizes and _blocks_fit(array.shape, sizes):
+            return _fitted(_unblocked(array, sizes, order), shape, "FRACTAL_Z", right)
+    raise _mismatch(array, "FRACTAL_Z", shape)
+
+
+def _blocks_fit(dims: Shape, sizes: dict[str, int]) -> bool:
+    return dims[0] == -(-sizes["C"] // dims[3]) * sizes["H"] * sizes["W"] and dims[1] == -(-sizes["N"] // dims[2])
+
+
+def _unblocked(array: Array, sizes: dict[str, int], order: str) -> Array:
+    height, width, (blocks, n1, n0, c0) = sizes["H"], sizes["W"], array.shape
+    c1 = blocks // (height * width)
+    split = array.reshape(c1, height, width, n1, n0, c0).transpose(3, 4, 0, 5, 1, 2)
+    whole = split.reshape(n1 * n0, c1 * c0, height, width)[: sizes["N"], : sizes["C"]]
+    return _reordered(whole, "NCHW", order)
+
+
+def _matrix(array: Array, shape: Shape) -> Array:
+    """FRACTAL_NZ: (…, N1, M1, M0, N0), the blocks of a matrix (…, M, N)."""
+    rows, columns = (1, *shape)[-2:] if shape else (1, 1)
+    *batch, n1, m1, m0, n0 = (1,) * (4 - array.ndim) + array.shape
+    if array.ndim < 4 or n1 != -(-columns // n0) or m1 != -(-rows // m0):
+        raise _mismatch(array, "FRACTAL_NZ", shape)
+    first = len(batch)
+    moved = array.transpose(*range(first), first + 1, first + 2, first, first + 3)
+    return _fitted(moved.reshape(*batch, m1 * m0, n1 * n0)[..., :rows, :columns], shape, "FRACTAL_NZ", "ND")
+
+
+def _reordered(array: Array, letters: str, order: str) -> Array:
+    if sorted(letters) != sorted(order):
+        return array
+    return array.transpose([letters.index(axis) for axis in order])
+
+
+def _fitted(array: Array, shape: Shape, left: str, right: str) -> Array:
+    """The same shape, or the same without axes of one; a permutation of axes is no explanation by itself."""
+    if array.shape == shape:
+        return array
+    ours, theirs = [dim for dim in array.shape if dim != 1], [dim for dim in shape if dim != 1]
+    flat = _flat_is_meant(left, right) and sorted(ours) != sorted(theirs)
+    if array.size == math.prod(shape) and (ours == theirs or flat):
+        return array.reshape(shape)
+    raise _mismatch(array, left or "ND", shape)
+
+
+def _flat_is_meant(left: str, right: str) -> bool:
+    """ND: the graph says that axes have no meaning, so (2, 4, 5) may be (2, 20). Saying nothing explains nothing."""
+    return any(layout and layout in ORDERLESS for layout in (left, right))
+
+
+def _mismatch(array: Array, left: str, shape: Shape) -> BadData:
+    swapped = array.ndim == len(shape) <= 6 and tuple(shape) in set(permutations(array.shape))
+    hint = " The axes seem to be in another order." if swapped else ""
+    return BadData(f"{tuple(array.shape)} in the layout {left} cannot become {tuple(shape)}.{hint}")

@@ -1,0 +1,479 @@
+"""How far two tensors are apart: the ten measures of the result table, and what explains them.
+
+`measure` compares two arrays in float64, piece by piece and in two passes, so a memory map is never widened as a whole.
+`measure_statistics` compares what a dump without tensors has. Left is the accelerator's, right the golden one.
+
+NaN or Inf (of one sign) in the same places are taken out and the finite rest is compared: `paired` counts them. Any
+other NaN or Inf makes `mismatched` positive; then the measures say NaN, or Inf where only infinities are to blame,
+while the tables of errors and histograms still describe the finite rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from .chunks import Array, Flat, refusal
+from .passes import EPSILON, UNSCALED, FirstPass, Kld, Known, Nonfinite, Scales, SecondPass, SideTotals, total
+from .ulps import Ulps, coarser
+
+__all__ = [
+    "EPSILON",
+    "MEASURES",
+    "TOLERANCES",
+    "Figures",
+    "Histogram",
+    "Kld",
+    "LargeError",
+    "Measures",
+    "Place",
+    "Ulps",
+    "Unmeasurable",
+    "measure",
+    "measure_statistics",
+    "shown",
+]
+
+Overflow = Literal["YES", "NO", "NaN"]
+Two = tuple[float, float]  # left and right
+TOP = 10
+# Twice the rounding of one operation in the coarser type; float32 and float64 leave room for sums in another order.
+TOLERANCES = {"bfloat16": 8e-3, "float16": 1e-3, "float32": 1e-5, "float64": 1e-12}
+# The column's name -> the attribute, in the table's order.
+MEASURES = {
+    "CosineSimilarity": "cosine",
+    "MaxAbsoluteError": "max_absolute",
+    "AccumulatedRelativeError": "accumulated_relative",
+    "RelativeEuclideanDistance": "relative_euclidean",
+    "KullbackLeiblerDivergence": "kld",
+    "StandardDeviation": "standard_deviation",
+    "MeanAbsoluteError": "mean_absolute",
+    "RootMeanSquareError": "root_mean_square",
+    "MaxRelativeError": "max_relative",
+    "MeanRelativeError": "mean_relative",
+}
+
+
+class Unmeasurable(Exception):
+    """Two tensors that cannot be compared; the message is the row's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An element: its number in C order, and its index in the tensor's shape."""
+
+    flat: int
+    index: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One side: statistics of what was compared, and the NaN and Inf of all of it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    mean: float
+    std: float  # population
+    min: float
+    max: float
+    norm: float
+    rms: float
+    nan: int = 0
+    plus_inf: int = 0
+    minus_inf: int = 0
+    nonfinite: tuple[Place, ...] = ()  # the first NaN or Inf
+    saturated: int = 0  # |x| >= 65504, the largest float16
+
+    @property
+    def inf(self) -> int:
+        return self.plus_inf + self.minus_inf
+
+    @property
+    def size(self) -> float:
+        """What an error is measured against: the root mean square, or a tenth of the largest value where that is more.
+
+        The second counts where few values are large, as in gradients: rounding grows with the value.
+        """
+        sizes = (self.rms, abs(self.min) / 10, abs(self.max) / 10)
+        return max((size for size in sizes if not math.isnan(size)), default=math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class LargeError:
+    """One of the largest differences."""
+
+    place: Place
+    left: float
+    right: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Values of both sides in equally wide bins between `low` and `high`; of large tensors a sample of each."""
+
+    low: float
+    high: float
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What comparing two tensors gave. `cosine` None: a single element has no direction."""
+
+    cosine: float | None
+    max_absolute: float
+    accumulated_relative: float
+    relative_euclidean: float
+    kld: float
+    mean_absolute: float
+    root_mean_square: float
+    max_relative: float
+    mean_relative: float
+    left: Figures
+    right: Figures
+    count: int  # elements of the tensor
+    compared: int  # finite on both sides
+    kld_reading: Kld = "book"
+    differing: int = 0  # compared elements that are not equal
+    paired: int = 0  # NaN, or Inf of one sign, on both sides
+    mismatched: int = 0  # NaN or Inf on one side only, or Inf of both signs
+    first_mismatch: Place | None = None
+    within: float = 1.0  # share of compared elements within `tolerance`
+    tolerance: float = 0.0
+    ulps: Ulps | None = None
+    histogram: Histogram | None = None
+    top: tuple[LargeError, ...] = ()
+    overflow: Overflow = "NaN"  # of a float16 left side: YES when something reaches 65504
+    statistics_only: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def standard_deviation(self) -> str:
+        """(mean;std),(mean;std) of left and right, as the table writes it."""
+        return f"({brief(self.left.mean)};{brief(self.left.std)}),({brief(self.right.mean)};{brief(self.right.std)})"
+
+    @property
+    def scaled_max(self) -> float:
+        """The largest error in units of the golden side's size; never of a mean near 0."""
+        return scaled(self.max_absolute, self.right.size)
+
+    @property
+    def identical(self) -> bool:
+        return not self.differing and not self.mismatched and not self.statistics_only
+
+    def columns(self) -> dict[str, str]:
+        """The ten measures as the table shows them."""
+        values = {column: getattr(self, name) for column, name in MEASURES.items()}
+        return {column: value if isinstance(value, str) else shown(value) for column, value in values.items()}
+
+
+def measure(
+    left: Array,
+    right: Array,
+    left_dtype: str = "",
+    right_dtype: str = "",
+    *,
+    kld: Kld = "book",
+    tolerance: float | None = None,
+    top: int = TOP,
+) -> Measures:
+    """Compare two arrays of the same number of elements; raises Unmeasurable, with the reason, where that cannot be."""
+    left_dtype, right_dtype = left_dtype or str(left.dtype), right_dtype or str(right.dtype)
+    _refuse(left, right, left_dtype, right_dtype)
+    sides = Flat(left, left_dtype, "left"), Flat(right, right_dtype, "right")
+    first = FirstPass(*sides, top).run()
+    if (scales := first.needed_scales()) != UNSCALED:
+        first = FirstPass(*sides, top, scales).run()
+    if tolerance is None:
+        tolerance = TOLERANCES[coarser(sides[0].dtype, sides[1].dtype) or "float64"]
+    return Finish(first, kld, tolerance).measures()
+
+
+def _refuse(left: Array, right: Array, left_dtype: str, right_dtype: str) -> None:
+    for side, array, dtype in (("left", left, left_dtype), ("right", right, right_dtype)):
+        if reason := refusal(dtype, array):
+            raise Unmeasurable(f"{side}: {reason}")
+    if (left.dtype.kind == "c") != (right.dtype.kind == "c"):
+        raise Unmeasurable(f"{left_dtype} cannot be compared with {right_dtype}: only one side is complex")
+    if left.size != right.size:
+        raise Unmeasurable(f"shapes differ: {_shape(left.shape)} against {_shape(right.shape)}")
+    if left.size == 0:
+        raise Unmeasurable(f"the tensor is empty: shape {_shape(left.shape)}")
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "scalar"
+
+
+class Errors(NamedTuple):
+    """The nine numbers among the ten measures, in the order of Measures' first fields."""
+
+    cosine: float | None
+    max_absolute: float
+    accumulated_relative: float
+    relative_euclidean: float
+    kld: float
+    mean_absolute: float
+    root_mean_square: float
+    max_relative: float
+    mean_relative: float
+
+    @classmethod
+    def all(cls, error: float, cosine: float | None, kld: float = math.nan) -> Errors:
+        return cls(cosine, error, error, error, kld, error, error, error, error)
+
+
+class Finish:
+    """Makes measures of what the two passes added up."""
+
+    def __init__(self, first: FirstPass, kld: Kld, tolerance: float) -> None:
+        self.first, self.kld, self.tolerance = first, kld, tolerance
+        self.scales: Scales = first.scales
+        self.n = first.count
+        left, right = first.left, first.right
+        # Norms and products of the scaled sides; a scale is a power of two, so dividing by it is exact.
+        self.norms = math.sqrt(total(left.squares)), math.sqrt(total(right.squares))
+        self.means = self._mean(left), self._mean(right)
+
+    def _mean(self, side: SideTotals) -> float:
+        return total(side.sums) / self.n if self.n else math.nan
+
+    def measures(self) -> Measures:
+        first = self.first
+        if not self.n:
+            return self._assembled((math.nan, math.nan), math.nan, 1.0, None)
+        needs = [self._needs_deviations(side) for side in (0, 1)]
+        rms = self.norms[1] / math.sqrt(self.n) / self.scales.right
+        allowed = self.tolerance * rms
+        all_within = self._max_absolute() <= allowed
+        known = Known(
+            *(first.left.low, first.left.high, first.right.low, first.right.high),
+            self.means[0] if needs[0] else None,
+            self.means[1] if needs[1] else None,
+            None if all_within else allowed,
+            self.tolerance,
+            None if self._known_kld() is not None else self.kld,
+            self.scales.left,
+            self.scales.right,
+        )
+        second = SecondPass(first, known).run()
+        divergence = second.divergence.finished() if second.divergence else self._known_kld() or 0.0
+        variances = [deviations.variance(self.n) for deviations in second.deviations]
+        stds = self._std(0, variances[0]), self._std(1, variances[1])
+        within = second.tolerated.count / self.n if second.tolerated else 1.0
+        return self._assembled(stds, divergence, within, Histogram(*second.histogram()))
+
+    def _known_kld(self) -> float | None:
+        """0 for identical sides that are not all zero: no logarithm needed."""
+        zero = self.first.right.low == self.first.right.high == 0.0
+        return 0.0 if not self.first.differing and (self.kld == "floored" or not zero) else None
+
+    def _needs_deviations(self, side: int) -> bool:
+        """Whether the mean of squares less the square of the mean would lose more than two digits."""
+        square = self.norms[side] ** 2 / self.n
+        return square - self.means[side] ** 2 < 0.01 * square
+
+    def _std(self, side: int, variance: float | None) -> float:
+        if variance is None:
+            variance = self.norms[side] ** 2 / self.n - self.means[side] ** 2
+        totals, scale = (self.first.left, self.first.right)[side], (self.scales.left, self.scales.right)[side]
+        return 0.0 if totals.low == totals.high else math.sqrt(max(variance, 0.0)) / scale
+
+    def _max_absolute(self) -> float:
+        return self.first.max_absolute / self.scales.halved
+
+    def _assembled(self, stds: Two, divergence: float, within: float, bins: Histogram | None) -> Measures:
+        first = self.first
+        left = self._figures(0, first.left, stds[0])
+        right = self._figures(1, first.right, stds[1])
+        count, mismatch = first.flats[0].count, first.first_mismatch
+        return Measures(
+            *self._spoiled(self._errors(left.norm, right.norm, divergence)),
+            left=left,
+            right=right,
+            count=count,
+            compared=self.n,
+            kld_reading=self.kld,
+            differing=first.differing,
+            paired=count - self.n - first.mismatched,
+            mismatched=first.mismatched,
+            first_mismatch=None if mismatch is None else Place(mismatch, first.flats[0].place(mismatch)),
+            within=within,
+            tolerance=self.tolerance,
+            ulps=first.ulps.finished(),
+            histogram=bins,
+            top=self._top(),
+            overflow=self._overflow(),
+            notes=self._notes(),
+        )
+
+    def _figures(self, side: int, totals: SideTotals, std: float) -> Figures:
+        flat, scale = self.first.flats[side], (self.scales.left, self.scales.right)[side]
+        odd: Nonfinite = totals.nonfinite
+        empty = not self.n
+        return Figures(
+            *(flat.dtype if flat.parts == 1 else f"complex of {flat.dtype}", tuple(flat.shape)),
+            mean=self.means[side] / scale,
+            std=std,
+            min=math.nan if empty else totals.low,
+            max=math.nan if empty else totals.high,
+            norm=math.nan if empty else self.norms[side] / scale,
+            rms=math.nan if empty else self.norms[side] / math.sqrt(self.n) / scale,
+            nan=odd.nan,
+            plus_inf=odd.plus,
+            minus_inf=odd.minus,
+            nonfinite=tuple(Place(place, flat.place(place)) for place in odd.places),
+            saturated=totals.saturated,
+        )
+
+    def _errors(self, left: float, right: float, divergence: float) -> Errors:
+        first, n = self.first, self.n
+        cosine = self._cosine(left, right)
+        if not n:
+            return Errors.all(math.nan, cosine)
+        scale = self.scales.difference * self.scales.halved
+        distance = math.sqrt(total(first.squares))
+        accumulated = total(first.relatives)
+        return Errors(
+            cosine,
+            self._max_absolute(),
+            accumulated,
+            0.0 if right <= EPSILON else self._distance_ratio(distance, scale),
+            divergence,
+            total(first.absolutes) / n / scale,
+            distance / math.sqrt(n) / scale,
+            first.max_relative,
+            accumulated / n,
+        )
+
+    def _distance_ratio(self, distance: float, scale: float) -> float:
+        """‖x − y‖ / ‖y‖ with both scales taken out in an order that does not overflow."""
+        return distance / self.norms[1] * (self.scales.right / scale)
+
+    def _cosine(self, left: float, right: float) -> float | None:
+        if self._single():
+            return None
+        if left <= EPSILON and right <= EPSILON:
+            return 1.0
+        if left <= EPSILON or right <= EPSILON:
+            return math.nan
+        if not self.n:
+            return math.nan
+        return max(-1.0, min(1.0, total(self.first.products) / self.norms[0] / self.norms[1]))
+
+    def _single(self) -> bool:
+        return self.first.flats[0].count == self.first.flats[0].parts
+
+    def _spoiled(self, errors: Errors) -> Errors:
+        """With NaN on one side nothing was compared; with an infinity on one side the errors are infinite."""
+        first = self.first
+        if not first.mismatched:
+            return errors
+        only_infinite = first.left.nonfinite.nan == first.right.nonfinite.nan == 0
+        return Errors.all(math.inf if only_infinite else math.nan, None if errors.cosine is None else math.nan)
+
+    def _top(self) -> tuple[LargeError, ...]:
+        place, halved = self.first.flats[0].place, self.scales.halved
+        return tuple(
+            LargeError(Place(flat, place(flat)), left, right, error / halved)
+            for error, flat, left, right in self.first.top.entries
+        )
+
+    def _overflow(self) -> Overflow:
+        if self.first.flats[0].dtype != "float16":
+            return "NaN"
+        return "YES" if self.first.left.saturated else "NO"
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = []
+        if self.first.flats[0].parts == 2:
+            notes.append("complex: real and imaginary parts are compared side by side")
+        if self._single():
+            notes.append("a single element: no cosine similarity")
+        return tuple(notes)
+
+
+def scaled(error: float, size: float) -> float:
+    """An error in units of a size; Inf where there is an error but no size."""
+    if error == 0.0 or math.isnan(error) or math.isnan(size):
+        return math.nan if math.isnan(size) else error
+    return error / size if size > 0.0 else math.inf
+
+
+def shown(value: float | None) -> str:
+    """Six decimals, NaN, Inf; never -0.000000, and nothing where there is no value."""
+    if value is None:
+        return ""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    text = f"{value:.6f}"
+    return text[1:] if text == "-0.000000" else text
+
+
+def brief(value: float) -> str:
+    """Three decimals, as the StandardDeviation column has them."""
+    if not math.isfinite(value):
+        return shown(value)
+    return "0.000" if abs(value) < 0.001 else f"{value:.3f}"
+
+
+def measure_statistics(
+    left: Mapping[str, float],
+    right: Mapping[str, float],
+    left_dtype: str = "",
+    right_dtype: str = "",
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ()),
+) -> Measures:
+    """Compare what is left of tensors that were not kept: min, max, mean and norm.
+
+    The largest of their differences stands for the maximum absolute error, in units of values; the norm's relative
+    difference stands for the relative Euclidean distance, of which it is a lower bound. The rest cannot be known.
+    """
+    names = [name for name in ("min", "max", "mean", "norm") if name in left and name in right]
+    finite = [name for name in names if math.isfinite(left[name]) and math.isfinite(right[name])]
+    odd = [name for name in names if name not in finite and not _same(left[name], right[name])]
+    if not finite and not odd:
+        raise Unmeasurable("the two sides have no finite statistic in common")
+    ours, theirs = _from_statistics(left, left_dtype, shapes[0]), _from_statistics(right, right_dtype, shapes[1])
+    gaps = [abs(left[name] - right[name]) for name in finite if name != "norm"]
+    gap = _norm_gap(ours.norm, theirs.norm) if "norm" in finite else math.nan
+    count = math.prod(shapes[1])
+    return Measures(
+        *Errors.all(math.nan, None)._replace(max_absolute=max(gaps, default=math.nan), relative_euclidean=gap),
+        left=ours,
+        right=theirs,
+        count=count,
+        compared=count,
+        differing=int(any(gaps) or gap > 0.0),
+        paired=min(ours.nan, theirs.nan) + min(ours.inf, theirs.inf) or len(names) - len(finite) - len(odd),
+        mismatched=abs(ours.nan - theirs.nan) + abs(ours.inf - theirs.inf) or len(odd),
+        within=math.nan,
+        statistics_only=True,
+        notes=("only statistics were dumped: min, max, mean and norm are compared",),
+    )
+
+
+def _same(left: float, right: float) -> bool:
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+def _norm_gap(left: float, right: float) -> float:
+    return 0.0 if left == right else scaled(abs(left - right), right)
+
+
+def _from_statistics(values: Mapping[str, float], dtype: str, shape: tuple[int, ...]) -> Figures:
+    get = values.get
+    return Figures(
+        *(dtype, shape),
+        *(get("mean", math.nan), get("std", math.nan), get("min", math.nan), get("max", math.nan)),
+        norm=get("norm", math.nan),
+        rms=get("norm", math.nan) / math.sqrt(math.prod(shape) or 1),
+        nan=int(get("nan", 0)),
+        plus_inf=int(get("inf", 0)),
+    )

@@ -1,0 +1,284 @@
+"""Many pairs measured, in order, on all cores.
+
+Few pairs are measured in this process. Many go to processes of their own (worker.py) that are started afresh, since a
+fork of a process with threads is not safe, and that import nothing but NumPy. A worker holds one pair at a time as
+memory maps. If one dies (out of memory, a file cut short while it was mapped), the pair it was at is refused with that
+reason, and another worker goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe, wait
+
+from viaduct.errors import ViaductError
+
+from . import storage
+from .chunks import Array
+from .measures import Kld, Measures, Unmeasurable, measure, measure_statistics
+from .tensors import Pair, Stored
+
+BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # what a worker gets at once
+PATIENCE = 0.5  # seconds of work for one process that pay for starting others
+# The worker looks for modules where we do, not in the folder it happens to be started in.
+START = "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.worker import main; main()"
+_SECONDS_PER_PAIR, _SECONDS_PER_ELEMENT = 5e-4, 1.5e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A pair that was not compared, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A worker met an error that is ours: its traceback."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to measure; see measures.measure."""
+
+    kld: Kld = "book"
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    number: int
+    pair: Pair
+    options: Options
+
+
+Answer = Measures | Refusal
+Measured = tuple[Pair, Answer]
+
+
+def measured(
+    pairs: Sequence[Pair], workers: int | None = None, *, kld: Kld = "book", tolerance: float | None = None
+) -> Iterator[Measured]:
+    """Every pair with its measures, or with the reason why there are none; in the order given."""
+    options = Options(kld, tolerance)
+    jobs = [Job(number, pair, options) for number, pair in enumerate(pairs)]
+    batches = batched(jobs)
+    wanted = min(workers or cores(), len(batches))
+    if wanted <= 1 or (workers is None and sum(map(seconds, pairs)) < PATIENCE):
+        return ((pair, answer(pair, options)) for pair in pairs)
+    return Crew(jobs, batches, wanted).results()
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def elements(pair: Pair) -> int:
+    return max((math.prod(side.shape) for side in (pair.left, pair.right) if side is not None), default=0)
+
+
+def seconds(pair: Pair) -> float:
+    """About how long a pair takes; one that is refused takes no time."""
+    if not (pair.left and pair.right):
+        return 0.0
+    return _SECONDS_PER_PAIR + _SECONDS_PER_ELEMENT * elements(pair)
+
+
+def batched(jobs: list[Job]) -> list[list[Job]]:
+    """Small pairs travel together: an exchange of messages costs as much as measuring some of them."""
+    batches: list[list[Job]] = []
+    room = 0
+    for job in jobs:
+        size = elements(job.pair)
+        if not batches or size > room or len(batches[-1]) == BATCH_PAIRS:
+            batches.append([])
+            room = BATCH_ELEMENTS
+        batches[-1].append(job)
+        room -= size
+    return batches
+
+
+def answer(pair: Pair, options: Options) -> Answer:
+    """Measure one pair. What is wrong with its files becomes the reason of a refusal."""
+    if pair.left is None or pair.right is None:
+        return Refusal(pair.reason or f"the {'left' if pair.left is None else 'right'} side has no such tensor")
+    try:
+        return compared(pair.left, pair.right, pair, options)
+    except ViaductError as error:
+        return Refusal(error.what)
+    except MemoryError:
+        return Refusal(f"not enough memory to open {pair.left.tensor_index}")
+    except (Unmeasurable, OSError) as error:
+        return Refusal(str(error))
+
+
+def compared(left: Stored, right: Stored, pair: Pair, options: Options) -> Measures:
+    for side, stored in (("left", left), ("right", right)):
+        if stored.fault:
+            raise Unmeasurable(f"{side}: {stored.fault}")
+        if stored.path is None and not stored.statistics:
+            raise Unmeasurable(f"{side}: the dump has neither the tensor nor its statistics")
+    if left.path is None or right.path is None:
+        return by_statistics(left, right)
+    ours, theirs = opened("left", left), opened("right", right)
+    if pair.layout is not None:
+        ours = storage.converted(ours, pair.layout)
+    else:
+        refuse_shapes(ours.shape, theirs.shape)
+    types = dtype_of(left, ours), dtype_of(right, theirs)
+    return measure(ours, theirs, *types, kld=options.kld, tolerance=options.tolerance)
+
+
+def opened(side: str, stored: Stored) -> Array:
+    try:
+        return storage.opened(stored)
+    except FileNotFoundError:
+        raise Unmeasurable(f"{side}: the file {stored.path} is missing") from None
+    except ViaductError as error:
+        raise Unmeasurable(f"{side}: {error.what}") from None
+
+
+def dtype_of(stored: Stored, array: Array) -> str:
+    """The file's own type. Only bfloat16, which arrays do not know, is taken from the dump's word."""
+    bits = array.dtype.kind in "ui" and array.dtype.itemsize == 2
+    return "bfloat16" if stored.dtype == "bfloat16" and bits else str(array.dtype)
+
+
+def refuse_shapes(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    """Other shapes are compared only where a graph explains the layout; one element is one element."""
+    if left == right or math.prod(left) == math.prod(right) == 1:
+        return
+    text = f"shapes differ: {list(left)} against {list(right)}"
+    if math.prod(left) == math.prod(right):
+        text += "; the number of elements is the same, but nothing says how the axes correspond"
+    raise Unmeasurable(text)
+
+
+def by_statistics(left: Stored, right: Stored) -> Measures:
+    """At least one side has statistics only; the other's are made from its tensor where it has none."""
+    if left.shape and right.shape:
+        refuse_shapes(left.shape, right.shape)
+    numbers = statistics_of("left", left), statistics_of("right", right)
+    return measure_statistics(*numbers, left.dtype, right.dtype, (left.shape, right.shape))
+
+
+def statistics_of(side: str, stored: Stored) -> dict[str, float]:
+    if stored.statistics:
+        return dict(stored.statistics)
+    array = opened(side, stored)
+    dtype = dtype_of(stored, array)
+    figures = measure(array, array, dtype, dtype).left
+    names = ("min", "max", "mean", "std", "norm", "nan", "inf")
+    return {name: float(getattr(figures, name)) for name in names}
+
+
+class Worker:
+    """One process and what it was given."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = Pipe()
+        descriptor = theirs.fileno()
+        # One thread each: the cores are shared by the workers.
+        threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", START, str(descriptor), "\n".join(sys.path)],
+            pass_fds=(descriptor,),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a terminal's Ctrl-C is for us; a worker ends when we close the connection
+            env={**os.environ, **threads},
+        )
+        theirs.close()
+        self.waiting: deque[Job] = deque()
+
+    def give(self, batch: list[Job]) -> None:
+        self.connection.send(batch)
+        self.waiting.extend(batch)
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.wait()
+
+    def how_it_died(self) -> str:
+        code = self.process.wait()
+        if code >= 0:  # nothing that a file can do: our own mistake, and its traceback is on stderr
+            raise RuntimeError(f"a measuring process ended with code {code}")
+        name = signal.Signals(-code).name
+        hint = {"SIGKILL": " (out of memory?)", "SIGBUS": " (was the file cut short meanwhile?)"}.get(name, "")
+        return f"the process that measured this pair was ended by {name}{hint}"
+
+
+class Crew:
+    """Workers, the batches they still have to do, and answers that came before their turn."""
+
+    def __init__(self, jobs: list[Job], batches: list[list[Job]], workers: int) -> None:
+        self.jobs = jobs
+        self.batches = deque(batches)
+        self.wanted = workers
+        self.workers: list[Worker] = []
+        self.answers: dict[int, Answer] = {}
+
+    def results(self) -> Iterator[Measured]:
+        try:
+            for job in self.jobs:
+                while job.number not in self.answers:
+                    self._work()
+                yield job.pair, self.answers.pop(job.number)
+        finally:
+            for worker in self.workers:
+                worker.end()
+
+    def _work(self) -> None:
+        """Keep every worker supplied, and wait until one answers or dies."""
+        while self.batches and len(self.workers) < self.wanted:
+            self.workers.append(Worker())
+        for worker in list(self.workers):
+            self._supply(worker)
+        busy = [worker for worker in self.workers if worker.waiting]
+        ready = wait([worker.connection for worker in busy]) if busy else []  # nothing to wait for: it waits for ever
+        for worker in busy:
+            if worker.connection in ready:
+                self._hear(worker)
+
+    def _supply(self, worker: Worker) -> None:
+        """The next batch while the last pair is measured: nobody waits for a message.
+
+        Not earlier, since a worker that cannot get rid of many answers would not take a batch either.
+        """
+        try:
+            while self.batches and len(worker.waiting) <= 1:
+                worker.give(self.batches[0])
+                self.batches.popleft()
+        except ConnectionError:
+            self._bury(worker)
+
+    def _hear(self, worker: Worker) -> None:
+        try:
+            number, found = worker.connection.recv()
+        except (EOFError, ConnectionError):
+            self._bury(worker)
+            return
+        if isinstance(found, Bug):
+            raise RuntimeError(f"measuring {self.jobs[number].pair.left_op} failed:\n{found.text}")
+        worker.waiting.popleft()
+        self.answers[number] = found
+
+    def _bury(self, worker: Worker) -> None:
+        """The pair it was at is refused; what else it was given is given to another."""
+        self.workers.remove(worker)
+        reason = worker.how_it_died()
+        worker.connection.close()
+        rest = list(worker.waiting)
+        if rest:
+            self.answers[rest[0].number] = Refusal(reason)
+        if rest[1:]:
+            self.batches.appendleft(rest[1:])

@@ -1,0 +1,201 @@
+"""Names in a dump: of steps, of modules, of operators and of files.
+
+Two dumps meet by name, so a name must not tell of the device, of a wrapper (`module.` of data parallel, `_orig_mod.` of
+torch.compile) or of which kernel a library happened to choose.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.errors import BadValue
+
+ROOT = "network"  # how the outermost module is called, which has no name of its own
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+ENTRIES = 100  # of a list of steps, as DumpConfig's dump_step
+LONGEST = 160  # characters of a file's name; file systems allow 255 bytes
+STEP = re.compile(r"step_(\d{6,})")
+RANK = re.compile(r"rank_(\d+)")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Which steps are dumped: numbers and ranges, from 0."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    def __contains__(self, step: int) -> bool:
+        return any(first <= step <= last for first, last in self.ranges)
+
+    @property
+    def last(self) -> int:
+        return max(last for _, last in self.ranges)
+
+    def missing(self, seen: Iterable[int]) -> str:
+        """Those that are not among `seen`, as a person would write them."""
+        left = list(self._outside(sorted(set(seen))))
+        return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in left)
+
+    def _outside(self, seen: list[int]) -> Iterator[tuple[int, int]]:
+        for first, last in sorted(set(self.ranges)):
+            for step in (step for step in seen if first <= step <= last):
+                if step > first:
+                    yield first, step - 1
+                first = step + 1
+            if first <= last:
+                yield first, last
+
+
+def parse_steps(text: str | int | Iterable[int], flag: str = "steps") -> Steps:
+    """`0,5,10-12`, or as DumpConfig writes it `0|5|10-12`, or numbers."""
+    if isinstance(text, int):
+        text = [text]
+    if not isinstance(text, str):
+        text = ",".join(str(step) for step in text)
+    entries = [entry.strip() for entry in re.split(r"[,|]", text)]
+    if len(entries) > ENTRIES:
+        raise BadValue(f"{flag} has {len(entries)} entries; at most {ENTRIES} are taken.", "A range counts as one.")
+    return Steps(tuple(parse_entry(entry, text, flag) for entry in entries))
+
+
+def parse_entry(entry: str, text: str, flag: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", entry, re.ASCII)
+    if match is None:
+        wrong = f": {entry!r} is not a step" if entry else ": an entry is empty" if text.strip() else ""
+        raise BadValue(f"{flag} is {text!r}{wrong}.", "Write numbers from 0 and ranges: 0,5,10-12")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if match[2] and first >= last:
+        raise BadValue(f"{flag} is {text!r}: the range {entry!r} does not begin below its end.")
+    return first, last
+
+
+@dataclass(frozen=True)
+class Only:
+    """Which operators are dumped: shell patterns, `layer3.*,stem`; none: all."""
+
+    patterns: tuple[str, ...]
+
+    def __contains__(self, name: str) -> bool:
+        return not self.patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns)
+
+
+EVERYTHING = Only(())
+
+
+def parse_only(text: str | None) -> Only:
+    patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and text.strip() and not patterns:
+        raise BadValue(f"the pattern {text!r} names nothing.", "Write names with * and ?, as 'layer3.*'.")
+    return Only(patterns)
+
+
+def step_folder(step: int) -> str:
+    return f"step_{step:06d}"
+
+
+def plain_path(name: str) -> str:
+    """A module's path without what wrappers add within it."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+# Kernels of one meaning that devices and releases of torch name differently.
+SAME_OPERATOR = {
+    "convolution_overrideable": "convolution",
+    "_convolution": "convolution",
+    "cudnn_convolution": "convolution",
+    "mkldnn_convolution": "convolution",
+    "thnn_conv2d": "convolution",
+    "slow_conv2d_forward": "convolution",
+    "_conv_depthwise2d": "convolution",
+    "convolution_backward_overrideable": "convolution_backward",
+    "cudnn_batch_norm": "batch_norm",
+    "miopen_batch_norm": "batch_norm",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_native_batch_norm_legit_functional": "batch_norm",
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
+    "_batch_norm_with_update_functional": "batch_norm",
+    "_batch_norm_no_update": "batch_norm",
+    "cudnn_batch_norm_backward": "batch_norm_backward",
+    "miopen_batch_norm_backward": "batch_norm_backward",
+    "native_batch_norm_backward": "batch_norm_backward",
+    "native_layer_norm": "layer_norm",
+    "native_layer_norm_backward": "layer_norm_backward",
+    "native_group_norm": "group_norm",
+    "native_group_norm_backward": "group_norm_backward",
+    "mkldnn_max_pool2d": "max_pool2d",
+    "max_pool2d_with_indices": "max_pool2d",
+    "max_pool2d_with_indices_backward": "max_pool2d_backward",
+    "mkldnn_linear": "linear",
+    "mkldnn_linear_backward": "linear_backward",
+    "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward": "adaptive_avg_pool2d_backward",
+    "_scaled_dot_product_flash_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
+    "_scaled_dot_product_efficient_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_cudnn_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_fused_attention_overrideable": "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_backward": "scaled_dot_product_attention_backward",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": "scaled_dot_product_attention_backward",
+    "_scaled_dot_product_efficient_attention_backward": "scaled_dot_product_attention_backward",
+    "_scaled_dot_product_cudnn_attention_backward": "scaled_dot_product_attention_backward",
+}
+
+# What such a kernel returns beyond this is its own affair: workspace, random state, indices in its own order.
+OUTPUTS = {
+    "batch_norm": 1,
+    "max_pool2d": 1,
+    "scaled_dot_product_attention": 1,
+    "batch_norm_backward": 3,
+    "scaled_dot_product_attention_backward": 3,
+}
+# And of what such a kernel is given, only this means the same on every device.
+INPUTS = {
+    "batch_norm": 3,
+    "batch_norm_backward": 2,
+    "scaled_dot_product_attention": 3,
+    "scaled_dot_product_attention_backward": 4,
+}
+
+
+def operator_name(name: str) -> str:
+    """`aten::cudnn_batch_norm` and its like under the name that all devices share; in-place ones as the others."""
+    bare = name.rsplit("::", 1)[-1].split(".")[0]
+    if bare.endswith("_") and not bare.endswith("__"):
+        bare = bare[:-1]
+    return SAME_OPERATOR.get(bare, bare)
+
+
+class FileNames:
+    """File names for tensors: readable, safe on any file system, never the same twice."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def make(self, name: str) -> str:
+        safe = "".join(char if re.match(r"[A-Za-z0-9._-]", char) else escaped(char) for char in name)
+        if safe.startswith("."):
+            safe = "%2E" + safe[1:]
+        if len(safe) > LONGEST:
+            safe = safe[: LONGEST - 13] + "-" + hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+        unique, number = safe, 1
+        while unique.lower() in self._taken:  # some file systems do not tell A from a
+            number += 1
+            unique = f"{safe}~{number}"
+        self._taken.add(unique.lower())
+        return f"{unique}.npy"
+
+
+def escaped(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))
+
+
+def safe_member(name: object) -> bool:
+    """Whether a file named by an index lies in the index's own folder."""
+    return isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name

@@ -1,0 +1,159 @@
+"""Watches every operator of a step, forward and backward: aten's own calls, below modules and autograd.
+
+An operator is named after the module that it runs in, its aten name as all devices share it, and the how-manieth such
+call it is: `layer1.0.conv1.convolution.0`. What runs in the backward pass belongs to the module whose forward made the
+node of autograd's graph. Views and allocations compute nothing and have no entry; the way through them is followed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from viaduct.comparison.capture import Capture, tensors_in
+from viaduct.comparison.index import Entry
+from viaduct.comparison.naming import INPUTS, OUTPUTS, operator_name
+from viaduct.comparison.tensors import Role
+
+# Neither views nor computations: memory, bookkeeping, and what copies without change.
+SILENT = {"detach", "alias", "lift_fresh", "empty_like", "new_empty", "new_empty_strided", "is_same_size", "set"}
+SILENT_BEGINNINGS = ("empty", "_local_scalar", "_foreach", "_fused", "_amp_foreach", "record_stream", "resize")
+OUTSIDE = "outside"
+
+
+class OperatorWatch:
+    """A dispatch mode for the operators, and hooks on modules that say whose they are."""
+
+    def __init__(self, capture: Capture, evaluations: bool = True) -> None:
+        self.capture = capture
+        self.evaluations = evaluations  # whether passes without gradients belong to the step
+        self.edges: dict[str, dict[str, None]] = {}
+        self.paused = False  # while the optimizer works
+        self._stack: list[tuple[str, int]] = []
+        self._spans: list[tuple[int, int, str]] = []  # autograd's sequence numbers from, to: module
+        self._count: Counter[str] = Counter()
+        self._makers: dict[int, str] = {}  # by storage: who wrote to it last
+        self._handles: list[Any] = []
+        mode: Any = OperatorMode(self)
+        self._mode: Any = mode
+        mode.__enter__()
+
+    def watch(self, names: dict[nn.Module, str]) -> None:
+        for module, name in names.items():
+            self._handles.append(module.register_forward_pre_hook(partial(self.before, name), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(partial(self.after, name), with_kwargs=True))
+
+    def recorded(self, op: str, tensor: Tensor) -> None:
+        """A tensor that was handed over by hand: who made it?"""
+        maker = self._makers.get(memory(tensor))
+        self.edges[op] = {maker: None} if maker is not None else {}
+
+    def close(self) -> None:
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            mode.__exit__(None, None, None)
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._stack.append((name, next_sequence()))
+
+    def after(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        while self._stack:
+            found, began = self._stack.pop()
+            if found == name:
+                self._spans.append((began, next_sequence(), name))
+                return
+
+    def enclosing(self) -> str:
+        """The module that is running, or in the backward pass the one whose node is."""
+        node = torch._C._current_autograd_node()
+        if node is None:
+            return self._stack[-1][0] if self._stack else OUTSIDE
+        number = node._sequence_nr()
+        # Inner modules end before the outer ones, so that the first span that fits is the innermost.
+        return next((name for began, end, name in self._spans if began <= number < end), OUTSIDE)
+
+    def observe(self, function: Any, args: Any, kwargs: Any) -> Any:
+        kind = operator_name(function.name())
+        if self.paused or self.capture.is_busy or not (self.evaluations or self.learning()):
+            return function(*args, **kwargs)
+        inputs = tensors_in([args, kwargs])
+        if computes_nothing(function, kind):
+            made = function(*args, **kwargs)
+            self.pass_on(inputs, tensors_in(made))
+            return made
+        op = self.named(kind)
+        entries = self.write(op, kind, "input", inputs[: INPUTS.get(kind)])
+        self.edges[op] = dict.fromkeys(self._makers[key] for key in map(memory, inputs) if key in self._makers)
+        made = function(*args, **kwargs)
+        outputs = tensors_in(made)
+        written = outputs if outputs else inputs[:1]
+        entries += self.write(op, kind, "output", written[: OUTPUTS.get(kind)])
+        self._makers.update(dict.fromkeys(map(memory, written), op))
+        order = self.capture.tick()
+        for entry in entries:
+            entry.order = order
+        return made
+
+    def learning(self) -> bool:
+        """Whether gradients are wanted, or are being computed."""
+        return torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
+
+    def named(self, kind: str) -> str:
+        where = f"{self.enclosing()}.{kind}"
+        number = self._count[where]
+        self._count[where] += 1
+        return f"{where}.{number}"
+
+    def write(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
+        if not self.capture.plan.wants(op, role):
+            return []
+        return [
+            self.capture.add(Entry(op, kind, role, index, 0), tensor)
+            for index, tensor in enumerate(tensors)
+            if tensor.device.type != "meta"
+        ]
+
+    def pass_on(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        """A view shares its memory; a copy without change has its source's maker; new memory has none."""
+        source = next((self._makers[key] for key in map(memory, inputs) if key in self._makers), None)
+        known = {memory(tensor) for tensor in inputs}
+        for key in (memory(tensor) for tensor in outputs):
+            if key not in known:
+                self._makers.pop(key, None)
+                if source is not None and len(inputs) == 1:
+                    self._makers[key] = source
+
+
+class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, watch: OperatorWatch) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.watch.observe(func, args, kwargs or {})
+
+
+def computes_nothing(function: Any, kind: str) -> bool:
+    if kind in SILENT or kind.startswith(SILENT_BEGINNINGS) or function.namespace != "aten":
+        return True
+    return bool(getattr(function, "is_view", False))
+
+
+def memory(tensor: Tensor) -> int:
+    """Which memory a tensor lies in: views and what is written in place share it."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        return -id(tensor)
+
+
+def next_sequence() -> int:
+    return int(torch._C._autograd._get_sequence_nr())

@@ -1,0 +1,70 @@
+"""The folder that a comparison leaves: drift.csv, report.html and summary.json, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from viaduct.comparison.summary import KIND
+from viaduct.errors import BadValue, DiskFull
+
+SUMMARY = "summary.json"
+Writer = Callable[[Path], None]
+
+
+def check_out(out: Path, force: bool) -> None:
+    """Refuse a folder that holds something else, before any work is done."""
+    if out.exists() and not out.is_dir():
+        raise BadValue(f"--out {str(out)!r} is a file.", "Give a folder; it is made where it does not exist.")
+    if force or not out.exists() or not any(out.iterdir()) or is_drift(out):
+        return
+    raise BadValue(
+        f"--out {str(out)!r} holds something that is no earlier comparison.",
+        "Give another folder, or --force to write drift.csv, report.html and summary.json beside what is there.",
+    )
+
+
+def is_drift(folder: Path) -> bool:
+    try:
+        record = json.loads((folder / SUMMARY).read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and record.get("kind") == KIND
+
+
+def write_out(out: Path, summary: Mapping[str, Any], writers: Mapping[str, Writer]) -> None:
+    """Write all files beside the folder, then put them into their place, the summary last."""
+    out = Path(os.path.abspath(out))
+    draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
+    try:
+        draft.mkdir(parents=True)
+        for name, write in writers.items():
+            write(draft / name)
+        (draft / SUMMARY).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        settle(draft, out)
+    except OSError as error:
+        raise failed(out, error) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def settle(draft: Path, out: Path) -> None:
+    if not out.exists():
+        draft.rename(out)
+        return
+    for stale in ("drift.csv", "report.html"):
+        if not (draft / stale).exists():
+            (out / stale).unlink(missing_ok=True)
+    for path in sorted(draft.iterdir(), key=lambda path: path.name == SUMMARY):
+        os.replace(path, out / path.name)
+
+
+def failed(out: Path, error: OSError) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"the disk is full: {str(out)!r} was not written.", "Free some space, or give another --out.")
+    return BadValue(f"--out {str(out)!r} cannot be written: {error.strerror or error}.", "Give another folder.")

@@ -1,0 +1,457 @@
+"""The two passes over a pair of tensors: sums, extremes and places in the first, what needs them in the second.
+
+Sums of a piece are float64 (pairwise, or a dot product over 65,536 elements); the pieces' sums are added exactly by
+math.fsum. Squares of values beyond 1e±140, which only float64 has, would leave the range of float64: then the first
+pass runs again with powers of two as scales, which costs no digit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .chunks import CHUNK, FLOATS, LARGE_INTEGERS, Array, Flat, Floats, Piece, buffer
+from .ulps import UlpCount
+
+Kld = Literal["book", "floored"]
+Extremes = tuple[float, float, float, float]  # left low and high, right low and high
+EPSILON = 2.22e-16  # the tool's own: everything at or below it is zero
+FLOOR = 1.1920929e-07  # the floored reading of KLD: float32's epsilon
+HALF_LIMIT = 65504.0  # the largest float16
+BINS = 40  # of the histogram of values
+SAMPLE = 16384  # about as many values make that histogram
+_SMALLEST = 5e-324  # the least number above 0
+_SAFE = (1e-140, 1e140)  # squares of these, and their sums, are float64
+
+
+@dataclass(slots=True)
+class Nonfinite:
+    """NaN and Inf of one side, with the first places."""
+
+    nan: int = 0
+    plus: int = 0
+    minus: int = 0
+    places: list[int] = field(default_factory=list)
+
+    def add(self, values: Array, start: int, keep: int) -> None:
+        bad = np.flatnonzero(~np.isfinite(values))
+        nan = int(np.count_nonzero(np.isnan(values)))
+        plus = int(np.count_nonzero(values == np.inf))
+        self.nan, self.plus, self.minus = self.nan + nan, self.plus + plus, self.minus + bad.size - nan - plus
+        self.places += [start + int(i) for i in bad[: keep - len(self.places)]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """Powers of two by which a side, or the difference, is multiplied before it is squared."""
+
+    left: float = 1.0
+    right: float = 1.0
+    difference: float = 1.0
+    halved: float = 1.0  # both sides before they are subtracted, lest 1e308 and -1e308 overflow
+
+
+UNSCALED = Scales()
+
+
+@dataclass(slots=True)
+class SideTotals:
+    """The sums of one side."""
+
+    sums: list[float] = field(default_factory=list)
+    squares: list[float] = field(default_factory=list)
+    low: float = math.inf
+    high: float = -math.inf
+    saturated: int = 0
+    nonfinite: Nonfinite = field(default_factory=Nonfinite)
+
+    def add(self, wide: Floats, low: float, high: float) -> None:
+        self.sums.append(float(np.add.reduce(wide)))
+        self.squares.append(float(np.dot(wide, wide)))
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+    @property
+    def size(self) -> float:
+        """The largest magnitude."""
+        return max(abs(self.low), abs(self.high))
+
+
+class FirstPass:
+    """Everything that one reading of both tensors can give."""
+
+    def __init__(self, left: Flat, right: Flat, keep: int, scales: Scales = UNSCALED) -> None:
+        self.flats, self.keep, self.scales = (left, right), keep, scales
+        self.left, self.right = SideTotals(), SideTotals()
+        self.products: list[float] = []
+        self.squares: list[float] = []  # of the differences
+        self.absolutes: list[float] = []
+        self.relatives: list[float] = []
+        self.max_absolute = self.max_relative = 0.0
+        self.count = self.differing = self.mismatched = 0
+        self.first_mismatch: int | None = None
+        self.ragged: set[int] = set()  # where pieces with NaN or Inf begin
+        self.top = LargestErrors(keep)
+        length = min(CHUNK, left.count)
+        self.ulps = UlpCount(left.dtype, right.dtype, left.count)
+        self._difference, self._ratio = buffer("one", length), buffer("two", length)
+        self._mask = buffer("mask", length, bool)
+        self._floats = left.dtype in FLOATS, right.dtype in FLOATS
+        self._integers = left.dtype == right.dtype and left.dtype in LARGE_INTEGERS
+
+    def run(self) -> FirstPass:
+        left, right = self.flats
+        with np.errstate(all="ignore"):
+            for start in range(0, left.count, CHUNK):
+                self._look(left.piece(start), right.piece(start), start)
+        return self
+
+    def _look(self, left: Piece, right: Piece, start: int) -> None:
+        extremes = (*low_and_high(left), *low_and_high(right))
+        positions = None
+        if not all(map(math.isfinite, extremes)):
+            left, right, positions = self._finite(left, right, start)
+            if not positions.size:
+                return
+            extremes = (*low_and_high(left), *low_and_high(right))
+        self._saturation(left, right, extremes)
+        self.count += left.wide.size
+        self._add(left, right, extremes, start, positions)
+
+    def _finite(self, left: Piece, right: Piece, start: int) -> tuple[Piece, Piece, Array]:
+        """Count NaN and Inf, remember which elements are left, and go on with those."""
+        self.left.nonfinite.add(left.narrow, start, self.keep)
+        self.right.nonfinite.add(right.narrow, start, self.keep)
+        ours, theirs = left.narrow, right.narrow
+        valid = np.isfinite(ours) & np.isfinite(theirs)
+        alike = valid | (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)
+        other = np.flatnonzero(~alike)
+        self.mismatched += other.size
+        if other.size and self.first_mismatch is None:
+            self.first_mismatch = start + int(other[0])
+        self.left.saturated += saturated(ours[~valid])
+        self.right.saturated += saturated(theirs[~valid])
+        self.ragged.add(start)
+        return chosen(left, valid), chosen(right, valid), np.flatnonzero(valid) + start
+
+    def _saturation(self, left: Piece, right: Piece, extremes: Extremes) -> None:
+        if self._floats[0] and max(map(abs, extremes[:2])) >= HALF_LIMIT:
+            self.left.saturated += saturated(left.wide)
+        if self._floats[1] and max(map(abs, extremes[2:])) >= HALF_LIMIT:
+            self.right.saturated += saturated(right.wide)
+
+    def _add(self, left: Piece, right: Piece, extremes: Extremes, start: int, positions: Array | None) -> None:
+        ours, theirs = self._scaled(left.wide, self.scales.left), self._scaled(right.wide, self.scales.right)
+        self.left.add(ours, *extremes[:2])
+        if same_bits(left.raw, right.raw):  # then all errors are 0
+            self.right.add(ours, *extremes[:2])
+            self.products.append(self.left.squares[-1])
+            self.ulps.add_equal(ours.size)
+            return
+        self.right.add(theirs, *extremes[2:])
+        self.products.append(float(np.dot(ours, theirs)))
+        self.ulps.add(left, right)
+        self._errors(left, right, start, positions)
+
+    def _scaled(self, wide: Floats, scale: float) -> Floats:
+        return wide if scale == 1.0 else wide * scale
+
+    def _errors(self, left: Piece, right: Piece, start: int, positions: Array | None) -> None:
+        difference, ratio = self._difference[: left.wide.size], self._ratio[: left.wide.size]
+        self._subtract(left, right, difference)
+        np.abs(difference, out=difference)
+        largest = float(np.maximum.reduce(difference))
+        if largest == 0.0:
+            return
+        mask = self._mask[: difference.size]
+        self.differing += int(np.count_nonzero(np.greater(difference, 0.0, out=mask)))
+        scaled = self._scaled(difference, self.scales.difference)
+        self.squares.append(float(np.dot(scaled, scaled)))
+        self.absolutes.append(float(np.add.reduce(scaled)))
+        self.max_absolute = max(self.max_absolute, largest)
+        if largest > self.top.least:
+            self.top.add(difference, left.wide, right.wide, start, positions)
+        self._relative(difference, right.wide, ratio)
+
+    def _subtract(self, left: Piece, right: Piece, out: Floats) -> None:
+        if self._integers:  # exact beyond 2^53
+            whole = np.maximum(left.raw, right.raw) - np.minimum(left.raw, right.raw)
+            np.copyto(out, whole.view(np.uint64))
+        elif self.scales.halved == 1.0:
+            np.subtract(left.wide, right.wide, out=out)
+        else:
+            np.subtract(left.wide * self.scales.halved, right.wide * self.scales.halved, out=out)
+
+    def _relative(self, difference: Floats, right: Floats, ratio: Floats) -> None:
+        """|x - y| / |y|, and 0 where the golden value counts as zero."""
+        mask = self._mask[: ratio.size]
+        np.abs(right, out=ratio)
+        np.less_equal(ratio, EPSILON, out=mask)
+        if self.scales.halved != 1.0:
+            np.multiply(ratio, self.scales.halved, out=ratio)
+        np.divide(difference, ratio, out=ratio)
+        if mask.any():
+            np.putmask(ratio, mask, 0.0)
+        self.relatives.append(float(np.add.reduce(ratio)))
+        self.max_relative = max(self.max_relative, float(np.maximum.reduce(ratio)))
+
+    def needed_scales(self) -> Scales:
+        """What the squares need, now that the sizes are known; UNSCALED is the answer for all but odd float64."""
+        halved = 0.25 if max(self.left.size, self.right.size) > 1e307 else 1.0
+        error = self.max_absolute if math.isfinite(self.max_absolute) else math.ldexp(1.0, 1023)
+        return Scales(scale_for(self.left.size), scale_for(self.right.size), scale_for(error * halved), halved)
+
+
+class LargestErrors:
+    """The few largest differences and where they are."""
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.least = -1.0  # an error must exceed it to enter
+        self.entries: list[tuple[float, int, float, float]] = []
+
+    def add(self, difference: Floats, left: Floats, right: Floats, start: int, positions: Array | None) -> None:
+        if self.keep <= 0:
+            return
+        found = np.flatnonzero(difference >= self._bound(difference))
+        if found.size > self.keep:  # only of the first pieces
+            found = found[np.argpartition(difference[found], -self.keep)[-self.keep :]]
+        for i in found.tolist():
+            place = start + int(i) if positions is None else int(positions[i])
+            self.entries.append((float(difference[i]), place, float(left[i]), float(right[i])))
+        self.entries.sort(key=lambda entry: (-entry[0], entry[1]))
+        del self.entries[self.keep :]
+        if len(self.entries) == self.keep:
+            self.least = self.entries[-1][0]
+
+    def _bound(self, difference: Floats) -> float:
+        """What no entry of this piece can be below: beside the least entry, the least of `keep` stretches' largest."""
+        bound = max(self.least, _SMALLEST)
+        rows = difference.size // 64
+        if self.least > 0.0 or rows <= self.keep:
+            return bound
+        largest = np.maximum.reduce(difference[: rows * 64].reshape(rows, 64), axis=1)
+        return max(bound, float(np.partition(largest, -self.keep)[-self.keep]))
+
+
+def low_and_high(piece: Piece) -> tuple[float, float]:
+    return float(np.minimum.reduce(piece.narrow)), float(np.maximum.reduce(piece.narrow))
+
+
+def saturated(values: Array) -> int:
+    """How many lie at or beyond the largest float16."""
+    return int(np.count_nonzero(np.abs(values) >= HALF_LIMIT))
+
+
+def chosen(piece: Piece, valid: NDArray[np.bool_]) -> Piece:
+    return Piece(piece.raw[valid], piece.narrow[valid], piece.wide[valid])
+
+
+def same_bits(left: Array, right: Array) -> bool:
+    """Whether two pieces are the same to the bit. Most differ in the first few elements already."""
+    if left.dtype != right.dtype:
+        return False
+    ours, theirs = left.view(f"u{left.dtype.itemsize}"), right.view(f"u{right.dtype.itemsize}")
+    return np.array_equal(ours[:16], theirs[:16]) and np.array_equal(ours, theirs)
+
+
+def total(sums: list[float]) -> float:
+    """The exact sum, or Inf where float64 cannot hold it."""
+    try:
+        return math.fsum(sums)
+    except OverflowError:  # only sums of positive numbers grow like this
+        return math.inf
+
+
+def scale_for(size: float) -> float:
+    """A power of two that brings `size` near 1; 1 where its square is no trouble."""
+    if size == 0.0 or _SAFE[0] < size < _SAFE[1]:
+        return 1.0
+    return math.ldexp(1.0, -max(min(math.frexp(size)[1], 1022), -1022))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the second pass takes from the first."""
+
+    left_low: float
+    left_high: float
+    right_low: float
+    right_high: float
+    left_mean: float | None  # given only where the deviations have to be added up anew
+    right_mean: float | None
+    allowed: float | None  # tolerance times the golden side's root mean square; None: no need to count
+    tolerance: float
+    kld: Kld | None  # None: known already
+    left_scale: float = 1.0
+    right_scale: float = 1.0
+
+
+class SecondPass:
+    """KL divergence, deviations from a mean that is far from zero, the share within tolerance, a histogram."""
+
+    def __init__(self, first: FirstPass, known: Known) -> None:
+        self.first, self.known = first, known
+        self.deviations = Deviations(known.left_mean, known.left_scale), Deviations(known.right_mean, known.right_scale)
+        self.samples: tuple[list[Floats], list[Floats]] = ([], [])
+        length = min(CHUNK, first.flats[0].count)
+        self._one = buffer("one", length)
+        self.tolerated = Tolerated(known.tolerance, known.allowed, length) if known.allowed is not None else None
+        self.divergence = Divergence(known, length) if known.kld else None
+        self._stride = (first.flats[0].count // SAMPLE) | 1  # odd, lest it walks along one channel
+
+    def run(self) -> SecondPass:
+        left, right = self.first.flats
+        with np.errstate(all="ignore"):
+            for start in range(0, left.count, CHUNK):
+                ours, theirs = left.piece(start), right.piece(start)
+                if start in self.first.ragged:
+                    valid = np.isfinite(ours.narrow) & np.isfinite(theirs.narrow)
+                    ours, theirs = chosen(ours, valid), chosen(theirs, valid)
+                if ours.wide.size:
+                    self._look(ours, theirs)
+        return self
+
+    def _look(self, ours: Piece, theirs: Piece) -> None:
+        left, right = ours.wide, theirs.wide
+        self.samples[0].append(left[:: self._stride].copy())
+        self.samples[1].append(right[:: self._stride].copy())
+        self.deviations[0].add(left, self._one[: left.size])
+        self.deviations[1].add(right, self._one[: left.size])
+        if self.tolerated is not None:
+            self.tolerated.add(ours.narrow, theirs.narrow)
+        if self.divergence is not None:
+            self.divergence.add(left, right)
+
+    def histogram(self) -> tuple[float, float, tuple[int, ...], tuple[int, ...]]:
+        """Lowest and highest value of both sides, and how a sample of either spreads over the bins between."""
+        known = self.known
+        low, high = min(known.left_low, known.right_low), max(known.left_high, known.right_high)
+        left, right = (spread(np.concatenate(sample), low, high) for sample in self.samples)
+        return low, high, left, right
+
+
+def spread(sample: Floats, low: float, high: float) -> tuple[int, ...]:
+    width = high / BINS - low / BINS  # high - low may overflow
+    if not width > 0.0:
+        return (sample.size, *[0] * (BINS - 1))
+    bins = ((sample / BINS - low / BINS) / width * BINS).astype(np.int64)
+    counts = np.bincount(bins, minlength=BINS)
+    counts[BINS - 1] += counts[BINS:].sum()  # the highest value itself
+    return tuple(int(count) for count in counts[:BINS])
+
+
+class Tolerated:
+    """How many elements are within tolerance of the golden value, or of the golden side's size where that is larger.
+
+    In single precision where both sides have no more: it is a share that is asked for, not a sum.
+    """
+
+    def __init__(self, tolerance: float, allowed: float, length: int) -> None:
+        self.tolerance, self.allowed, self.length = tolerance, allowed, length
+        self.count = 0
+
+    def add(self, left: Array, right: Array) -> None:
+        kind = np.float32 if left.dtype == right.dtype == np.float32 else np.float64
+        error, limit, least = (buffer(name, left.size, kind) for name in ("one", "two", "three"))
+        np.abs(np.subtract(left, right, out=error), out=error)
+        np.multiply(np.abs(right, out=limit), kind(self.tolerance), out=limit)
+        least.fill(self.allowed)  # NumPy compares two arrays faster than an array with a number
+        np.maximum(limit, least, out=limit)
+        self.count += int(np.count_nonzero(np.less_equal(error, limit, out=buffer("mask", left.size, bool))))
+
+
+class Deviations:
+    """The variance around a mean that is large beside it; without a mean nothing is added up."""
+
+    def __init__(self, mean: float | None, scale: float) -> None:
+        self.mean, self.scale = mean, scale
+        self.sums: list[float] = []
+        self.squares: list[float] = []
+
+    def add(self, values: Floats, spare: Floats) -> None:
+        if self.mean is None:
+            return
+        np.multiply(values, self.scale, out=spare)
+        np.subtract(spare, self.mean, out=spare)
+        self.sums.append(float(np.add.reduce(spare)))
+        self.squares.append(float(np.dot(spare, spare)))
+
+    def variance(self, count: int) -> float | None:
+        """Of the scaled values. The mean itself is rounded, which the second term takes back."""
+        if self.mean is None:
+            return None
+        return total(self.squares) / count - (total(self.sums) / count) ** 2
+
+
+class Divergence:
+    """KL divergence of the left side from the right one, both scaled to 0 … 1 and divided by their sum.
+
+    With a and b the scaled sides before the division by their sums A and B it is sum(a ln(a / b)) / A + ln(B / A).
+    That does not change when a or b is multiplied by a number, so the book's reading need not divide by the range.
+    """
+
+    def __init__(self, known: Known, length: int) -> None:
+        self.floored = known.kld == "floored"
+        self._left = Scaling(known.left_low, known.left_high, known.left_scale, self.floored)
+        self._right = Scaling(known.right_low, known.right_high, known.right_scale, self.floored)
+        self._logs = known.left_scale != 1.0 or known.right_scale != 1.0  # the quotient may leave float64's range
+        self._a, self._b, self._ratio = buffer("one", length), buffer("two", length), buffer("four", length)
+        self._sums: tuple[list[float], list[float], list[float]] = ([], [], [])
+        self.infinite = False
+
+    def add(self, left: Floats, right: Floats) -> None:
+        if self.infinite:
+            return
+        a, b = self._left.apply(left, self._a[: left.size]), self._right.apply(right, self._b[: left.size])
+        product = self._product(a, b, self._ratio[: left.size])
+        self.infinite = product == math.inf
+        for sums, value in zip(self._sums, (product, np.add.reduce(a), np.add.reduce(b)), strict=True):
+            sums.append(float(value))
+
+    def _product(self, a: Floats, b: Floats, out: Floats) -> float:
+        """sum(a ln(a / b)); nothing is added where a is 0, and the sum is Inf where only b is 0."""
+        if not self._logs:
+            np.log(np.divide(a, b, out=out), out=out)
+            if not math.isnan(product := float(np.dot(a, out))):
+                return product
+        # a zero among the a, or quotients beyond float64
+        np.subtract(np.log(a), np.log(b), out=out)
+        np.putmask(out, a == 0.0, 0.0)
+        return float(np.dot(a, out))
+
+    def finished(self) -> float:
+        if self._left.zero or self._right.zero:  # nothing to divide by
+            return math.nan
+        if self.infinite:
+            return math.inf
+        product, a, b = (total(sums) for sums in self._sums)
+        value = product / a + math.log(b / a)
+        return 0.0 if value < EPSILON else value
+
+
+class Scaling:
+    """Step one of the KL divergence for one side; a constant side keeps its raw values."""
+
+    def __init__(self, low: float, high: float, scale: float, floored: bool) -> None:
+        self.constant = low == high
+        self.scale, self.floored = scale, floored
+        self.low = low * scale
+        self.zero = low == high == 0.0 and not floored
+        self.level = 0.0 if self.zero else 1.0  # any other constant gives the same shares, 1 / n each
+        self.width = high * scale - low * scale
+
+    def apply(self, values: Floats, out: Floats) -> Floats:
+        if self.constant:
+            out.fill(self.level)
+            return out
+        if self.scale != 1.0:
+            values = values * self.scale
+        np.subtract(values, self.low, out=out)
+        if self.floored:
+            np.divide(out, self.width, out=out)
+            np.maximum(out, FLOOR, out=out)
+        return out

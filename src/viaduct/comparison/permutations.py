@@ -1,0 +1,57 @@
+"""Whether one tensor is another with its slices in a different order, along one axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.scene import Both, explained
+
+Array = NDArray[Any]
+MOST_SLICES = 4096  # a distance of every slice to every other is kept
+ENOUGH = 0.9  # share of the difference that the new order must explain
+
+
+def order_along(both: Both, axis: int) -> Array | None:
+    """The order in which the right side's slices must be taken to give the left side; None if there is none."""
+    count = both.left.shape[axis]
+    if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
+        return None
+    order = matched(fingerprints(both.left, axis), fingerprints(both.right, axis))
+    if order is None or explained(np.take(both.right, order, axis), both) < ENOUGH:
+        return None
+    return order
+
+
+def fingerprints(values: Array, axis: int) -> Array:
+    """Three numbers a slice: its products with three fixed random directions."""
+    slices = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).astype(np.float64)
+    directions = np.random.default_rng(0).standard_normal((slices.shape[1], 3))
+    return np.nan_to_num(slices) @ directions
+
+
+def matched(left: Array, right: Array) -> Array | None:
+    """For each slice of the left the nearest of the right; None if two want the same, or if nothing moves."""
+    distance = np.zeros((len(left), len(right)))
+    for column in range(left.shape[1]):
+        distance += np.abs(left[:, column, None] - right[None, :, column])
+    scale = float(np.abs(right).mean()) or 1.0
+    distance[np.diag_indices(len(left))] -= 1e-6 * scale  # of equals, its own place
+    order = distance.argmin(1)
+    moves = (order != np.arange(len(order))).any()
+    return order if moves and len(np.unique(order)) == len(order) else None
+
+
+def described(order: Array) -> str:
+    """What a permutation does, in words."""
+    moved = np.flatnonzero(order != np.arange(len(order)))
+    if np.array_equal(order, np.arange(len(order))[::-1]):
+        return f"all {len(order)} in reverse"
+    if len(moved) == 2:
+        return f"{moved[0]} and {moved[1]} exchanged"
+    shift = int(order[0])
+    if np.array_equal(order, np.roll(np.arange(len(order)), -shift)):
+        return f"all {len(order)} moved on by {shift}"
+    return f"{len(moved)} of {len(order)} in other places"

@@ -1,0 +1,79 @@
+"""Dumps of any kind become a side: one file a kind, the same functions in each.
+
+    recognise(path) -> bool       by names and first bytes, never by opening tensors
+    read(path)      -> Side       headers only; a file that cannot be read is a tensor with a fault
+
+`read` below finds out what a directory is, and says so in the side's kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from viaduct.comparison.readers import folder, msprobe, npu, tfdbg, viaduct
+from viaduct.comparison.readers.listing import listing, some
+from viaduct.comparison.tensors import Side
+from viaduct.errors import BadData
+
+
+class Reader(NamedTuple):
+    recognise: Callable[[Path], bool]
+    read: Callable[[Path], Side]
+
+
+# The most particular first.
+READERS = tuple(Reader(kind.recognise, kind.read) for kind in (viaduct, msprobe, npu, tfdbg, folder))
+
+KINDS = {
+    "viaduct": "a dump of viaduct",
+    "msprobe": "a dump of msprobe",
+    "npu": "an NPU dump directory",
+    "tfdbg": "a folder of tfdbg's .npy files",
+    "folder": "a plain folder of tensors",
+}
+ACCELERATORS = ("npu", "mlu", "cuda", "gpu")
+
+
+def read(path: Path) -> Side:
+    """Whatever dump a person points at. Raises BadData where there is none."""
+    if "\0" in str(path) or not path.exists():
+        raise BadData(f"there is no {str(path)!r}.", "Point at a dump directory, or at one .npy, .npz or .safetensors.")
+    for reader in READERS:
+        if reader.recognise(path):
+            return reader.read(path)
+    raise BadData(
+        f"{str(path)!r} holds no dump that can be read.",
+        f"It holds: {_contents(path)}.",
+        f"Known are: {', '.join(KINDS.values())}; files end in .npy, .npz, .safetensors or .pt.",
+    )
+
+
+def holds_dump(path: Path) -> bool:
+    """Whether `read` would find one."""
+    return path.exists() and any(reader.recognise(path) for reader in READERS)
+
+
+def _contents(path: Path) -> str:
+    if not path.is_dir():
+        return "it is a file of another kind"
+    return some(listing(path).files) or "nothing"
+
+
+def looks_swapped(left: Side, right: Side) -> str | None:
+    """A warning where the left looks like the truth and the right like the accelerator; None where all seems well."""
+    if left.kind == "tfdbg" and right.kind == "npu":
+        what = f"the left side is {KINDS['tfdbg']}, the right one {KINDS['npu']}"
+    elif _device(left) == "cpu" and _device(right) in ACCELERATORS:
+        what = f"the left side was dumped on the cpu, the right one on the {_device(right)}"
+    else:
+        return None
+    return (
+        f"{what}. The accelerator belongs on the left and the truth on the right: "
+        f"viaduct compare {right.path} {left.path}"
+    )
+
+
+def _device(side: Side) -> str:
+    return side.settings.get("device", "").lower().split(":")[0].split(" ")[0]

@@ -1,0 +1,109 @@
+"""Reads plain folders of .npy, .npz, .safetensors and .pt files, or one such file.
+
+An operator's name is the file's path without its suffix, and the key within the file. `step_5/` and `rank_1/` anywhere
+in the path say which step and rank; `NAME.output.0`, `NAME.input.1`, `NAME.gradient` … say which tensor of an operator.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from viaduct.comparison.formats import Header, Members
+from viaduct.comparison.readers.listing import listing, natural, some
+from viaduct.comparison.storage import SUFFIXES, members
+from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.errors import BadData, ViaductError
+
+KIND = "folder"
+_STEP = re.compile(r"(?:global)?[_-]?step[_-]?(\d{1,12})", re.IGNORECASE)
+_RANK = re.compile(r"rank[_-]?(\d{1,6})", re.IGNORECASE)
+_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
+_ROLE = re.compile(rf"(.+?)[.:/]({'|'.join(_ROLES)})(?:[.:](\d{{1,6}}))?", re.DOTALL)
+_PARAMETER = re.compile(r"(.+)\.(weight|bias|running_mean|running_var|num_batches_tracked)", re.DOTALL)
+
+
+def recognise(path: Path) -> bool:
+    if not path.is_dir():
+        return path.suffix in SUFFIXES
+    return any(name.endswith(SUFFIXES) for name in listing(path).files)
+
+
+def read(path: Path) -> Side:
+    found = listing(path) if path.is_dir() else None
+    names = [name for name in found.files if name.endswith(SUFFIXES)] if found else [path.name]
+    root = path if found else path.parent
+    notes = list(found.notes) if found else []
+    if found and (others := [name for name in found.files if not name.endswith(SUFFIXES)]):
+        notes.append(f"left out, since only {', '.join(SUFFIXES)} are read: {some(others)}")
+    containers = [name for name in names if not name.endswith((".npy", ".pt"))]
+    alone = len({_bare(name)[0] for name in containers}) == 1 == len(containers) or len(names) == 1
+    tensors = [tensor for name in names for tensor in _tensors(root, name, alone)]
+    if found:
+        tensors += [_leaving(name) for name in found.leaving if name.endswith(SUFFIXES)]
+    if not tensors:
+        raise BadData(f"{str(path)!r} holds no tensors.", f"Looked for files ending in {', '.join(SUFFIXES)}.")
+    return Side(path, KIND, tuple(_ordered(tensors)), notes=tuple(notes))
+
+
+def _tensors(root: Path, name: str, alone: bool) -> list[Stored]:
+    bare, step, rank = _bare(name)
+    path = root / name
+    try:
+        held: Members = members(path)
+    except ViaductError as error:
+        held = {"": error.what}
+    made = []
+    for member, header in held.items():
+        whole = member if alone and member else f"{bare}/{member}" if member else bare
+        made.append(_stored(path, member, whole, header, step, rank))
+    return made
+
+
+def _bare(name: str) -> tuple[str, int, int]:
+    """The path without suffix, step and rank, and these two."""
+    step, rank, kept = 0, 0, []
+    for part in name[: name.rindex(".")].split("/"):
+        if match := _STEP.fullmatch(part):
+            step = int(match[1])
+        elif match := _RANK.fullmatch(part):
+            rank = int(match[1])
+        else:
+            kept.append(part)
+    return "/".join(kept), step, rank
+
+
+def _stored(path: Path, member: str, name: str, header: Header | str, step: int, rank: int) -> Stored:
+    op, role, index, parameter = meaning(name)
+    if isinstance(header, str):
+        return Stored(op, "", role, index, 0, step, rank, "", (), None, member, fault=header, parameter=parameter)
+    return Stored(
+        op, "", role, index, 0, step, rank, header.dtype, header.shape, path, member, parameter=parameter
+    )  # fmt: skip
+
+
+def meaning(name: str) -> tuple[str, Role, int, str]:
+    """Operator, role, number and parameter that a name speaks of."""
+    if match := _ROLE.fullmatch(name):
+        op, role, index = match[1], _ROLES[match[2]], int(match[3] or 0)
+    else:
+        op, role, index = name, _ROLES["parameter" if _PARAMETER.fullmatch(name) else "output"], 0
+    if role in ("parameter", "gradient", "update") and (match := _PARAMETER.fullmatch(op)):
+        return match[1], role, index, match[2]
+    return op, role, index, ""
+
+
+def _leaving(name: str) -> Stored:
+    bare, step, rank = _bare(name)
+    op, role, index, parameter = meaning(bare)
+    fault = f"{name} is a link that leaves the folder; it was not followed"
+    return Stored(op, "", role, index, 0, step, rank, "", (), None, fault=fault, parameter=parameter)
+
+
+def _ordered(tensors: list[Stored]) -> list[Stored]:
+    """Natural order stands for the order of execution, which nothing here tells."""
+    places = {op: place for place, op in enumerate(sorted({tensor.op for tensor in tensors}, key=natural))}
+    tensors = sorted(tensors, key=lambda tensor: (tensor.step, tensor.rank, places[tensor.op], tensor.parameter))
+    return [replace(tensor, order=places[tensor.op]) for tensor in tensors]

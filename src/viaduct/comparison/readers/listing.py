@@ -1,0 +1,133 @@
+"""What lies in a dump directory, without being led out of it.
+
+A dump may come from anybody. Links that leave the folder, pipes and devices are not followed; names that a file of the
+dump speaks of count as plain names in one folder, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct.comparison.storage import describe
+from viaduct.comparison.tensors import Role, Stored
+from viaduct.errors import BadData, ViaductError
+
+MOST_FILES = 1_000_000
+DEEPEST = 24
+LARGEST_JSON = 1 << 30  # bytes; the dump.json of a large model has some tens of megabytes
+_NUMBERS = re.compile(r"(\d+)")
+
+
+@dataclass
+class Listing:
+    """The files below a folder, by folder, and what was left out."""
+
+    root: Path
+    folders: dict[str, list[str]] = field(default_factory=dict)  # folder, relative ("" is the root) -> names of files
+    leaving: list[str] = field(default_factory=list)  # links that lead out of the folder
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> Iterator[str]:
+        """Paths relative to the root, in natural order."""
+        for folder in sorted(self.folders, key=natural):
+            yield from (f"{folder}/{name}" if folder else name for name in self.folders[folder])
+
+
+def listing(root: Path) -> Listing:
+    """Of a folder; of a file: itself alone, and the mapping.csv that may name it."""
+    if not root.is_dir():
+        beside = [name for name in ("mapping.csv",) if (root.parent / name).is_file()]
+        return Listing(root.parent, {"": [root.name, *beside]})
+    found = Listing(root)
+    try:
+        _list(found, os.path.realpath(root), "", DEEPEST)
+    except _TooMany:
+        found.notes.append(f"only the first {MOST_FILES:,} files were looked at")
+    if found.leaving:
+        found.notes.append(f"links that leave the folder were not followed: {some(found.leaving)}")
+    return found
+
+
+class _TooMany(Exception):
+    pass
+
+
+def _list(found: Listing, real: str, folder: str, depth: int) -> None:
+    files, folders = [], []
+    try:
+        entries = list(os.scandir(found.root / folder))
+    except OSError as error:
+        found.notes.append(f"{folder or found.root.name} cannot be read: {error.strerror}")
+        return
+    for entry in entries:
+        if entry.is_symlink() and not _within(entry.path, real):
+            found.leaving.append(f"{folder}/{entry.name}".lstrip("/"))
+        elif entry.is_dir(follow_symlinks=False):
+            folders.append(entry.name)
+        elif entry.is_file():
+            files.append(entry.name)
+    if files:
+        found.folders[folder] = sorted(files, key=natural)
+    if sum(map(len, found.folders.values())) > MOST_FILES:
+        raise _TooMany
+    if folders and depth == 0:
+        found.notes.append(f"folders below {folder} lie more than {DEEPEST} deep and were not looked at")
+        return
+    for name in sorted(folders, key=natural):
+        _list(found, real, f"{folder}/{name}" if folder else name, depth - 1)
+
+
+def _within(path: str, real: str) -> bool:
+    return os.path.realpath(path).startswith(real.rstrip(os.sep) + os.sep)
+
+
+def inside(folder: Path, name: object) -> Path | None:
+    """The file of that plain name in the folder; None where the name, or a link of that name, would lead out of it."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name or "/" in name or "\\" in name:
+        return None
+    path = folder / name
+    return path if not path.is_symlink() or _within(str(path), os.path.realpath(folder)) else None
+
+
+def load_json(path: Path) -> Any:
+    """Raises BadData with the place where it is damaged."""
+    try:
+        if (size := path.stat().st_size) > LARGEST_JSON:
+            raise BadData(f"{path.name} has {size:,} bytes; at most {LARGEST_JSON:,} are read.")
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadData(f"{path.name} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise BadData(f"{path.name} is not whole JSON: {reason}.") from None
+
+
+def stored_file(
+    path: Path, op: str, op_type: str, role: Role, index: int, *,
+    order: int = 0, step: int = 0, rank: int = 0, call: int = 0, layout: str = "", member: str = "",
+) -> Stored:  # fmt: skip
+    """A tensor described by its file's header; a header that cannot be read becomes its fault."""
+    try:
+        (dtype, shape), fault = describe(path, member), ""
+    except ViaductError as error:
+        dtype, shape, fault = "", (), error.what
+    return Stored(op, op_type, role, index, order, step, rank, dtype, shape, path, member, call, layout, None, fault)
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """layer2 before layer10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name) if part]
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """A few of them, and how many more there are; control characters shown as what they are."""
+    named = [name if name.isprintable() else repr(name) for name in names]
+    more = f" and {len(named) - most} more" if len(named) > most else ""
+    return ", ".join(named[:most]) + more

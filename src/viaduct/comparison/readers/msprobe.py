@@ -1,0 +1,287 @@
+"""Reads what msprobe's PrecisionDebugger leaves behind for PyTorch and MindSpore.
+
+    {dump}/step{n}/rank{r}/dump.json, construct.json, dump_tensor_data/*.pt     any level may be pointed at
+
+Modules go by their path (`layer1.0.conv1`), calls of functions by kind, name and number (`Functional.relu.3`), since
+one function serves many places of a network. Tensors within lists and keyword arguments are numbered in the order they
+are written. The folder with the tensors is the one beside dump.json, whatever path the file remembers. Who feeds whom
+is not written down; an input whose shape and statistics are those of an earlier output is taken to be that output.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from viaduct.comparison.readers.listing import inside, listing, load_json, some
+from viaduct.comparison.tensors import Role, Side, Stored
+from viaduct.errors import BadData, ViaductError
+
+KIND = "msprobe"
+DUMP, CONSTRUCT, TENSORS = "dump.json", "construct.json", "dump_tensor_data"
+DEEPEST = 16  # lists within lists of a call's arguments
+MOST_TENSORS = 2_000_000
+STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "Norm": "norm"}
+DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
+
+_STEP = re.compile(r"step(\d{1,12})")
+_RANK = re.compile(r"rank(\d{0,6})")
+_PROCESS = re.compile(r"proc(\d+)")
+_MODULE = re.compile(r"(?:Module|Cell)\.(.+)\.([^.]+)\.(forward|backward)(?:\.(\d+))?", re.DOTALL)
+_ROOT = re.compile(r"(?:Module|Cell)\.([^.]+)\.(forward|backward)(?:\.(\d+))?")
+_GRADIENTS = re.compile(r"(?:Module|Cell)\.(?:(.+)\.)?([^.]+)\.parameters_grad(?:\.(\d+))?", re.DOTALL)
+_FUNCTION = re.compile(r"([A-Za-z]\w*)\.(.+)\.(\d+)\.(forward|backward)", re.DOTALL)
+# The lists of one entry: what they hold depends on the direction.
+FORWARD: dict[str, Role] = {
+    "input_args": "input", "input_kwargs": "input", "input": "input", "output": "output", "parameters": "parameter",
+}  # fmt: skip
+BACKWARD: dict[str, Role] = {
+    "input": "grad_output", "grad_output": "grad_output", "output": "grad_input", "grad_input": "grad_input",
+}  # fmt: skip
+
+
+class Call(NamedTuple):
+    """An entry's name, understood."""
+
+    op: str
+    op_type: str
+    number: int
+    direction: str  # forward, backward, gradients
+
+
+@dataclass
+class Reading:
+    """One dump.json while it is read."""
+
+    folder: Path
+    step: int
+    rank: int
+    tensors: list[Stored] = field(default_factory=list)
+    present: set[str] | None = None  # names in the folder of tensors; None: there is no such folder
+    odd: list[str] = field(default_factory=list)  # entries of no known name
+    counts: dict[tuple[str, int, Role], int] = field(default_factory=dict)
+
+
+def recognise(path: Path) -> bool:
+    return next(dumps(path), None) is not None
+
+
+def dumps(path: Path) -> Iterator[tuple[Path, int, int]]:
+    """Every dump.json with its step and rank. Processes without a rank are numbered in order."""
+    places = [path] if path.name == DUMP else [path / name for name in _candidates(path)]
+    processes: dict[int, int] = {}
+    for place in places:
+        if not place.is_file():
+            continue
+        names = place.absolute().parts[-3:-1]
+        step = next((int(match[1]) for name in names if (match := _STEP.fullmatch(name))), 0)
+        rank = next((int(match[1] or 0) for name in names if (match := _RANK.fullmatch(name))), None)
+        if rank is None and any(_PROCESS.fullmatch(name) for name in names):
+            rank = processes.get(step, 0)
+            processes[step] = rank + 1
+        yield place, step, rank or 0
+
+
+def _candidates(path: Path) -> list[str]:
+    """dump.json here, or below folders named as msprobe names them; nothing else is searched."""
+    if not path.is_dir():
+        return []
+    if (path / DUMP).is_file():
+        return [DUMP]
+    return [name for name in listing(path).files if name.endswith(f"/{DUMP}") and _by_msprobe(name.split("/")[:-1])]
+
+
+def _by_msprobe(folders: list[str]) -> bool:
+    return all(any(kind.fullmatch(name) for kind in (_STEP, _RANK, _PROCESS)) for name in folders)
+
+
+def read(path: Path) -> Side:
+    notes: list[str] = []
+    readings: list[Reading] = []
+    settings: dict[str, str] = {}
+    edges: dict[str, dict[str, None]] = {}
+    for place, step, rank in dumps(path):
+        try:
+            reading = Reading(place.parent, step, rank)
+            _read_one(reading, place, settings, notes)
+        except ViaductError as error:
+            notes.append(f"{place.parent.name}: {error.what}")
+            continue
+        readings.append(reading)
+        _join(edges, _edges(reading, _parents(place.parent, notes)))
+    if not readings:
+        raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
+    tensors = tuple(tensor for reading in readings for tensor in reading.tensors)
+    return Side(path, KIND, tensors, {op: tuple(fed) for op, fed in edges.items()}, tuple(notes), settings)
+
+
+def _read_one(reading: Reading, place: Path, settings: dict[str, str], notes: list[str]) -> None:
+    record = load_json(place)
+    data = record.get("data") if isinstance(record, dict) else None
+    if not isinstance(data, dict):
+        raise BadData(f"{DUMP} has no 'data': it is not a dump of msprobe, or was not finished.")
+    for name in ("task", "level", "framework"):
+        settings.setdefault(name, str(record.get(name, ""))[:100])
+    folder = reading.folder / TENSORS
+    if folder.is_dir() and not folder.is_symlink():
+        reading.present = {entry.name for entry in folder.iterdir()}
+    for order, (name, entry) in enumerate(data.items()):
+        _read_entry(reading, name, entry, order)
+    if reading.odd:
+        notes.append(f"{reading.folder.name}: entries not understood and left out: {some(reading.odd)}")
+
+
+def understood(name: str) -> Call | None:
+    if match := _GRADIENTS.fullmatch(name):
+        return Call(match[1] or match[2], match[2], int(match[3] or 0), "gradients")
+    if match := _MODULE.fullmatch(name):
+        return Call(match[1], match[2], int(match[4] or 0), match[3])
+    if match := _ROOT.fullmatch(name):
+        return Call(match[1], match[1], int(match[3] or 0), match[2])
+    if match := _FUNCTION.fullmatch(name):
+        return Call(f"{match[1]}.{match[2]}.{match[3]}", match[2], 0, match[4])
+    return None
+
+
+def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
+    call = understood(name)
+    if call is None or not isinstance(entry, dict):
+        reading.odd.append(name)
+        return
+    if call.direction == "gradients":
+        for parameter, held in entry.items():
+            _add(reading, call, "gradient", held, order, parameter)
+        return
+    roles = BACKWARD if call.direction == "backward" else FORWARD
+    for key, held in entry.items():
+        if key == "parameters" and isinstance(held, dict):
+            for parameter, tensor in held.items():
+                _add(reading, call, "parameter", tensor, order, parameter)
+        elif key in roles:
+            _add(reading, call, roles[key], held, order)
+
+
+def _add(reading: Reading, call: Call, role: Role, held: Any, order: int, parameter: str = "") -> None:
+    for entry in _leaves(held, DEEPEST):
+        key = (call.op, call.number if call.direction != "gradients" else -1, role)
+        index = reading.counts.get(key, 0)
+        reading.counts[key] = index + 1
+        if len(reading.tensors) >= MOST_TENSORS:
+            raise BadData(f"{DUMP} speaks of more than {MOST_TENSORS:,} tensors.")
+        reading.tensors.append(_stored(reading, call, role, index, entry, order, parameter))
+
+
+def _leaves(held: Any, depth: int) -> Iterator[dict[str, Any]]:
+    """The tensors within lists, tuples and keyword arguments, in the order they are written."""
+    if isinstance(held, list) and depth:
+        for item in held:
+            yield from _leaves(item, depth - 1)
+    elif isinstance(held, dict):
+        if "shape" in held and "dtype" in held:
+            yield held
+        elif "type" not in held and depth:
+            for item in held.values():
+                yield from _leaves(item, depth - 1)
+
+
+def _stored(
+    reading: Reading, call: Call, role: Role, index: int, entry: dict[str, Any], order: int, parameter: str
+) -> Stored:  # fmt: skip
+    path, fault = _file(reading, entry.get("data_name"))
+    statistics = _statistics(entry)
+    shape = entry["shape"]
+    if not isinstance(shape, list) or not all(type(dim) is int and 0 <= dim < 1 << 62 for dim in shape):
+        shape, fault = [], f"{DUMP} gives it the shape {str(shape)[:60]}"
+    if path is None and not fault and statistics is None:
+        fault = f"{DUMP} has neither a file nor statistics of it"
+    return Stored(
+        call.op, call.op_type, role, index, order, reading.step, reading.rank, _dtype(entry["dtype"]), tuple(shape),
+        None if fault else path, call=call.number, statistics=statistics, fault=fault, parameter=parameter,
+    )  # fmt: skip
+
+
+def _file(reading: Reading, name: Any) -> tuple[Path | None, str]:
+    """The tensor's file, or why there is none. No name: only statistics were dumped."""
+    if name in (None, "", "-1", -1) or reading.present is None:
+        return None, "" if name in (None, "", "-1", -1) else f"the folder {TENSORS} is missing beside {DUMP}"
+    path = inside(reading.folder / TENSORS, name)
+    if path is None:
+        return None, f"{DUMP} names {str(name)[:100]!r}, which lies outside its folder"
+    return (path, "") if name in reading.present else (None, f"{name} is missing")
+
+
+def _statistics(entry: Mapping[str, Any]) -> dict[str, float] | None:
+    found = {word: value for key, word in STATISTICS.items() if (value := _number(entry.get(key))) is not None}
+    return found or None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str) and value.strip().lower() not in ("nan", "inf", "-inf", "+inf"):
+        return None
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _dtype(name: Any) -> str:
+    word = str(name).rsplit(".", 1)[-1].lower()[:40]
+    return DTYPES.get(word, word)
+
+
+def _parents(folder: Path, notes: list[str]) -> dict[str, str]:
+    """operator -> the module that encloses it, from construct.json, which need not be there."""
+    path = inside(folder, CONSTRUCT)
+    if path is None or not path.is_file():
+        return {}
+    try:
+        record = load_json(path)
+    except ViaductError as error:
+        notes.append(f"{folder.name}: {error.what}")
+        return {}
+    pairs = record.items() if isinstance(record, dict) else ()
+    named = ((understood(name), understood(parent)) for name, parent in pairs if isinstance(parent, str))
+    return {child.op: parent.op for child, parent in named if child and parent and child.op != parent.op}
+
+
+def _edges(reading: Reading, parents: Mapping[str, str]) -> dict[str, dict[str, None]]:
+    """By fingerprint: of operators with the same output the innermost made it, the enclosing ones hand it on."""
+    made: dict[tuple[Any, ...], list[str]] = {}
+    edges: dict[str, dict[str, None]] = {}
+    for tensor in reading.tensors:
+        mark = _fingerprint(tensor)
+        if mark is None or tensor.role not in ("input", "output"):
+            continue
+        if tensor.role == "output":
+            made.setdefault(mark, []).append(tensor.op)
+        elif makers := [op for op in made.get(mark, ()) if op != tensor.op and not _encloses(op, tensor.op, parents)]:
+            maker = next((op for op in makers if not any(_encloses(op, other, parents) for other in makers)), makers[0])
+            edges.setdefault(tensor.op, {})[maker] = None
+    return edges
+
+
+def _fingerprint(tensor: Stored) -> tuple[Any, ...] | None:
+    """None where the statistics say too little: absent, or all the same value."""
+    found = tensor.statistics
+    if found is None or len(found) < 4 or found["max"] == found["min"] or not all(map(math.isfinite, found.values())):
+        return None
+    return tensor.shape, *found.values()
+
+
+def _encloses(outer: str, inner: str, parents: Mapping[str, str]) -> bool:
+    if outer == inner or inner.startswith(outer + "."):
+        return outer != inner
+    for _ in range(64):  # a chain written by somebody else may be a ring
+        inner = parents.get(inner, "")
+        if not inner or inner == outer:
+            return inner == outer
+    return False
+
+
+def _join(edges: dict[str, dict[str, None]], more: dict[str, dict[str, None]]) -> None:
+    for op, feeders in more.items():
+        edges.setdefault(op, {}).update(feeders)

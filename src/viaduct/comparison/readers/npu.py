@@ -1,0 +1,317 @@
+"""Reads dump directories of an Ascend NPU, converted to .npy.
+
+    {time}/{device}/{model}/{model id}/{step}/                              any level may be pointed at
+      {type}.{operator}.{task}[.{stream}].{time}[.more numbers].output.0.npy
+      {type}.{operator}.{task}[.{stream}].{time}                            as the device wrote it: not readable here
+      {number}[.npy] and mapping.csv                                        for names of 255 characters and more
+
+Steps become steps and devices become ranks. Of several runs the newest, of several models the largest is read; the
+notes name the others. Raw files need a library that ships only with CANN: they appear as tensors with a fault.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from viaduct.comparison.readers.listing import Listing, inside, listing, natural, some, stored_file
+from viaduct.comparison.tensors import Side, Stored
+from viaduct.errors import BadData
+
+KIND = "npu"
+MAPPING = "mapping.csv"
+LARGEST_MAPPING = 256 << 20
+RAW = (
+    "a raw dump file, which only CANN can read; convert it first: "
+    "python3 msaccucmp.py convert -d FILE_OR_FOLDER -out OUT -t npy"
+)
+
+# What converting appends: role, number, perhaps shape and layout.
+_CONVERTED = re.compile(r"(.+)\.(input|output)\.(\d{1,6})((?:\.[A-Za-z0-9_]+){0,2})\.npy", re.DOTALL)
+_NUMBERED = re.compile(
+    r"(.+\.\d{13,255}(?:\.\d+){0,4})\.(\d{1,4})\.npy", re.DOTALL
+)  # an older way: output number alone
+_TAIL = re.compile(r"((?:\.\d{1,255}){2,})$")
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_LAYOUT = re.compile(r"N[A-Z0-9]{1,7}|HWCN|FRACTAL_[A-Z0-9_]+|CHWN")
+TIME_DIGITS = 13  # a timestamp has 16 (microseconds); anything else in a name is far shorter
+
+
+class FileName(NamedTuple):
+    """A file's name, understood as far as it can be without knowing its neighbours."""
+
+    text: str  # type.operator.numbers
+    role: Literal["input", "output"]
+    number: int
+    layout: str
+    raw: bool
+
+
+class Call(NamedTuple):
+    op_type: str
+    op: str
+    task: int
+    time: int
+
+
+class Place(NamedTuple):
+    """Where in {time}/{device}/{model}/{model id}/{step} a folder stands."""
+
+    run: str
+    device: int
+    model: str
+    step: int
+
+
+@dataclass
+class Found:
+    """One readable or unreadable file of the dump."""
+
+    place: Place
+    path: Path
+    name: FileName
+    call: Call
+
+
+def recognise(path: Path) -> bool:
+    """Whether a folder's files bear such names. A digits-only name counts where a mapping.csv lies beside it."""
+    found = listing(path)
+    named = [split_name(Path(name).name) is not None for name in found.files]
+    mapped = any(MAPPING in names and any(map(_is_number, names)) for names in found.folders.values())
+    return mapped or (any(named) and 2 * sum(named) > _comparable(found))
+
+
+def _is_number(name: str) -> bool:
+    return name.partition(".")[0].isdecimal()
+
+
+def _comparable(found: Listing) -> int:
+    """Files that another reader would take; a number alone may be one of ours, whose mapping was lost."""
+    suffixes = (".npy", ".npz", ".pt", ".safetensors")
+    return sum(name.endswith(suffixes) and not _is_number(Path(name).name) for name in found.files)
+
+
+def read(path: Path) -> Side:
+    found = listing(path)
+    notes = list(found.notes)
+    files: list[Found] = []
+    unnamed: list[Path] = []
+    for folder, names in found.folders.items():
+        known, odd = _in_folder(found.root, folder, names, notes)
+        files += known
+        unnamed += odd
+    files = _chosen(files, notes)
+    tensors = _tensors(_without_converted_twins(files), notes)
+    odd_tensors = [_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
+    _say_what_was_left(unnamed, found.root, notes)
+    if not tensors and not odd_tensors:
+        raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
+    return Side(path, KIND, tuple(tensors + odd_tensors), notes=tuple(notes), settings=_settings(files))
+
+
+def _in_folder(root: Path, folder: str, names: list[str], notes: list[str]) -> tuple[list[Found], list[Path]]:
+    """The folder's files by name; how many numbers end a name is learned from all of them together."""
+    mapping = _mapping(root / folder, notes) if MAPPING in names else {}
+    place = place_of(root, folder)
+    split: list[tuple[Path, FileName]] = []
+    unnamed: list[Path] = []
+    for name in names:
+        understood = split_name(_original(name, mapping))
+        path = inside(root / folder, name)
+        if understood is None or path is None:
+            unnamed += [root / folder / name] if name != MAPPING else []
+        else:
+            split.append((path, understood))
+    before_time = fewest_before_time(name.text for _, name in split)
+    return [Found(place, path, name, call_of(name.text, before_time)) for path, name in split], unnamed
+
+
+def split_name(name: str) -> FileName | None:
+    """Role, number and the rest; None where it is no name of an NPU dump."""
+    if match := _CONVERTED.fullmatch(name):
+        layout = next((part for part in match[4].split(".") if _LAYOUT.fullmatch(part)), "")
+        role: Literal["input", "output"] = "input" if match[2] == "input" else "output"
+        understood = FileName(match[1], role, int(match[3]), layout, False)
+    elif match := _NUMBERED.fullmatch(name):
+        understood = FileName(match[1], "output", int(match[2]), "", False)
+    elif not name.endswith((".npy", ".npz", ".pt", ".json", ".csv", ".txt", ".safetensors", ".bin")):
+        understood = FileName(name, "output", 0, "", True)
+    else:
+        return None
+    return understood if _names_an_operator(understood.text) else None
+
+
+def _names_an_operator(text: str) -> bool:
+    """type.name.numbers: a time among the numbers, or a type in GE's spelling, tells it from layer.conv.0.1."""
+    parts = text.split(".")
+    if len(parts) < 4 or not _TYPE.fullmatch(parts[0]) or not _TAIL.search(text):
+        return False
+    time = time_place(parts)
+    return time > _first_number(parts) and (parts[0][0].isupper() or len(parts[time]) >= TIME_DIGITS)
+
+
+def fewest_before_time(texts: Iterable[str]) -> int:
+    """How many numbers stand before the time: one (task) or two (task, stream).
+
+    An operator's own name may end in numbers, which adds to them; the fewest within a folder is what all have.
+    """
+    counts = [time_place(text.split(".")) - _first_number(text.split(".")) for text in texts]
+    return min(2, max(1, min(counts, default=2)))
+
+
+def _first_number(parts: list[str]) -> int:
+    start = len(parts)
+    while start > 2 and parts[start - 1].isdecimal():
+        start -= 1
+    return start
+
+
+def time_place(parts: list[str]) -> int:
+    """Which part is the time: the last long number; FFTS+ writes more numbers behind it."""
+    first = _first_number(parts)
+    long = [place for place in range(first, len(parts)) if len(parts[place]) >= TIME_DIGITS]
+    return long[-1] if long else len(parts) - 1
+
+
+def call_of(text: str, before_time: int) -> Call:
+    parts = text.split(".")
+    time = time_place(parts)
+    task = max(time - before_time, 2)
+    op = ".".join(parts[1:task])
+    return Call(parts[0], op, int(parts[task]) if task < time else 0, int(parts[time]))
+
+
+def _original(name: str, mapping: dict[str, str]) -> str:
+    """The name before it was replaced by a number; what converting appended to the number stays."""
+    number, dot, rest = name.partition(".")
+    if not number.isdecimal():
+        return name
+    original = mapping.get(name) or mapping.get(number)
+    if original is None:
+        return name
+    if original.endswith(".npy") or not rest:
+        return original
+    return f"{original}.output.0.npy" if rest == "npy" else f"{original}{dot}{rest}"
+
+
+def _mapping(folder: Path, notes: list[str]) -> dict[str, str]:
+    """number -> original name. The names are only ever read as names: no file is opened by them."""
+    path = inside(folder, MAPPING)
+    try:
+        if path is None or path.stat().st_size > LARGEST_MAPPING:
+            notes.append(f"{MAPPING} leads out of its folder or is too large, and was left out")
+            return {}
+        text = path.read_text("utf-8-sig", errors="replace").replace("\0", "")
+        rows = [row for row in csv.reader(io.StringIO(text)) if len(row) >= 2 and row[0].strip()]
+    except (OSError, csv.Error) as error:
+        notes.append(f"{MAPPING} cannot be read: {error}")
+        return {}
+    if twice := [number for number, count in Counter(row[0].strip() for row in rows).items() if count > 1]:
+        notes.append(f"{MAPPING} has more than one name for {some(twice)}; the last was taken")
+    return {row[0].strip(): row[1].strip() for row in rows}
+
+
+def place_of(root: Path, folder: str) -> Place:
+    """From the folder's own name and those above it, also above what was pointed at."""
+    parts = [part for part in (*root.absolute().parts, *folder.split("/")) if part]
+    step, model_id, model, device, run = (*reversed(parts[-5:]), "", "", "", "", "")[:5]
+    if not step.isdecimal() or len(step) >= 9:
+        return Place("", 0, "", 0)
+    if not model_id.isdecimal():  # someone's own folder of steps
+        return Place("", 0, "", int(step))
+    if not device.isdecimal() or len(device) > 4:
+        return Place("", 0, f"{model}/{model_id}", int(step))
+    return Place(run if run.isdecimal() else "", int(device), f"{model}/{model_id}", int(step))
+
+
+def _chosen(files: list[Found], notes: list[str]) -> list[Found]:
+    """One run and one model: the same operator name in two models means two operators."""
+    if len(runs := sorted({file.place.run for file in files})) > 1:
+        notes.append(f"of {len(runs)} runs the newest, {runs[-1]}, was read; left out: {some(runs[:-1])}")
+        files = [file for file in files if file.place.run == runs[-1]]
+    sizes = Counter(file.place.model for file in files)
+    if len(sizes) > 1:
+        largest = max(sizes, key=lambda model: (sizes[model], model))
+        others = [f"{model} ({count} files)" for model, count in sizes.items() if model != largest]
+        notes.append(
+            f"of {len(sizes)} models the largest, {largest} ({sizes[largest]} files), was read; left out: "
+            f"{some(others)}. Point at another model's folder to compare that one"
+        )
+        files = [file for file in files if file.place.model == largest]
+    return files
+
+
+def _without_converted_twins(files: list[Found]) -> list[Found]:
+    """A raw file whose converted tensors lie somewhere in the dump has done its duty."""
+    converted = {(file.place, file.name.text) for file in files if not file.name.raw}
+    return [file for file in files if not file.name.raw or (file.place, file.name.text) not in converted]
+
+
+def _tensors(files: list[Found], notes: list[str]) -> list[Stored]:
+    """In order of execution; a second file of the same tensor within a step is another call of the operator."""
+    tensors: list[Stored] = []
+    by_step: dict[tuple[int, int], list[Found]] = defaultdict(list)
+    for file in files:
+        by_step[file.place.step, file.place.device].append(file)
+    for _, members in sorted(by_step.items()):
+        order = {call: number for number, call in enumerate(sorted({file.call for file in members}, key=_when))}
+        calls = _call_numbers(order)
+        members.sort(key=lambda file: (order[file.call], file.name.role, file.name.number))
+        tensors += [_stored(file, order[file.call], calls[file.call]) for file in members]
+    raw = [file.path.name for file in files if file.name.raw]
+    if raw:
+        notes.append(f"{len(raw)} files are {RAW}. They are: {some(raw)}")
+    return tensors
+
+
+def _when(call: Call) -> tuple[int, int, list[tuple[int, str]]]:
+    return call.time, call.task, natural(call.op)
+
+
+def _call_numbers(order: dict[Call, int]) -> dict[Call, int]:
+    seen: Counter[str] = Counter()
+    numbers = {}
+    for call in order:
+        numbers[call] = seen[call.op]
+        seen[call.op] += 1
+    return numbers
+
+
+def _stored(file: Found, order: int, call: int) -> Stored:
+    name, place = file.name, file.place
+    if name.raw:
+        return Stored(
+            file.call.op, file.call.op_type, name.role, name.number, order, place.step, place.device, "", (), None,
+            call=call, fault=f"{file.path.name} is {RAW}",
+        )  # fmt: skip
+    return stored_file(
+        file.path, file.call.op, file.call.op_type, name.role, name.number,
+        order=order, step=place.step, rank=place.device, call=call, layout=name.layout,
+    )  # fmt: skip
+
+
+def _unnamed(path: Path, order: int) -> Stored:
+    """A .npy file that no name explains stays visible, under its own name."""
+    why = " and no mapping.csv beside it names it" if path.stem.isdecimal() else ""
+    fault = f"{path.name} is not named as NPU dumps are{why}"
+    return Stored(path.stem, "", "output", 0, order, 0, 0, "", (), None, fault=fault)
+
+
+def _say_what_was_left(unnamed: list[Path], root: Path, notes: list[str]) -> None:
+    if unnamed:
+        notes.append(f"not named as NPU dumps are: {some(str(path.relative_to(root)) for path in unnamed)}")
+
+
+def _settings(files: list[Found]) -> dict[str, str]:
+    settings = {"device": "npu"}
+    if files and (model := files[0].place.model):
+        settings["model"] = model
+    if files and (run := files[0].place.run):
+        settings["run"] = run
+    return settings

@@ -1,0 +1,68 @@
+"""Reads what the TensorFlow debugger's `pt NAME -w FILE` leaves behind: the truth, dumped on a GPU or CPU.
+
+    {operator, / written as _}.{output}.{time in microseconds}.npy          conv1_BiasAdd.0.1607502000000000.npy
+
+Only outputs exist. Of several files of one tensor the one with the largest time counts. `a/b_c` and `a_b/c` become one
+name here; alignment, which may have a graph, says so when both are meant.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from viaduct.comparison.readers.listing import Listing, listing, natural, some, stored_file
+from viaduct.comparison.tensors import Side
+
+KIND = "tfdbg"
+SUFFIX = ".npy"
+# conv1.0.1607502000000000.npy; some tools write a second number before the time.
+NAME = re.compile(r"(.+?)\.(\d{1,9})(?:\.\d{1,9})?\.(\d{9,255})\.npy", re.DOTALL)
+_SHORT_TIME = re.compile(r"(.+?)\.(\d{1,9})\.(\d{1,255})\.npy", re.DOTALL)
+
+
+def recognise(path: Path) -> bool:
+    """Whether most .npy files bear such names and none is named as the accelerator's are."""
+    found = _plain_files(listing(path))
+    return bool(found) and 2 * sum(NAME.fullmatch(Path(name).name) is not None for name in found) > len(found)
+
+
+def read(path: Path) -> Side:
+    found = listing(path)
+    names = _plain_files(found)
+    newest: dict[tuple[str, int], tuple[int, str]] = {}
+    odd, older = [], []
+    for name in names:
+        match = NAME.fullmatch(Path(name).name) or _SHORT_TIME.fullmatch(Path(name).name)
+        if match is None:
+            odd.append(name)
+            continue
+        key, this = (match[1], int(match[2])), (int(match[3]), name)
+        older += [min(this, newest[key])[1]] if key in newest else []
+        newest[key] = max(this, newest.get(key, this))
+    order = {op: place for place, op in enumerate(sorted({op for op, _ in newest}, key=natural))}
+    tensors = [
+        stored_file(found.root / name, op, "", "output", index, order=order[op])
+        for (op, index), (_, name) in sorted(newest.items(), key=lambda item: (order[item[0][0]], item[0][1]))
+    ]
+    tensors += [
+        stored_file(found.root / name, Path(name).name.removesuffix(SUFFIX), "", "output", 0, order=len(order))
+        for name in odd
+    ]
+    return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, odd, older, names)))
+
+
+def _plain_files(found: Listing) -> list[str]:
+    return [name for name in found.files if name.endswith(SUFFIX)]
+
+
+def _notes(found: Listing, odd: list[str], older: list[str], names: list[str]) -> list[str]:
+    notes = list(found.notes)
+    if odd:
+        notes.append(f"not named as tfdbg names tensors, taken as outputs by their whole name: {some(odd)}")
+    if older:
+        notes.append(f"{len(older)} files have a newer one of the same tensor and were left out: {some(older)}")
+    taken = set(names)
+    if others := [name for name in found.files if name not in taken and name.endswith((".npz", ".pt", ".safetensors"))]:
+        notes.append(f"left out, since tfdbg writes .npy: {some(others)}")
+    return notes

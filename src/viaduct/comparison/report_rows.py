@@ -1,0 +1,202 @@
+"""The rows of a comparison as the page's table: the columns of drift.csv, and what one sees on opening a row.
+
+Histograms, distances and largest errors are kept for the rows somebody will open: what is bad or flagged, and a sample
+of the rest to hold them against. The page stays below five megabytes for five thousand rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair, Link, Table, Tone, VirtualTable
+from viaduct.reporting.figures import SUPERSCRIPTS
+
+from .measures import MEASURES, Figures, Measures, Place
+from .rows import RESULTS, Row
+from .tensors import Result
+
+NAME = "rows"
+MOST_DETAILS = 1200
+SAMPLE = 300
+"""Of rows that are good; as many are kept beside the others."""
+TOP = 8
+MOST_BARS = 11
+TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
+
+
+def address(row: int) -> str:
+    return f"#{NAME}-{row}"
+
+
+def row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int | None) -> VirtualTable:
+    """The columns of the CSV, in a reader's order: what stays in sight, the measures, the two operators, the rest."""
+    return VirtualTable(
+        NAME,
+        columns(rows),
+        caption="Every pair of tensors",
+        details={row: details(rows[row], names, link) for row, link in kept(rows, origin).items()},
+        download=csv,
+        pinned=2,
+    )
+
+
+def columns(rows: Sequence[Row]) -> list[DataColumn]:
+    tones: dict[str, Tone] = {result: TONES[result] for result in RESULTS}
+    stored = [row.stored for row in rows]
+    several = [
+        DataColumn(name.title(), values, 6, choose=True)
+        for name, values in (("step", [each.step for each in stored]), ("rank", [each.rank for each in stored]))
+        if len(set(values)) > 1
+    ]
+    return [
+        DataColumn("Result", [row.result for row in rows], 9, tones=tones, choose=True),
+        DataColumn("TensorIndex", [row.tensor_index for row in rows], 32),
+        *several,
+        DataColumn("Index", [row.pair.group for row in rows], 6, "rows of one fused group share it"),
+        DataColumn("OpType", [each.op_type for each in stored], 13),
+        *(measure_column(name, field, rows) for name, field in MEASURES.items()),
+        *operator_columns(rows),
+        DataColumn("Shape", list(map(shape_text, rows)), 16, orders=[math.prod(each.shape) for each in stored]),
+        DataColumn("OverFlow", [row.measures.overflow if row.measures else "NaN" for row in rows], 9),
+        DataColumn("CompareFailReason", [row.reason for row in rows], 40),
+        DataColumn("Role", [each.role for each in stored], 12, choose=True),
+        DataColumn("FollowsFrom", [row.follows_from for row in rows], 24),
+        DataColumn("Matched", list(map(matched_text, rows)), 14, "how the two tensors were found to belong together"),
+    ]
+
+
+def operator_columns(rows: Sequence[Row]) -> list[DataColumn]:
+    pairs = [row.pair for row in rows]
+    return [
+        DataColumn("LeftOp", [pair.left_op for pair in pairs], 24),
+        DataColumn("LeftDtype", [pair.left.dtype if pair.left else "" for pair in pairs], 10),
+        DataColumn("RightOp", [pair.right_op for pair in pairs], 24),
+        DataColumn("RightDtype", [pair.right.dtype if pair.right else "" for pair in pairs], 10),
+    ]
+
+
+def measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColumn:
+    """A row without measures says NaN throughout, as the CSV does; a single element has no cosine."""
+    values = [getattr(row.measures, field) if row.measures else math.nan for row in rows]
+    if name == "StandardDeviation":
+        deviations = [row.measures.left.std if row.measures else math.nan for row in rows]
+        texts = [row.measures.standard_deviation if row.measures else "NaN" for row in rows]
+        return DataColumn(name, texts, 27, "(mean;deviation) of left and right; sorts by left deviation", deviations)
+    return DataColumn(name, values, 13)
+
+
+def shape_text(row: Row) -> str:
+    return "×".join(map(str, row.stored.shape)) or "scalar"
+
+
+def matched_text(row: Row) -> str:
+    pair = row.pair
+    return pair.matched if pair.confidence >= 1 else f"{pair.matched} {100 * pair.confidence:.0f} %"
+
+
+def kept(rows: Sequence[Row], origin: int | None) -> dict[int, int | None]:
+    """The rows with details -> the row that each follows from."""
+    lead = leads(rows, origin)
+    by_itself = [n for n, row in enumerate(rows) if row.result in ("bad", "flag") and not row.follows_from]
+    following = [n for n, row in enumerate(rows) if row.result in ("bad", "flag") and row.follows_from]
+    good = [n for n, row in enumerate(rows) if row.result == "good"]
+    wanted = [] if origin is None else [n for n, row in enumerate(rows) if row.op == rows[origin].op]
+    sample = good[:: max(1, math.ceil(len(good) / SAMPLE))]
+    chosen = dict.fromkeys([*wanted, *(by_itself + following)[:MOST_DETAILS], *sample])
+    return {n: lead.get(rows[n].follows_from) for n in chosen}
+
+
+def leads(rows: Sequence[Row], origin: int | None) -> dict[str, int]:
+    """Operator -> where `follows from` leads: to the origin's row, or to the first bad one of another operator."""
+    found = {} if origin is None else {rows[origin].op: origin}
+    for number, row in enumerate(rows):
+        if row.result == "bad":
+            found.setdefault(row.op, number)
+    return found
+
+
+def details(row: Row, names: tuple[str, str], follows: int | None) -> list[Block]:
+    links: list[Block] = [] if follows is None else [Link(f"follows from {row.follows_from}", address(follows))]
+    if row.measures is None:
+        return links
+    return [*links, *measured_blocks(row.measures, names)]
+
+
+def measured_blocks(measures: Measures, names: tuple[str, str]) -> list[Block]:
+    errors = largest_errors(measures, names) if measures.top else None
+    drawn = [part for part in (value_histogram(measures, names), distance_bars(measures), errors) if part]
+    return [*drawn, side_table(measures, names), Facts(counted(measures, names))]
+
+
+def side_table(measures: Measures, names: tuple[str, str]) -> Table:
+    fields = ("min", "max", "mean", "std", "norm", "nan", "inf", "saturated")
+    rows = [[field, figure(measures.left, field), figure(measures.right, field)] for field in fields]
+    return Table(["", *names], rows, "Both sides")
+
+
+def figure(side: Figures, field: str) -> str:
+    value = getattr(side, field)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def counted(measures: Measures, names: tuple[str, str]) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "elements": f"{measures.count:,}",
+        "differing": f"{measures.differing:,}",
+        f"within {measures.tolerance:g}": "NaN" if math.isnan(measures.within) else f"{100 * measures.within:.3f} %",
+    }
+    for name, side in zip(names, (measures.left, measures.right), strict=True):
+        if side.nonfinite:
+            facts[f"NaN or Inf of {name}"] = ", ".join(map(place_text, side.nonfinite[:TOP]))
+    if measures.first_mismatch:
+        facts["first on one side only"] = place_text(measures.first_mismatch)
+    if measures.notes:
+        facts["note"] = "; ".join(measures.notes)
+    return facts
+
+
+def place_text(place: Place) -> str:
+    return f"({', '.join(map(str, place.index))})"
+
+
+def value_histogram(measures: Measures, names: tuple[str, str]) -> HistogramPair | None:
+    bins = measures.histogram
+    if bins is None or not (math.isfinite(bins.low) and math.isfinite(bins.high)):
+        return None
+    return HistogramPair("Values", bins.low, bins.high, bins.left, bins.right, *names)
+
+
+def distance_bars(measures: Measures) -> BarChart | None:
+    """Equal elements, and then the bins from the first that holds something to the last, joined until they are few."""
+    if measures.ulps is None or not any(measures.ulps.counts):
+        return None
+    equal, *others = measures.ulps.counts
+    first = next((bin_ for bin_, count in enumerate(others) if count), len(others))
+    width = max(1, math.ceil((len(others) - first) / MOST_BARS))
+    starts = range(first, len(others), width)
+    return BarChart(
+        f"Distance in units of the last place ({measures.ulps.dtype})",
+        ["equal", *(distance_name(start, min(start + width, len(others))) for start in starts)],
+        [equal, *(sum(others[start : start + width]) for start in starts)],
+    )
+
+
+def distance_name(start: int, end: int) -> str:
+    """2^start up to 2^end: `1`, `2–3`, `4–7`, and powers of two once the numbers grow long."""
+    if end > 13:
+        return f"{power_of_two(start)} to {power_of_two(end)}"
+    low, high = 2**start, 2**end - 1
+    return f"{low}–{high}" if high > low else str(low)
+
+
+def power_of_two(exponent: int) -> str:
+    return "2" + str(exponent).translate(SUPERSCRIPTS)
+
+
+def largest_errors(measures: Measures, names: tuple[str, str]) -> Table:
+    rows = [
+        [place_text(entry.place), f"{entry.left:.5g}", f"{entry.right:.5g}", f"{entry.error:.3g}"]
+        for entry in measures.top[:TOP]
+    ]
+    return Table(["position", *names, "error"], rows, "Largest errors")

@@ -1,0 +1,106 @@
+"""What comparing leaves behind: a row a pair of tensors, the origin among them, and the explanation of the origin.
+
+The table, the page, the summary and the printed answer are all made of these. A row without measures was refused or
+is new; it never counts as good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from viaduct.comparison.tensors import Pair, Result, Stored
+
+if TYPE_CHECKING:
+    from viaduct.comparison.measures import Measures
+
+RESULTS: tuple[Result, ...] = ("good", "bad", "flag", "refused", "new")
+OriginKind = Literal["operator", "parameter", "input"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One pair of tensors, measured and judged."""
+
+    pair: Pair
+    measures: Measures | None
+    result: Result
+    reason: str = ""  # the CompareFailReason column: why it is not good
+    follows_from: str = ""  # the operator whose divergence explains this row
+
+    @property
+    def stored(self) -> Stored:
+        """The tensor that stands for this row: the left one, or the right one where the left is missing."""
+        stored = self.pair.left or self.pair.right
+        if stored is None:
+            raise ValueError("a pair without either side")
+        return stored
+
+    @property
+    def op(self) -> str:
+        """The operator by the name the verdict speaks of: the left side's, or the right's where there is no left."""
+        return self.stored.op
+
+    @property
+    def tensor_index(self) -> str:
+        """As the table writes it: conv1:output:0."""
+        return self.stored.tensor_index
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the two sides part: the first operator, parameter or network input bad while its inputs are good."""
+
+    op: str
+    kind: OriginKind
+    step: int
+    rank: int
+    row: int  # its place in the list of rows: the first bad tensor of this operator
+    why: str  # one sentence: what is bad, and how we know that its inputs are still good
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One explanation of the origin, with what speaks for it."""
+
+    name: str  # overflow, reduced precision, wrong layout …: the word in summary.json
+    confidence: float  # 0 … 1
+    evidence: str  # what was seen in the tensors, with numbers
+    advice: str  # what to try
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """An operator around the origin, for the drawing and the printed neighbourhood."""
+
+    op: str
+    op_type: str
+    hops: int  # -1: feeds the origin; 0: the origin; 1: is fed by it; up to 2 either way
+    result: Result
+    error: float | None  # the largest relative Euclidean distance of its outputs
+    row: int | None  # place of its worst row in the list of rows
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is known about the origin. `origin` None: nothing is bad, or the drift has no single origin."""
+
+    headline: str  # one sentence: the answer
+    origin: Origin | None
+    further: tuple[Origin, ...] = ()  # other places that went wrong by themselves
+    causes: tuple[Cause, ...] = ()  # likeliest first
+    neighbours: tuple[Neighbour, ...] = ()
+    edges: tuple[tuple[str, str], ...] = ()  # (producer, consumer) among the neighbours
+
+    @property
+    def cause(self) -> str | None:
+        """The likeliest cause's name."""
+        return self.causes[0].name if self.causes else None
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows have each result; every result is named, also those that do not occur."""
+    seen = Counter(row.result for row in rows)
+    return {result: seen[result] for result in RESULTS}

@@ -1,0 +1,165 @@
+"""A person's own word on which operators belong together.
+
+    {
+      "map": {"resnet/block{n}/conv{m}": "layer{n}.conv{m}", "logits": "fc", "TransData_1": "*"},
+      "ignore": {"left": ["*num_batches_tracked"], "right": ["save/*"]},
+      "step_offset": 1
+    }
+
+`{n}` stands for one part of a name (no `.` or `/`), `{n...}` for any number of them, and means the same on both sides.
+`*` on the right: the compiler inserted this operator. `step_offset`: step s of the left is step s + offset of the
+right. msprobe's `left: right` map (.yaml, flat) is read too; of its names the operator and the call count.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct.comparison.readers import msprobe
+from viaduct.comparison.readers.listing import load_json
+from viaduct.errors import BadData, BadValue, UnknownName
+
+FIELDS = ("map", "ignore", "step_offset")
+MOST_RULES = 100_000
+MOST_CAPTURES = 8
+LARGEST = 64 << 20
+INSERTED = "*"
+_CAPTURE = re.compile(r"\{([A-Za-z_]\w*)(\.\.\.)?\}")
+_TENSOR = re.compile(r"(.+)\.(?:input|output|parameters|parameters_grad)(?:\..+)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    left: re.Pattern[str]
+    right: str
+    written: str
+
+    def partner(self, name: str) -> str | None:
+        match = self.left.fullmatch(name)
+        return _CAPTURE.sub(lambda capture: match[capture[1]], self.right) if match else None
+
+
+@dataclass(frozen=True)
+class Rules:
+    path: Path
+    names: dict[str, str] = field(default_factory=dict)
+    calls: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)  # from msprobe's maps
+    patterns: tuple[Pattern, ...] = ()
+    ignored_left: tuple[re.Pattern[str], ...] = ()
+    ignored_right: tuple[re.Pattern[str], ...] = ()
+    step_offset: int = 0
+
+    def partner(self, op: str, call: int) -> tuple[str, int] | None:
+        """The right operator and call of a left one; "*" for one that was inserted; None where no rule speaks of it."""
+        if (op, call) in self.calls:
+            return self.calls[op, call]
+        if op in self.names:
+            return self.names[op], call
+        found = (right for pattern in self.patterns if (right := pattern.partner(op)) is not None)
+        return next(((right, call) for right in found), None)
+
+    def ignores(self, op: str, left: bool) -> bool:
+        return any(pattern.fullmatch(op) for pattern in (self.ignored_left if left else self.ignored_right))
+
+
+def read_rules(path: Path) -> Rules:
+    """Raises BadValue or BadData that says which entry is wrong."""
+    if not path.is_file():
+        raise BadData(f"the rules {str(path)!r} cannot be read: there is no such file.")
+    if path.suffix in (".yaml", ".yml"):
+        return _of_entries(path, _flat_yaml(path), {}, 0)
+    record = load_json(path)
+    if not isinstance(record, dict):
+        raise BadValue(f"{path.name} must hold a JSON object.", f"Its fields are: {', '.join(FIELDS)}.")
+    for name in record:
+        if name not in FIELDS:
+            raise UnknownName(f"field of the rules in {path.name}", name, FIELDS)
+    offset = record.get("step_offset", 0)
+    if type(offset) is not int:
+        raise BadValue(f"{path.name}: step_offset is {offset!r}; it must be a whole number.")
+    return _of_entries(path, _entries(record.get("map", {}), path), _ignored(record.get("ignore", {}), path), offset)
+
+
+def _entries(held: Any, path: Path) -> list[tuple[str, str]]:
+    if not isinstance(held, dict) or not all(isinstance(right, str) and right for right in held.values()):
+        raise BadValue(f"{path.name}: map must be an object of left names to right names, all of them texts.")
+    return list(held.items())
+
+
+def _ignored(held: Any, path: Path) -> dict[str, list[str]]:
+    sides = {"left": held, "right": held} if isinstance(held, list) else held
+    if not isinstance(sides, dict) or not set(sides) <= {"left", "right"}:
+        raise BadValue(f"{path.name}: ignore must be a list of patterns, or lists named left and right.")
+    for patterns in sides.values():
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise BadValue(f"{path.name}: ignore must hold lists of patterns; it has {str(patterns)[:80]}.")
+    return sides
+
+
+def _of_entries(path: Path, entries: list[tuple[str, str]], ignored: dict[str, list[str]], offset: int) -> Rules:
+    if len(entries) > MOST_RULES:
+        raise BadValue(f"{path.name} has {len(entries):,} entries; at most {MOST_RULES:,} are read.")
+    names, calls, patterns = {}, {}, []
+    for left, right in entries:
+        if _CAPTURE.search(left):
+            patterns.append(_pattern(left, right, path))
+        elif (ours := _msprobe_call(left)) and (theirs := _msprobe_call(right)):
+            calls[ours] = theirs
+        else:
+            names[left] = right
+    return Rules(
+        path, names, calls, tuple(patterns), _shell(ignored.get("left", ())), _shell(ignored.get("right", ())), offset
+    )
+
+
+def _pattern(left: str, right: str, path: Path) -> Pattern:
+    captures = [match[1] for match in _CAPTURE.finditer(left)]
+    if len(captures) > MOST_CAPTURES or len(set(captures)) < len(captures):
+        raise BadValue(f"{path.name}: {left!r} names a part twice, or more than {MOST_CAPTURES} parts.")
+    if unknown := [match[1] for match in _CAPTURE.finditer(right) if match[1] not in captures]:
+        raise BadValue(f"{path.name}: {right!r} speaks of {{{unknown[0]}}}, which {left!r} does not name.")
+    text, place = "", 0
+    for match in _CAPTURE.finditer(left):
+        part = ".+" if match[2] else r"[^./]+"
+        text += re.escape(left[place : match.start()]) + f"(?P<{match[1]}>{part})"
+        place = match.end()
+    return Pattern(re.compile(text + re.escape(left[place:]), re.DOTALL), right, left)
+
+
+def _shell(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(fnmatch.translate(pattern)) for pattern in patterns)
+
+
+def _msprobe_call(name: str) -> tuple[str, int] | None:
+    """Operator and call of a name such as Module.conv1.Conv2d.forward.0.input.0."""
+    match = _TENSOR.fullmatch(name)
+    call = msprobe.understood(name) or (msprobe.understood(match[1]) if match else None)
+    return (call.op, call.number) if call else None
+
+
+def _flat_yaml(path: Path) -> list[tuple[str, str]]:
+    """`left: right` a line; anything nested is refused rather than guessed at."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise BadData(f"{path.name} has more than {LARGEST:,} bytes.")
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadData(f"{path.name} cannot be read: {error}.") from None
+    entries = []
+    for number, line in enumerate(lines, 1):
+        bare = re.sub(r"\s#.*", "", line).rstrip()
+        if not bare.strip() or bare.startswith(("#", "---")):
+            continue
+        left, colon, right = bare.partition(": ")
+        if not colon or not right.strip() or line[:1] in " \t-":
+            raise BadValue(
+                f"{path.name}, line {number}: {bare[:80]!r} is not of the form `left: right`.",
+                "Only the flat form of YAML is read; write nested maps as JSON.",
+            )
+        entries.append((left.strip().strip("'\""), right.strip().strip("'\"")))
+    return entries

@@ -1,0 +1,65 @@
+"""Tensors where they lie: described from headers, opened as read-only arrays over a memory map.
+
+    describe(path, member)     -> ("float32", (64, 3, 7, 7))
+    opened(stored)             -> the array, its type as in the file; bfloat16 as its bits in uint16
+    converted(array, layout)   -> the same numbers in the other side's layout, without the accelerator's padding
+
+`formats/` knows the files, `layouts.py` the layouts. Whatever is wrong with a file is a BadData that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from viaduct.comparison.formats import Array, Header, Members, npy, npz, pt, safetensors
+from viaduct.comparison.layouts import converted
+from viaduct.comparison.tensors import Stored
+from viaduct.errors import BadData
+
+__all__ = ["SUFFIXES", "converted", "describe", "members", "opened"]
+
+
+class Format(NamedTuple):
+    members: Callable[[Path], Members]
+    opened: Callable[[Path, str], Array]
+
+
+FORMATS = {
+    ".npy": Format(npy.members, npy.opened),
+    ".npz": Format(npz.members, npz.opened),
+    ".safetensors": Format(safetensors.members, safetensors.opened),
+    ".pt": Format(pt.members, pt.opened),
+}
+SUFFIXES = tuple(FORMATS)
+
+
+def opened(stored: Stored) -> Array:
+    """Read-only, mapped where the file allows it. Raises BadData with the reason where it cannot be."""
+    if stored.fault or stored.path is None:
+        raise BadData(stored.fault or f"{stored.tensor_index} was not stored; the dump has its statistics only.")
+    return _format(stored.path).opened(stored.path, stored.member)
+
+
+def describe(path: Path, member: str = "") -> tuple[str, tuple[int, ...]]:
+    """Type and shape from the header alone."""
+    header: Header | str | None
+    if path.suffix == ".npy":
+        header = npy.header_of(path)
+    elif (header := members(path).get(member)) is None:
+        raise BadData(f"{path.name} has no tensor {member!r}.")
+    if isinstance(header, str):
+        raise BadData(header)
+    return header.dtype, header.shape
+
+
+def members(path: Path) -> Members:
+    """What each tensor's header says, or why it cannot be read. The key is "" in files of one tensor."""
+    return _format(path).members(path)
+
+
+def _format(path: Path) -> Format:
+    if path.suffix not in FORMATS:
+        raise BadData(f"{path.name}: no format is known by this suffix.", f"Known are: {', '.join(SUFFIXES)}.")
+    return FORMATS[path.suffix]

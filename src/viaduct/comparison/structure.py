@@ -1,0 +1,233 @@
+"""Operators that no name brings together: aligned by what they are.
+
+Each operator has a signature: its type, the shapes of its outputs, inputs and parameters, mean and root mean square of
+its values, the last part of its name, and between which operators of known partners it stands. How well two agree is a
+number; the sequences of both sides are then aligned so that the sum is largest and the order of execution is kept, as
+one aligns two texts. Where nothing tells the order (plain folders), two operators that are each other's best and only
+choice come together first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.formats import BFLOAT16
+from viaduct.comparison.storage import opened
+from viaduct.comparison.tensors import Stored
+from viaduct.errors import ViaductError
+
+MOST_CELLS = 40_000_000  # of the table that is filled; beyond it structure is not tried
+MOST_OPENED = 4_000  # tensors that are looked into for want of statistics
+SAMPLE = 1 << 14
+EQUAL, CLOSE, FAR = 0.001, 0.02, 0.5  # of the values' root mean square
+ENOUGH = 7  # below it two operators have too little in common
+
+# What an agreement is worth; all together is certainty.
+SHAPES, SAME_ORDER, TYPE, PARAMETERS, INPUTS, VALUES, SAME_VALUES, NAME, BETWEEN = 4, 2, 3, 3, 2, 6, 2, 1, 2
+CONFLICT, OTHER_VALUES, ELSEWHERE = -4, -2, -3
+
+_SPLIT = re.compile(r"[/._:]+")
+KINDS = {  # words within a type's name -> what it is
+    "batchnorm": "norm", "batch_norm": "norm", "bntraining": "norm", "bninfer": "norm", "layernorm": "layernorm",
+    "depthwise": "depthwise", "conv": "conv", "matmul": "linear", "linear": "linear", "dense": "linear",
+    "addmm": "linear", "gemm": "linear", "relu": "relu", "maxpool": "maxpool", "max_pool": "maxpool",
+    "avgpool": "avgpool", "avg_pool": "avgpool", "softmax": "softmax", "dropout": "dropout", "flatten": "reshape",
+    "reshape": "reshape", "view": "reshape", "add": "add", "sigmoid": "sigmoid", "concat": "concat", "cat": "concat",
+}  # fmt: skip
+
+
+@dataclass
+class Op:
+    """One call of an operator that has no partner yet."""
+
+    name: str
+    type: str
+    between: int  # how many operators with a known partner come before it
+    tensors: list[Stored]
+
+    @property
+    def main(self) -> list[Stored]:
+        """What it makes, or else what it holds, or else what it is given."""
+        for roles in (("output",), ("parameter",), ("gradient", "update"), ("grad_output", "grad_input"), ("input",)):
+            if found := [tensor for tensor in self.tensors if tensor.role in roles]:
+                return found
+        return self.tensors
+
+    def shapes(self, role: str) -> tuple[tuple[int, ...], ...]:
+        return tuple(sorted(tuple(sorted(tensor.shape)) for tensor in self.tensors if tensor.role == role))
+
+
+class Match(NamedTuple):
+    left: int
+    right: int
+    confidence: float
+
+
+def kind_of(op_type: str) -> str:
+    """Conv2d, Conv2D and convolution are one; "" where nothing is known."""
+    word = op_type.lower()
+    return next((kind for part, kind in KINDS.items() if part in word), re.sub(r"(v\d+|\d+d|\d+)$", "", word))
+
+
+def aligned(left: Sequence[Op], right: Sequence[Op], ordered: bool) -> list[Match]:
+    if not left or not right or len(left) * len(right) > MOST_CELLS:
+        return []
+    scores = Scores(left, right)
+    found = [] if ordered else scores.each_others_best()
+    left_rest, right_rest = _others(len(left), {m.left for m in found}), _others(len(right), {m.right for m in found})
+    return found + _in_order(scores, left_rest, right_rest)
+
+
+def _others(count: int, taken: set[int]) -> list[int]:
+    return [number for number in range(count) if number not in taken]
+
+
+class Scores:
+    """How well each operator of the left agrees with each of the right, a row at a time."""
+
+    def __init__(self, left: Sequence[Op], right: Sequence[Op]) -> None:
+        both = [*left, *right]
+        self.split = len(left)
+        self.main = self._numbered(both, lambda op: tuple(sorted(tuple(sorted(t.shape)) for t in op.main)))
+        self.exact = self._numbered(both, lambda op: tuple(tensor.shape for tensor in op.main))
+        self.kinds = self._numbered(both, lambda op: kind_of(op.type))
+        self.parameters = self._numbered(both, lambda op: op.shapes("parameter"))
+        self.inputs = self._numbered(both, lambda op: op.shapes("input"))
+        self.last = self._numbered(both, lambda op: _SPLIT.split(op.name)[-1].lower())
+        self.between = np.array([op.between for op in both])
+        self.values = _values(both)
+
+    @staticmethod
+    def _numbered(ops: Sequence[Op], key: Callable[[Op], Hashable]) -> NDArray[np.int64]:
+        """A number for each different key; 0 for one that says nothing."""
+        numbers: dict[Hashable, int] = {"": 0, (): 0}
+        return np.array([numbers.setdefault(key(op), len(numbers)) for op in ops])
+
+    def row(self, left: int) -> NDArray[np.float32]:
+        """Below ENOUGH is 0: no match."""
+        total = self._agreement(left)
+        total[(self.main[left] != self.main[self.split :]) | (total < ENOUGH)] = 0
+        return total
+
+    def _agreement(self, left: int) -> NDArray[np.float32]:
+        total = np.full(len(self.main) - self.split, SHAPES, np.float32)
+        total += SAME_ORDER * self._same(self.exact, left)
+        kinds = self.kinds[self.split :]
+        total += TYPE * self._same(self.kinds, left)
+        total += CONFLICT * ((kinds != self.kinds[left]) & (kinds != 0) & (self.kinds[left] != 0))
+        total += PARAMETERS * self._same(self.parameters, left) + INPUTS * self._same(self.inputs, left)
+        total += NAME * self._same(self.last, left)
+        apart = self._apart(left)
+        total += VALUES * (apart < CLOSE) + SAME_VALUES * (apart < EQUAL) + OTHER_VALUES * (apart > FAR)
+        places = np.abs(self.between[self.split :] - self.between[left])
+        total += BETWEEN * (places == 0) + ELSEWHERE * (places > 2)
+        return total
+
+    def _same(self, numbers: NDArray[np.int64], left: int) -> NDArray[np.bool_]:
+        same: NDArray[np.bool_] = (numbers[self.split :] == numbers[left]) & (numbers[left] != 0)
+        return same
+
+    def _apart(self, left: int) -> NDArray[np.float64]:
+        """How far mean and root mean square are from each other, in units of the latter; NaN where not known."""
+        ours, theirs = self.values[left], self.values[self.split :]
+        scale = np.maximum(np.maximum(abs(ours[1]), np.abs(theirs[:, 1])), 1e-30)
+        found: NDArray[np.float64] = np.abs(theirs - ours).max(axis=1) / scale
+        return found
+
+    def possible(self, left: int, right: int) -> float:
+        """The score of two operators that agree in all that is known of both."""
+        right += self.split
+        known = [SHAPES, SAME_ORDER, NAME, BETWEEN]
+        known += [TYPE] if self.kinds[left] and self.kinds[right] else []
+        known += [PARAMETERS] if self.parameters[left] or self.parameters[right] else []
+        known += [INPUTS] if self.inputs[left] or self.inputs[right] else []
+        known += [VALUES, SAME_VALUES] if not np.isnan(self.values[[left, right]]).any() else []
+        return float(sum(known))
+
+    def match(self, left: int, right: int, row: NDArray[np.float32]) -> Match:
+        certain = float(row[right]) / self.possible(left, right)
+        alone = int((row >= row[right]).sum()) == 1
+        return Match(left, right, round(min(0.99, (0.35 + 0.65 * certain) * (1.0 if alone else 0.9)), 2))
+
+    def each_others_best(self) -> list[Match]:
+        best = np.array([_only_best(self.row(left)) for left in range(self.split)])
+        back = np.full(len(self.main) - self.split, -1)
+        height = np.zeros(len(back), np.float32)
+        for left in range(self.split):
+            row = self.row(left)
+            better, equal = row > height, (row == height) & (row > 0)
+            back[equal], back[better] = -2, left
+            height = np.maximum(height, row)
+        pairs = [(left, int(right)) for left, right in enumerate(best) if right >= 0 and back[right] == left]
+        return [self.match(left, right, self.row(left)) for left, right in pairs]
+
+
+def _only_best(row: NDArray[np.float32]) -> int:
+    best = int(row.argmax())
+    return best if row[best] > 0 and int((row == row[best]).sum()) == 1 else -1
+
+
+def _in_order(scores: Scores, left: list[int], right: list[int]) -> list[Match]:
+    """The alignment of greatest sum that keeps the order: table[i, j] is the best of the first i and j."""
+    if not left or not right:
+        return []
+    table = np.zeros((len(left) + 1, len(right) + 1), np.float32)
+    for place, number in enumerate(left, 1):
+        row = scores.row(number)[right]
+        through = np.where(row > 0, table[place - 1, :-1] + row, 0)
+        np.maximum.accumulate(np.maximum(table[place - 1, 1:], through), out=table[place, 1:])
+    found = []
+    i, j = len(left), len(right)
+    while i and j:
+        if table[i, j] == table[i - 1, j]:
+            i -= 1
+        elif table[i, j] == table[i, j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            found.append(scores.match(left[i], right[j], scores.row(left[i])))
+    return found[::-1]
+
+
+def _values(ops: Sequence[Op]) -> NDArray[np.float64]:
+    """Mean and root mean square of each operator's first main tensor; from its statistics, or from a look into it."""
+    table = np.full((len(ops), 2), np.nan)
+    looks = 0
+    for place, op in enumerate(ops):
+        first = min(op.main, key=lambda tensor: (tensor.parameter, tensor.index))
+        found = _from_statistics(first)
+        if found is None and first.path is not None and not first.fault and looks < MOST_OPENED:
+            looks += 1
+            found = _looked_into(first)
+        if found is not None and all(map(math.isfinite, found)):
+            table[place] = found
+    return table
+
+
+def _from_statistics(tensor: Stored) -> tuple[float, float] | None:
+    found, count = tensor.statistics, math.prod(tensor.shape)
+    if not found or "mean" not in found or "norm" not in found or not count:
+        return None
+    return found["mean"], found["norm"] / math.sqrt(count)
+
+
+def _looked_into(tensor: Stored) -> tuple[float, float] | None:
+    try:
+        array: NDArray[Any] = opened(tensor)
+    except (ViaductError, MemoryError):
+        return None
+    if not array.size or array.dtype.kind == "c":
+        return None
+    flat = array.ravel(order="K")[:: max(1, array.size // SAMPLE)]
+    if tensor.dtype == BFLOAT16:
+        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    with np.errstate(all="ignore"):
+        values = flat.astype(np.float64)
+        return float(values.mean()), float(np.sqrt(np.mean(values * values)))

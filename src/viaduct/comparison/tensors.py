@@ -1,0 +1,74 @@
+"""The words of this room: a stored tensor, a side (all tensors of one dump), a pair of them, a row of the result.
+
+Readers make sides, alignment makes pairs, measuring and judging make rows, and the page, the CSV and the explanation
+are made of rows. All of it is plain and picklable: a tensor is named here, and opened where it is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Role = Literal["input", "output", "grad_input", "grad_output", "parameter", "gradient", "update"]
+Result = Literal["good", "bad", "flag", "refused", "new"]
+Matched = Literal["name", "graph", "rules", "structure", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One tensor of a dump. `fault` says why it cannot be read; then `path` may be None."""
+
+    op: str  # the operator's or module's name: layer3.0.conv2
+    op_type: str  # Conv2d, BatchNorm, "" where the dump does not say
+    role: Role
+    index: int  # the how-manieth input or output
+    order: int  # place in execution order within its step; equal for all tensors of one call
+    step: int
+    rank: int
+    dtype: str  # as it was on the device: float32, float16, bfloat16, int64, bool …
+    shape: tuple[int, ...]
+    path: Path | None  # the file that holds it
+    member: str = ""  # its key within the file, for .npz and .safetensors
+    call: int = 0  # the how-manieth call of the same operator within a step
+    layout: str = ""  # NCHW, NHWC, NC1HWC0 … where the graph or the dump says
+    statistics: Mapping[str, float] | None = None  # min max mean std norm nan inf, where the dump has them
+    fault: str = ""
+    parameter: str = ""  # of a parameter, its gradient or update: what its module calls it: weight, running_mean
+
+    @property
+    def tensor_index(self) -> str:
+        """As the result table writes it: conv1:output:0."""
+        return f"{self.op}:{self.role}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """All that one dump directory holds."""
+
+    path: Path
+    kind: str  # viaduct, npu, tfdbg, msprobe, folder
+    tensors: tuple[Stored, ...]
+    edges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # operator -> the operators that feed it
+    notes: tuple[str, ...] = ()  # what the reader wants the user to know: collisions, files left out
+    settings: Mapping[str, str] = field(default_factory=dict)  # device, precision, mode, deterministic, seed, script …
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A tensor of the left side and the one of the right side that it should equal.
+
+    left None: nothing of the accelerator's corresponds. right None with matched "none": an operator that the compiler
+    inserted (shown as *) or one without a partner; `reason` says which.
+    """
+
+    group: int  # the Index column: rows of one fused group share it
+    left: Stored | None
+    right: Stored | None
+    left_op: str  # as shown; several names joined by commas for a split operator; "*" for none
+    right_op: str
+    matched: Matched
+    confidence: float = 1.0  # below 1 only for structure
+    layout: tuple[str, str, tuple[int, ...]] | None = None  # left layout, right layout, original shape of the left
+    reason: str = ""

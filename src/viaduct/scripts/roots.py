@@ -1,0 +1,65 @@
+"""Finds the networks of somebody's script: modules that are called from outside of any other module.
+
+Each is told to a listener just before its first call within a step. Passes without gradients (an evaluation between
+two steps) are told as such, so that a listener can leave them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Roots:
+    """While entered, `began(module, args)` and `ended(module, args, kwargs, output)` are called around each outermost
+    call: before the hooks that the module itself has. After an exception the output is None."""
+
+    def __init__(
+        self,
+        began: Callable[[nn.Module, Any], None],
+        ended: Callable[[nn.Module, Any, Any, Any], None] = lambda module, args, kwargs, output: None,
+    ) -> None:
+        self.began, self.ended = began, ended
+        self._outermost: nn.Module | None = None
+        self._depth = 0
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> Roots:
+        from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+        before: Any = self._before
+        after: Any = self._after
+        self._handles = [
+            register_module_forward_pre_hook(before),
+            register_module_forward_hook(after, with_kwargs=True, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _before(self, module: nn.Module, args: Any) -> None:
+        import torch
+
+        if torch._C._current_graph_task_id() != -1:  # a checkpointed part is computed again in the backward pass
+            return
+        if self._depth == 0:
+            self._outermost = module
+            self.began(module, args)
+        self._depth += 1
+
+    def _after(self, module: nn.Module, args: Any, *more: Any) -> None:
+        import torch
+
+        if torch._C._current_graph_task_id() != -1:
+            return
+        self._depth = max(0, self._depth - 1)
+        if self._depth == 0 and module is self._outermost:
+            self._outermost = None
+            # After an exception torch leaves the keyword arguments out.
+            kwargs, output = more if len(more) == 2 else ({}, more[0])
+            self.ended(module, args, kwargs, output)

@@ -1,0 +1,176 @@
+"""Runs a Python script, or with `module` what `python -m` would run, as `__main__` in this process.
+
+Arguments, `sys.path[0]`, `__file__` and the exit code are as if Python itself had started it. A traceback begins with
+the script's own frames. `StopScript` ends it cleanly: its `finally` blocks run, and its `atexit` functions with the
+process. A script that catches everything (a bare `except:`) is asked again at its next step.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import io
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadValue, ViaductError
+
+_KEPT: list[types.ModuleType] = []  # the globals of scripts that ran: their atexit functions still need them
+
+
+class StopScript(BaseException):
+    """Ends the script; no `except Exception` of the script's stops it."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that can be run: its source compiled, its arguments."""
+
+    name: str  # as the user said
+    file: Path
+    code: types.CodeType
+    arguments: tuple[str, ...]
+    first_on_path: str
+    spec: importlib.machinery.ModuleSpec | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a script ended: its exit code, and whether we stopped it."""
+
+    code: int
+    stopped: bool = False
+    failure: str = ""  # the last line of its traceback
+
+
+def load_script(target: str, arguments: Sequence[str] = (), module: bool = False) -> Script:
+    """Find and compile; raises BadValue for what is not there or not Python."""
+    return load_module(target, arguments) if module else load_file(Path(target), arguments)
+
+
+def load_file(path: Path, arguments: Sequence[str]) -> Script:
+    if path.is_dir():
+        path = path / "__main__.py"
+    if not path.exists():
+        raise BadValue(f"there is no script {str(path)!r}.", *similar(path))
+    first = str(path.resolve().parent)
+    return Script(str(path), path, compiled(path), tuple(arguments), first)
+
+
+def similar(path: Path) -> list[str]:
+    beside = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
+    return [f"In {str(path.parent)!r} there are: {', '.join(beside[:10])}."] if beside else []
+
+
+def load_module(name: str, arguments: Sequence[str]) -> Script:
+    with first_on_path(os.getcwd()):
+        spec = found = find_spec(name)
+        if found is not None and found.submodule_search_locations is not None:
+            spec = find_spec(f"{name}.__main__")
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        package = " It is a package without __main__." if found is not None else ""
+        raise BadValue(f"there is no module {name!r} to run.{package}", "It is looked for as `python -m` would.")
+    path = Path(spec.origin)
+    return Script(name, path, compiled(path), tuple(arguments), os.getcwd(), spec)
+
+
+def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+def compiled(path: Path) -> types.CodeType:
+    try:
+        with io.open_code(str(path)) as file:
+            return compile(file.read(), str(path), "exec", dont_inherit=True)
+    except OSError as error:
+        raise BadValue(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except SyntaxError as error:
+        raise BadValue(f"{str(path)!r} is not Python: line {error.lineno}: {error.msg}.") from None
+    except ValueError as error:  # NUL bytes
+        raise BadValue(f"{str(path)!r} is not Python: {error}.") from None
+
+
+def run_script(script: Script) -> Ended:
+    """Run it to its end, or until a watcher raises StopScript; what it prints goes where it goes."""
+    main = types.ModuleType("__main__")
+    main.__file__ = str(script.file.absolute())
+    main.__dict__.update(__builtins__=__builtins__, __spec__=script.spec, __cached__=None)
+    if script.spec is not None:
+        main.__package__ = script.spec.parent
+        main.__loader__ = script.spec.loader
+    _KEPT.append(main)
+    with standing_in(script, main):
+        try:
+            exec(script.code, main.__dict__)
+            return Ended(0)
+        except StopScript:
+            return Ended(0, stopped=True)
+        except SystemExit as error:
+            return Ended(exit_code(error))
+        except KeyboardInterrupt:
+            return Ended(130, failure="KeyboardInterrupt")
+        except ViaductError:  # a watcher could not go on; the verb says why
+            raise
+        except Exception as error:
+            return Ended(1, failure=show_failure(error))
+
+
+@contextmanager
+def standing_in(script: Script, main: types.ModuleType) -> Iterator[None]:
+    """sys.argv, sys.path[0] and `__main__` are the script's."""
+    argv, own_main = sys.argv, sys.modules.get("__main__")
+    sys.argv = [str(script.file) if script.spec is None else str(script.file.absolute()), *script.arguments]
+    sys.modules["__main__"] = main
+    try:
+        with first_on_path(script.first_on_path):
+            yield
+        flush()
+    finally:
+        sys.argv = argv
+        if own_main is not None:
+            sys.modules["__main__"] = own_main
+
+
+@contextmanager
+def first_on_path(folder: str) -> Iterator[None]:
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+def exit_code(error: SystemExit) -> int:
+    """As Python turns it into one."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def show_failure(error: Exception) -> str:
+    """The traceback without our own frames; returns its last line."""
+    trace: Any = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace)
+    print("".join(lines), end="", file=sys.stderr)
+    return lines[-1].strip()

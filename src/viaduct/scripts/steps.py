@@ -1,0 +1,94 @@
+"""When a step of somebody's training begins and ends.
+
+A step is one `optimizer.step()` of the primary optimizer: the first one that steps. A second optimizer (a GAN's) takes
+part in the step in which it steps, and ends none. An optimizer inside an optimizer counts once, with the outer one. A
+GradScaler that finds an overflow does not call the optimizer: such an iteration is no step, and what it did belongs to
+the step after it. Without any optimizer a step is one forward pass of the outermost module (`roots.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from torch.utils.hooks import RemovableHandle
+
+
+class Watcher:
+    """What can be done at a script's steps; subclass it and define what you want. Steps count from 0."""
+
+    def on_start(self) -> None:
+        """Before the script's first line."""
+
+    def on_step_begin(self, step: int) -> None:
+        """The step before is over, or the script begins."""
+
+    def on_update_begin(self, step: int, optimizer: Optimizer) -> None:
+        """Gradients are as the optimizer will use them."""
+
+    def on_update_end(self, step: int, optimizer: Optimizer) -> None:
+        """Weights are new."""
+
+    def on_step_end(self, step: int) -> None: ...
+
+    def on_end(self) -> None:
+        """After the script's last line, however it ended."""
+
+
+class OptimizerSteps:
+    """Tells a watcher of steps while it is entered; `concerns` leaves other networks' optimizers out."""
+
+    def __init__(
+        self, watcher: Watcher, first: int = 0, concerns: Callable[[Optimizer], bool] = lambda optimizer: True
+    ) -> None:
+        self.watcher, self.step, self.concerns = watcher, first, concerns
+        self.primary: Optimizer | None = None
+        self.ended_by_optimizer = False
+        self._nested: list[Optimizer] = []
+        self._handles: list[RemovableHandle] = []
+
+    def __enter__(self) -> OptimizerSteps:
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        pre: Any = self._before
+        post: Any = self._after
+        self._handles = [register_optimizer_step_pre_hook(pre), register_optimizer_step_post_hook(post)]
+        self.watcher.on_step_begin(self.step)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def advance(self) -> None:
+        """The step is over."""
+        self.watcher.on_step_end(self.step)
+        self.step += 1
+        self.watcher.on_step_begin(self.step)
+
+    def advance_by_hand(self) -> None:
+        """The same, said by the training loop; nothing where the optimizer has ended this step already."""
+        if self.ended_by_optimizer:
+            self.ended_by_optimizer = False
+        else:
+            self.advance()
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if optimizer in self._nested:  # its last step ended in an exception
+            del self._nested[self._nested.index(optimizer) :]
+        self._nested.append(optimizer)
+        if len(self._nested) == 1 and self.concerns(optimizer):
+            self.watcher.on_update_begin(self.step, optimizer)
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if optimizer in self._nested:
+            del self._nested[self._nested.index(optimizer) :]
+        if self._nested or not self.concerns(optimizer):
+            return
+        self.watcher.on_update_end(self.step, optimizer)
+        self.primary = self.primary or optimizer
+        if optimizer is self.primary:
+            self.ended_by_optimizer = True
+            self.advance()

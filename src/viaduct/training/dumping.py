@@ -1,0 +1,107 @@
+"""Dumps chosen steps of a run into RUN/dump, for `viaduct compare`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from viaduct.comparison.dump import Dump, make_plan
+from viaduct.errors import BadValue
+from viaduct.recipes import Recipe, Thor
+from viaduct.training.callbacks import Callback
+from viaduct.training.loop import Training
+from viaduct.training.summary import commit
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """What of a run is dumped; see `Dump`."""
+
+    steps: str
+    mode: str = "all"
+    only: str | None = None
+    level: str = "module"
+    statistics_only: bool = False
+
+    def refuse(self, recipe: Recipe, ranks: int) -> None:
+        """Stop where this cannot be dumped. In graph mode a step must be one compiled network, or taps miss parts."""
+        make_plan(self.steps, self.mode, self.only, self.level, self.statistics_only)
+        if recipe.mode != "graph":
+            return
+        eager = "Use --mode eager for it."
+        if self.level == "op":
+            raise BadValue("in graph mode operators are fused: --dump-level op has nothing to show.", eager)
+        if ranks > 1:
+            raise BadValue("in graph mode several ranks cannot be dumped.", eager, "Or dump one rank.")
+        if isinstance(recipe.optimizer, Thor):
+            raise BadValue("THOR's refresh steps are not compiled: a dump in graph mode would lack them.", eager)
+
+
+class Dumping(Callback):
+    """Holds a `Dump` of the network as it computes, and of the weights that the optimizer holds."""
+
+    every_rank = True
+
+    def __init__(self, options: DumpOptions) -> None:
+        self.options = options
+        self.dump: Dump | None = None
+
+    def start(self, training: Training) -> None:
+        options, computation = self.options, training.computation
+        self.dump = Dump(
+            computation.network,
+            training.run.path / "dump",
+            options.steps,
+            options.mode,
+            options.only,
+            options.level,
+            options.statistics_only,
+            weights=computation.master,
+            settings=settings_of(training),
+            rank=training.group.rank,
+            ranks=training.group.ranks,
+            first_step=training.step,
+            evaluations=False,
+            compiled=training.recipe.mode == "graph",
+        )
+        if training.recipe.mode == "graph":
+            computation.run = self.dump.through(computation.run)
+        self.dump.__enter__()
+
+    def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None:
+        if self.dump is not None:
+            self.dump.record("labels", labels)
+            self.dump.record("loss", loss)
+
+    def step(self, training: Training) -> None:
+        if self.dump is not None:
+            self.dump.step()
+
+    def told(self) -> list[str]:
+        """Where the dump lies, and what to do with it."""
+        if self.dump is None or not self.dump.written:
+            return [f"Nothing was dumped: this run did not come to step {self.options.steps}."]
+        missing = self.dump.plan.steps.missing(self.dump.written)
+        lines = [f"Not dumped: step {missing}, which this run did not take."] if missing else []
+        steps = ", ".join(str(step) for step in self.dump.written)
+        lines.append(f"Dumped step {steps} to {self.dump.folder}. Compare it with the dump of another run:")
+        return [*lines, f"  viaduct compare {self.dump.folder} OTHER_RUN/dump --explain"]
+
+    def close(self) -> None:
+        """Take the hooks away, however the run ended."""
+        if self.dump is not None:
+            self.dump.close()
+
+
+def settings_of(training: Training) -> dict[str, str]:
+    recipe = training.recipe
+    return {
+        "device": training.device.NAME,
+        "device_name": training.device.description(),
+        "precision": training.plan.compute + (" network" if training.plan.cast_network else ""),
+        "mode": recipe.mode,
+        "deterministic": "yes" if recipe.deterministic else "no",
+        "seed": str(recipe.seed),
+        "commit": commit(),
+    }

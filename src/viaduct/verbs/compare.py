@@ -1,0 +1,176 @@
+"""viaduct compare"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from viaduct.comparison.drift import Drift, Options
+    from viaduct.comparison.measuring import Measured
+
+WORST = 8  # rows that are printed
+
+
+def main(
+    left: Annotated[Path, typer.Argument(help="What is doubted, the accelerator's: a dump, or a run.")],
+    right: Annotated[Path, typer.Argument(help="The truth: a dump, or a run.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for drift.csv, report.html and summary.json.")] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="The left side's compiled graph: ge_proto_…_Build.txt, or JSON.")
+    ] = None,
+    graph_right: Annotated[Path | None, typer.Option(help="The right side's, where it is an NPU dump too.")] = None,
+    rules: Annotated[Path | None, typer.Option(help="A file that says which name belongs to which.")] = None,
+    steps: Annotated[str | None, typer.Option(help="Only these steps: 0,5,10-12.", show_default="all")] = None,
+    only: Annotated[str, typer.Option(help="Only operators called like this: 'layer3.*'.")] = "",
+    cosine: Annotated[float | None, typer.Option(help="Least cosine similarity; replaces the defaults.")] = None,
+    euclid: Annotated[float | None, typer.Option(help="Largest relative Euclidean distance; replaces them.")] = None,
+    max_abs: Annotated[float | None, typer.Option(help="Largest absolute error; replaces them.")] = None,
+    kld: Annotated[str, typer.Option(help="How zeros count in the KL divergence: book or floored.")] = "book",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="First divergence, its inputs, likely cause, what to try.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes that measure.", show_default="one a core")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON, and nothing else.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds other things.")] = False,
+) -> None:
+    """Find the first operator where two dumps part ways; exit 0: they agree, 1: they do not, 2: could not compare.
+
+    Thresholds depend on the dtype unless --cosine, --euclid or --max-abs are given; then only those count. Of two runs
+    without dumps the loss curves are compared.
+    """
+    from viaduct.comparison.curves import has_curve
+    from viaduct.comparison.output import check_out
+
+    options = chosen(graph, graph_right, rules, steps, only, (cosine, euclid, max_abs), kld, workers)
+    if out is not None:
+        check_out(out, force)
+    if has_curve(left) and has_curve(right) and not ((left / "dump").is_dir() and (right / "dump").is_dir()):
+        code = of_curves(left, right, out, as_json)
+    else:
+        code = of_dumps(left, right, options, out, explain, as_json)
+    raise typer.Exit(code)
+
+
+def chosen(
+    graph: Path | None,
+    graph_right: Path | None,
+    rules: Path | None,
+    steps: str | None,
+    only: str,
+    limits: tuple[float | None, float | None, float | None],
+    kld: str,
+    workers: int | None,
+) -> Options:
+    """The flags, checked."""
+    from viaduct.comparison.drift import Options
+    from viaduct.comparison.naming import parse_steps
+    from viaduct.comparison.thresholds import from_flags
+    from viaduct.errors import BadValue
+
+    for flag, value, low, high in zip(
+        ("cosine", "euclid", "max-abs"), limits, (-1, 0, 0), (1, math.inf, math.inf), strict=True
+    ):
+        if value is not None and not low <= value <= high:
+            raise BadValue(
+                f"--{flag} is {value}.", f"Give a number from {low}" + (f" to {high}." if high == 1 else " on.")
+            )
+    if kld not in ("book", "floored"):
+        raise BadValue(f"--kld is {kld!r}.", "Give book (a zero on the right gives Inf) or floored (always finite).")
+    if workers is not None and workers < 1:
+        raise BadValue(f"--workers is {workers}.", "Give 1 or more.")
+    for flag, path in (("graph", graph), ("graph-right", graph_right), ("rules", rules)):
+        if path is not None and not path.is_file():
+            raise BadValue(f"--{flag} {str(path)!r} is not a file.", "Give the path of the file.")
+    wanted = None if steps is None else parse_steps(steps, "--steps")
+    return Options(graph, graph_right, rules, wanted, only, from_flags(*limits), kld, workers)  # type: ignore[arg-type]
+
+
+def of_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:
+    from viaduct.comparison.drift import compare
+    from viaduct.comparison.summary import summary
+
+    drift = compare(left, right, options, progress)
+    record = summary(drift)
+    if out is not None:
+        write(drift, record, out)
+    if as_json:
+        print(json.dumps(record, indent=1))
+    else:
+        show(drift, out, explain)
+    return drift.exit_code
+
+
+def progress(found: Iterable[Measured], total: int) -> Iterable[Measured]:
+    """A bar on stderr, where somebody sees it."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(found, "comparing", total=total, console=console, transient=True, disable=not console.is_terminal)
+
+
+def write(drift: Drift, record: dict[str, Any], out: Path) -> None:
+    from viaduct.comparison.output import write_out
+    from viaduct.comparison.report import write_report
+    from viaduct.comparison.table import write_csv
+
+    def page(path: Path) -> None:
+        sides = drift.rows, drift.left, drift.right, drift.explanation
+        chosen = {"KL divergence": drift.options.kld}
+        write_report(path, *sides, thresholds=drift.options.thresholds, settings=chosen, notes=drift.notes)
+
+    def rows(path: Path) -> None:
+        path.write_bytes(write_csv(drift.rows))
+
+    write_out(out, record, {"drift.csv": rows, "report.html": page})
+
+
+def show(drift: Drift, out: Path | None, explain: bool) -> None:
+    from rich.console import Console
+
+    from viaduct.comparison.spoken import counts_table, explanation_text, worst_table
+
+    talk, console = Console(stderr=True), Console()
+    for note in drift.notes:
+        say(talk, f"note: {note}")
+    console.print(counts_table(drift))
+    worst = worst_table(drift, WORST)
+    if worst is not None:
+        console.print(worst)
+    say(console, explanation_text(drift, explain))
+    if out is not None:
+        say(console, f"{out / 'report.html'} shows all of it; {out / 'drift.csv'} has the rows.")
+
+
+def say(console: Console, text: str) -> None:
+    from viaduct.comparison.spoken import printable
+
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
+    from rich.console import Console
+
+    from viaduct.comparison.curves import compare_curves
+    from viaduct.comparison.curves_page import write_curves_report
+    from viaduct.comparison.output import write_out
+    from viaduct.comparison.summary import curve_summary
+
+    curves = compare_curves(left, right)
+    record = curve_summary(curves)
+    if out is not None:
+        write_out(out, record, {"report.html": lambda path: write_curves_report(path, curves)})
+    if as_json:
+        print(json.dumps(record, indent=1))
+    else:
+        say(Console(stderr=True), "Not both runs have a dump; their loss curves are compared.")
+        say(Console(), curves.headline)
+    return curves.exit_code

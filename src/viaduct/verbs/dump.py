@@ -1,0 +1,111 @@
+"""viaduct dump"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from viaduct.errors import BadRun, BadValue
+
+if TYPE_CHECKING:
+    from viaduct.comparison.scripted import ScriptDump
+    from viaduct.scripts.runner import Ended
+
+
+def main(
+    script: Annotated[str, typer.Argument(help="A Python script that trains with PyTorch; with -m, a module's name.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+    ] = None,
+    steps: Annotated[str, typer.Option(help="Which steps, from 0: 0,5,10-12.", metavar="LIST")] = "0",
+    out: Annotated[Path, typer.Option(help="Where the dump goes.")] = Path("dump"),
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
+    mode: Annotated[Literal["input", "output", "all"], typer.Option(help="What of each operator is kept.")] = "all",
+    only: Annotated[
+        str | None, typer.Option(help="Only operators of these names: 'layer3.*,fc'.", metavar="GLOB,…")
+    ] = None,
+    level: Annotated[
+        Literal["module", "op"], typer.Option(help="Modules, or every aten operator, forward and backward.")
+    ] = "module",
+    statistics_only: Annotated[
+        bool, typer.Option("--statistics-only", help="Keep minimum, maximum, mean, deviation, norm; no tensors.")
+    ] = False,
+    step_by: Annotated[
+        Literal["auto", "optimizer", "forward"],
+        typer.Option(help="What ends a step. auto: the optimizer, or where there is none each forward pass."),
+    ] = "auto",
+    run_on: Annotated[
+        bool, typer.Option("--run-on/--stop-after-last", help="Go on after the last dumped step, or end the script.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier dump in --out.")] = False,
+) -> None:
+    """Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.
+
+    A step is one call of the optimizer. The script ends after the last of them, unless --run-on is given.
+    """
+    from viaduct.comparison.naming import parse_steps
+    from viaduct.scripts.runner import load_script
+
+    parse_steps(steps, "--steps")
+    loaded = load_script(script, arguments or [], module)
+    refuse_occupied(out, force)
+
+    # torch is imported from here on: mistakes above are answered at once.
+    from viaduct.comparison.dump import clear_dump, make_plan
+    from viaduct.comparison.scripted import ScriptDump
+
+    plan = make_plan(steps, mode, only, level, statistics_only)
+    if force and out.is_dir():
+        clear_dump(out)
+    dump = ScriptDump(plan, out.resolve(), loaded, run_on, step_by)
+    raise typer.Exit(conclude(dump, dump.run(), out))
+
+
+def refuse_occupied(out: Path, force: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise BadRun(f"--out {out} is a file, not a folder.")
+    if out.is_dir() and any(out.iterdir()):
+        if not force:
+            raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the dump there with --force.")
+        if strangers := [entry.name for entry in out.iterdir() if "step_" not in entry.name]:
+            raise BadRun(f"--out {out} holds more than a dump: {strangers[0]!r}.", "Choose another place.")
+
+
+def conclude(dump: ScriptDump, ended: Ended, out: Path) -> int:
+    """Say what came of it; the exit code is the script's, or 2 where nothing was dumped."""
+    if ended.failure:
+        tell(f"viaduct dump: the script failed: {ended.failure}")
+    if not dump.written:
+        if ended.code:
+            tell(f"viaduct dump: nothing was dumped: the script ended with exit code {ended.code}.")
+            return ended.code
+        raise BadValue(f"no step of {dump.script.name} was dumped: {sight(dump)}.", *advice(dump))
+    if missing := dump.plan.steps.missing(dump.written):
+        tell(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
+    steps = ", ".join(str(step) for step in dump.written)
+    tell(f"Dumped step {steps} of {dump.script.name} to {out}. Compare it with another dump:")
+    tell(f"  viaduct compare {out} OTHER --explain")
+    return ended.code
+
+
+def sight(dump: ScriptDump) -> str:
+    seen = dump.seen
+    if not seen.networks and not seen.passes and not seen.optimizers:
+        return "it ended without calling a torch.nn.Module or making an optimizer"
+    kinds = ", ".join(seen.networks) or "no network"
+    return f"it called {kinds}, made {seen.optimizers} optimizers and took {seen.steps} steps"
+
+
+def advice(dump: ScriptDump) -> list[str]:
+    if dump.seen.steps:
+        return [f"Its steps are 0 to {dump.seen.steps - 1}: choose among them with --steps."]
+    if dump.seen.networks and dump.by == "optimizer":
+        return ["Its optimizer never stepped; with --step-by forward each forward pass is a step."]
+    return ["Work done in other processes (spawned ranks) is not seen; dump a single process."]
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,155 @@
+"""Our own dumps are read back; what is damaged or hostile is named, and the rest is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comparison.networks import found, train
+from viaduct.comparison import readers
+from viaduct.comparison.index import FILE, Entry, Index, write_index
+from viaduct.comparison.readers.viaduct import read, recognise
+from viaduct.errors import BadData
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "dump"
+    train(folder, steps="0,2", only="head,shared")
+    return folder
+
+
+@pytest.fixture
+def dump(whole: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return Path(shutil.copytree(whole, tmp_path / "dump"))
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "step_000000" / FILE
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+def faults(folder: Path, verify: bool = False) -> list[str]:
+    return [tensor.fault for tensor in read(folder, verify).tensors if tensor.fault]
+
+
+def test_a_run_a_dump_and_one_step_are_all_understood(whole: Path) -> None:
+    assert read(whole.parent).settings == read(whole).settings
+    assert {tensor.step for tensor in read(whole).tensors} == {0, 2}
+    assert {tensor.step for tensor in read(whole / "step_000002").tensors} == {2}
+    assert read(whole).settings["steps"] == "0, 2"
+    assert read(whole).kind == "viaduct"
+    assert not read(whole).notes
+
+
+def test_the_room_takes_it_for_ours(whole: Path) -> None:
+    assert recognise(whole)
+    assert readers.read(whole).kind == "viaduct"
+
+
+def test_other_folders_are_not_taken_for_ours(tmp_path: Path) -> None:
+    assert not recognise(tmp_path)
+    (tmp_path / FILE).write_text('{"pages": []}')
+    assert not recognise(tmp_path)
+    with pytest.raises(BadData, match="holds no dump"):
+        read(tmp_path / "nothing")
+
+
+def test_what_was_not_finished_is_not_seen(dump: Path) -> None:
+    (dump / "step_000002").rename(dump / ".step_000002.part")
+    assert {tensor.step for tensor in read(dump).tensors} == {0}
+
+
+def test_a_whole_dump_has_no_faults(dump: Path) -> None:
+    assert faults(dump, verify=True) == []
+
+
+def test_a_missing_and_a_truncated_file_are_named(dump: Path) -> None:
+    (dump / "step_000000" / "head.output.0.npy").unlink()
+    path = dump / "step_000000" / "head.weight.parameter.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+    side = read(dump)
+    assert found(side, "head", "output").fault == "head.output.0.npy is missing"
+    assert "bytes" in found(side, "head", "parameter").fault
+    assert not found(side, "shared", "parameter").fault
+
+
+def test_a_changed_byte_is_found_when_asked_for(dump: Path) -> None:
+    path = dump / "step_000000" / "head.weight.parameter.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert faults(dump) == []
+    assert "checksum" in faults(dump, verify=True)[0]
+
+
+def test_a_truncated_index_is_named_and_the_other_step_read(dump: Path) -> None:
+    path = dump / "step_000000" / FILE
+    path.write_text(path.read_text()[:-200])
+    side = read(dump)
+    assert {tensor.step for tensor in side.tensors} == {2}
+    assert "step_000000" in side.notes[0]
+    with pytest.raises(BadData, match="holds no dump"):
+        read(dump / "step_000000")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.update(version=99),
+        lambda record: record.update(format="other"),
+        lambda record: record.update(tensors=None),
+        lambda record: record.update(step=-1),
+        lambda record: record["tensors"].append("text"),
+        lambda record: record["tensors"][0].update(shape=[-1]),
+        lambda record: record["tensors"][0].update(op=3),
+    ],
+)
+def test_an_index_that_makes_no_sense_is_left_out_with_its_reason(
+    dump: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    changed(dump, change)
+    side = read(dump)
+    assert {tensor.step for tensor in side.tensors} == {2}
+    assert "left out" in side.notes[0]
+
+
+@pytest.mark.parametrize("name", ["../secret.npy", "/etc/passwd", "..", "a/../../b.npy"])
+def test_a_file_outside_the_folder_is_never_opened(dump: Path, name: str) -> None:
+    changed(dump, lambda record: record["tensors"][0].update(file=name))
+    hostile = next(tensor for tensor in read(dump, verify=True).tensors if tensor.fault)
+    assert "outside" in hostile.fault
+    assert hostile.path is None
+
+
+def test_a_link_is_not_followed(dump: Path, tmp_path: Path) -> None:
+    path = dump / "step_000000" / "head.output.0.npy"
+    path.rename(tmp_path / "elsewhere.npy")
+    path.symlink_to(tmp_path / "elsewhere.npy")
+    assert "missing" in found(read(dump), "head", "output").fault
+
+
+def test_steps_of_different_runs_in_one_folder_are_noticed(dump: Path) -> None:
+    changed(dump, lambda record: record["settings"].update(precision="bfloat16"))
+    assert "precision" in read(dump).notes[0]
+
+
+def test_strange_names_survive_the_index(tmp_path: Path) -> None:
+    names = ['a"b', "line\nbreak", "</script>", "\u2028", "ü" * 300]
+    entries = [
+        Entry(name, "", "output", 0, order, dtype="float32", shape=(1,), statistics={"min": float("inf")})
+        for order, name in enumerate(names)
+    ]
+    write_index(tmp_path, Index(7, 0, 1, {"device": "cpu"}, {names[0]: (names[1],)}, entries))
+    side = read(tmp_path)
+    assert [tensor.op for tensor in side.tensors] == names
+    assert side.edges == {names[0]: (names[1],)}
+    assert side.tensors[0].statistics == {"min": float("inf")}

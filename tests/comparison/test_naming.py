@@ -1,0 +1,79 @@
+"""Steps, patterns, operators and file names."""
+
+from __future__ import annotations
+
+import pytest
+
+from viaduct.comparison.naming import FileNames, operator_name, parse_only, parse_steps, plain_path, safe_member
+from viaduct.errors import BadValue
+
+
+def test_steps_are_written_with_commas_or_bars() -> None:
+    for text in ("0,5,10-12", "0|5|10-12", " 0, 5 |10-12"):
+        steps = parse_steps(text)
+        assert [step for step in range(20) if step in steps] == [0, 5, 10, 11, 12]
+        assert steps.last == 12
+    assert 7 in parse_steps([3, 7])
+    assert 7 in parse_steps(7)
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,,2", "-1", "5-3", "4-4", "1.5", "٣", "1-2-3", "9" * 13])
+def test_what_is_no_list_of_steps_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(BadValue, match="--dump-steps"):
+        parse_steps(text, "--dump-steps")
+
+
+def test_a_hundred_entries_are_taken_and_no_more() -> None:
+    assert parse_steps(range(100)).last == 99
+    with pytest.raises(BadValue, match="101 entries"):
+        parse_steps(range(101))
+
+
+def test_steps_that_were_not_reached_are_named_as_ranges() -> None:
+    assert parse_steps("0,5,10-14").missing([0, 11]) == "5, 10, 12-14"
+    assert parse_steps("0,5").missing([0, 5]) == ""
+
+
+def test_patterns_match_whole_names() -> None:
+    only = parse_only("layer3.*, fc")
+    assert "layer3.0.conv1" in only
+    assert "fc" in only
+    assert "layer30.conv" not in only
+    assert "fc.weight" not in only
+    assert "anything" in parse_only(None)
+    with pytest.raises(BadValue, match="names nothing"):
+        parse_only(" , ")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("aten::cudnn_batch_norm", "aten::native_batch_norm"),
+        ("aten::convolution_overrideable", "aten::convolution"),
+        ("aten::relu_", "aten::relu"),
+        ("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention"),
+    ],
+)
+def test_an_operator_has_one_name_on_all_devices(one: str, other: str) -> None:
+    assert operator_name(one) == operator_name(other)
+
+
+def test_wrappers_leave_no_trace_in_names() -> None:
+    assert plain_path("layer1._orig_mod.0._checkpoint_wrapped_module.conv") == "layer1.0.conv"
+
+
+def test_hostile_names_become_safe_and_distinct_file_names() -> None:
+    names = ["../../etc/passwd", "a/b", "a_b", "a b", ".hidden", "A", "a", "ü" * 300, "ü" * 301, "nul\0", "a\nb", "%2F"]
+    made = [FileNames().make(name) for name in names]
+    files = FileNames()
+    together = [files.make(name) for name in names] + [files.make("a/b")]
+    assert len({name.lower() for name in together}) == len(together)
+    for name in made:
+        assert safe_member(name)
+        assert not name.startswith(".")
+        assert len(name.encode()) < 200
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "a\0b", None, 3])
+def test_a_path_is_no_member(name: object) -> None:
+    assert not safe_member(name)

@@ -1,0 +1,47 @@
+"""Two shapes over one range, and bars that lie."""
+
+import pytest
+
+from viaduct.reporting import BarChart, HistogramPair, Page, Section, render_page
+
+
+def test_both_sides_are_drawn_over_the_same_bins():
+    drawing = HistogramPair("h", -1, 1, [0, 10], [10, 0]).drawing()
+    assert drawing.area == "M0 1000V1000H500.0V0H1000.0V1000Z"
+    assert drawing.line == "M0 0H500.0V1000H1000.0"
+    assert drawing.ticks == ["-1", "0", "1"]
+
+
+def test_a_bin_of_one_is_seen_beside_a_bin_of_a_million():
+    drawing = HistogramPair("h", 0, 1, [1_000_000, 1], [0, 0]).drawing()
+    assert "V950H1000.0" in drawing.area
+
+
+def test_sides_of_different_bins_are_refused():
+    with pytest.raises(ValueError, match="2 bins against 1"):
+        HistogramPair("h", 0, 1, [1, 2], [1])
+
+
+def test_nothing_counted_is_said():
+    page = Page("x", sections=[Section("s", "", [HistogramPair("h", 0, 1, [0], [0]), BarChart("b", [], [])])])
+    html = render_page(page)
+    assert "no values" in html
+    assert "nothing counted" in html
+
+
+def test_the_longest_bar_fills_its_place_and_shares_add_up():
+    bars = BarChart("b", ["equal", "1"], [30, 10]).drawing().bars
+    assert [(bar.length, bar.count, bar.share) for bar in bars] == [
+        (1.0, "30", "75.0\xa0%"),
+        (1 / 3, "10", "25.0\xa0%"),
+    ]
+
+
+def test_labels_without_counts_are_refused():
+    with pytest.raises(ValueError, match="2 labels for 1 counts"):
+        BarChart("b", ["x", "y"], [1])
+
+
+def test_a_histogram_and_bars_may_stand_side_by_side():
+    section = Section("s", "", [HistogramPair("h", 0, 1, [1], [1]), BarChart("b", ["x"], [1])])
+    assert len(section.groups) == 1

@@ -1,0 +1,72 @@
+"""Every point has a place: zero at the foot, NaN at the head, and nothing off the chart."""
+
+import math
+import re
+
+import pytest
+
+from viaduct.reporting import Level, Page, Point, ScatterChart, Section, Span, render_page
+
+from .large_sample import points
+from .test_page import Elements
+
+
+def chart(*values: float, levels=(), spans=()) -> ScatterChart:
+    dots = [Point(x, y, "good", f"p{x}") for x, y in enumerate(values)]
+    return ScatterChart("t", "x", "y", dots, levels, spans)
+
+
+def heights(drawn: ScatterChart) -> list[float]:
+    return drawn.drawing().data["y"]
+
+
+def test_zero_stands_below_all_and_nan_and_infinity_above():
+    zero, small, large, nan, infinite = heights(chart(0.0, 1e-6, 0.1, math.nan, math.inf))
+    assert nan == infinite < large < small < zero
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0], [math.nan], [math.nan, 0.0], [5.0], [5.0, 5.0], [1e-300, 1e300], [-0.5, 0.5]]
+)
+def test_nothing_falls_off_the_chart(values):
+    drawing = chart(*values).drawing()
+    assert all(0 <= place <= 1 for axis in ("x", "y") for place in drawing.data[axis])
+    assert all(0 <= tick.place <= 1 for tick in drawing.y_ticks)
+
+
+def test_a_chart_without_points_says_so():
+    assert "no data" in render_page(Page("x", sections=[Section("s", "", [chart()])]))
+
+
+def test_points_of_a_tone_are_one_path():
+    html = render_page(Page("x", sections=[Section("s", "", [points(5000)])]))
+    dots = re.findall(r'<path class="dots" d="(M[\d.]+ [\d.]+h0[^"]*)" vector', html)
+    assert sum(path.count("h0") for path in dots) == 5000
+    assert len(dots) == 5
+    assert Elements(html).count("circle") == 1, "the mark"
+
+
+def test_a_level_is_on_the_chart_even_where_no_point_comes_near():
+    ((place, label),) = chart(1e-6, 1e-5, levels=[Level(0.1, "limit")]).drawing().levels
+    assert 0.8 < place <= 1
+    assert label == "limit"
+
+
+def test_levels_too_close_to_read_share_a_label():
+    levels = chart(1e-8, 1.0, levels=[Level(1.0e-3, "a"), Level(1.1e-3, "b"), Level(0.1, "c")]).drawing().levels
+    assert [label for _, label in levels] == ["a, b", "c"]
+
+
+def test_a_name_that_does_not_fit_its_span_is_left_out():
+    spans = [Span(0, 1, "a rather long name"), Span(1, 99, "layer1")]
+    assert [label for *_, label in chart(*[1.0] * 100, spans=spans).drawing().spans] == ["", "layer1"]
+
+
+def test_more_spans_than_one_can_see_are_not_drawn():
+    spans = [Span(n, n + 1, "s") for n in range(61)]
+    assert chart(*[1.0] * 62, spans=spans).drawing().spans == []
+
+
+def test_an_ear_hears_the_counts():
+    html = render_page(Page("x", sections=[Section("s", "", [points(16)])]))
+    assert "16 points: 8 good, 2 bad, 2 flag, 2 refused" in html

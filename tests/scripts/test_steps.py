@@ -1,0 +1,112 @@
+"""Steps are the primary optimizer's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from viaduct.scripts.roots import Roots
+from viaduct.scripts.steps import OptimizerSteps, Watcher
+
+
+class Notes(Watcher):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_step_begin(self, step: int) -> None:
+        self.seen.append(f"begin {step}")
+
+    def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        self.seen.append(f"update {step}")
+
+    def on_step_end(self, step: int) -> None:
+        self.seen.append(f"end {step}")
+
+
+def optimizer(**options: Any) -> torch.optim.Optimizer:
+    weight = nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    return torch.optim.SGD([weight], 0.1, **options)
+
+
+def test_a_step_ends_with_the_optimizers_step() -> None:
+    notes, sgd = Notes(), optimizer()
+    with OptimizerSteps(notes):
+        sgd.step()
+        sgd.step()
+    sgd.step()
+    assert notes.seen == ["begin 0", "update 0", "end 0", "begin 1", "update 1", "end 1", "begin 2"]
+
+
+def test_a_second_optimizer_takes_part_and_ends_nothing() -> None:
+    notes, first, second = Notes(), optimizer(), optimizer()
+    with OptimizerSteps(notes) as steps:
+        for _ in range(2):
+            first.step()
+            second.step()
+    assert steps.step == 2
+    assert notes.seen.count("update 1") == 2
+
+
+def test_an_optimizer_within_an_optimizer_counts_once() -> None:
+    inner = optimizer()
+
+    class Outer(torch.optim.Optimizer):
+        def step(self, closure: Any = None) -> None:
+            inner.step()
+            inner.step()
+
+    outer = Outer([nn.Parameter(torch.ones(1))], {})
+    with OptimizerSteps(Notes()) as steps:
+        outer.step()
+        outer.step()
+    assert steps.step == 2
+
+
+def test_a_step_that_failed_is_not_counted_and_does_not_confuse() -> None:
+    class Moody(torch.optim.SGD):
+        fails = True
+
+        def step(self, closure: Any = None) -> None:
+            if self.fails:
+                raise ValueError
+
+    moody = Moody([nn.Parameter(torch.ones(1))], 0.1)
+    with OptimizerSteps(Notes()) as steps:
+        try:
+            moody.step()
+        except ValueError:
+            moody.fails = False
+        moody.step()
+    assert steps.step == 1
+
+
+def test_other_peoples_optimizers_are_left_out() -> None:
+    mine, other = optimizer(), optimizer()
+    with OptimizerSteps(Notes(), concerns=lambda one: one is mine) as steps:
+        other.step()
+        mine.step()
+    assert steps.step == 1
+
+
+def test_roots_are_the_modules_that_no_module_calls() -> None:
+    network, loss = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.MSELoss()
+    seen: list[str] = []
+    with Roots(lambda module, args: seen.append(type(module).__name__), lambda *what: seen.append("end")):
+        loss(network(torch.ones(1, 2)), torch.zeros(1, 2))
+    network(torch.ones(1, 2))
+    assert seen == ["Sequential", "end", "MSELoss", "end"]
+
+
+def test_a_root_that_failed_does_not_hide_the_next() -> None:
+    network = nn.Sequential(nn.Linear(2, 2))
+    seen: list[str] = []
+    with Roots(lambda module, args: seen.append(type(module).__name__)):
+        for width in (3, 2):
+            try:
+                network(torch.ones(1, width))
+            except RuntimeError:
+                seen.append("failed")
+    assert seen == ["Sequential", "failed", "Sequential"]

@@ -1,0 +1,113 @@
+"""`viaduct train --dump-steps`: the run is the same run, and its steps are in RUN/dump."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from training.tiny import RECIPE, After, Recorder, forgetful, normed, trained, training, within
+from viaduct.comparison.readers.viaduct import read
+from viaduct.errors import BadValue
+from viaduct.recipes import Precision, Recipe, Thor
+from viaduct.training.dumping import Dumping, DumpOptions
+from viaduct.training.rundir import RunDir
+
+CHANCE = replace(RECIPE, model=forgetful, epochs=1)
+
+
+def losses(recipe: Recipe, folder: Path, options: DumpOptions | None = None) -> list[float]:
+    folder.mkdir()
+    recorder = Recorder()
+    dumping = [Dumping(options)] if options else []
+    trained(recipe, RunDir(folder), *dumping, recorder)
+    for one in dumping:
+        one.close()
+    return [loss for record in recorder.logs for loss in record.losses]
+
+
+@pytest.mark.parametrize(
+    "recipe", [CHANCE, within(CHANCE, "data", workers=2), replace(CHANCE, accumulate=2)], ids=["", "workers", "parts"]
+)
+def test_losses_are_the_same_bits_with_a_dump(tmp_path: Path, recipe: Recipe) -> None:
+    plain = losses(recipe, tmp_path / "plain")
+    assert losses(recipe, tmp_path / "dumped", DumpOptions("0,2-3")) == plain
+    side = read(tmp_path / "dumped")
+    assert {tensor.step for tensor in side.tensors} == {0, 2, 3}
+    assert side.settings["mode"] == "eager"
+    assert side.settings["precision"] == "fp32"
+    assert {"network", "labels", "loss", "0"} <= {tensor.op for tensor in side.tensors}
+
+
+def test_a_cast_network_is_dumped_with_its_master_weights(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, model=normed, epochs=1, precision=Precision("O2"))
+    losses(recipe, tmp_path / "run", DumpOptions("1"))
+    side = read(tmp_path / "run")
+    dtypes = {(tensor.op, tensor.role, tensor.parameter): tensor.dtype for tensor in side.tensors}
+    assert dtypes["0", "output", ""] in ("bfloat16", "float16")
+    assert dtypes["0", "parameter", "weight"] == "float32"
+    assert dtypes["0", "update", "weight"] == "float32"
+    assert ("1", "parameter", "running_mean") in dtypes
+    assert all(call == 0 for call in {tensor.call for tensor in side.tensors})  # no evaluation in it
+
+
+def test_a_resumed_run_dumps_the_steps_that_it_takes(tmp_path: Path) -> None:
+    """Step numbers go on where the run was left, and the steps are the same."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    losses(CHANCE, whole, DumpOptions("3"))
+    parts.mkdir()
+    first = training(CHANCE, RunDir(parts), After(2, lambda run: run.save() and run.request_stop("enough")))
+    with first.train_batches, first.validation:
+        first.fit()
+    from viaduct.training.checkpoint import newest_whole
+
+    saved, _ = newest_whole(RunDir(parts).checkpoints)
+    assert saved is not None
+    dumping = Dumping(DumpOptions("0,3"))
+    second = training(CHANCE, RunDir(parts), dumping)
+    second.restore(saved)
+    with second.train_batches, second.validation:
+        second.fit()
+    dumping.close()
+    assert "Not dumped: step 0" in dumping.told()[0]
+    for one, other in zip(read(whole).tensors, read(parts).tensors, strict=True):
+        assert one.tensor_index == other.tensor_index
+        assert np.array_equal(np.load(str(one.path)), np.load(str(other.path)), equal_nan=True)
+
+
+def test_nothing_dumped_is_said(tmp_path: Path) -> None:
+    options = DumpOptions("99")
+    dumping = Dumping(options)
+    run = tmp_path / "run"
+    run.mkdir()
+    trained(CHANCE, RunDir(run), dumping)
+    dumping.close()
+    assert "did not come to step 99" in dumping.told()[0]
+
+
+@pytest.mark.parametrize(
+    ("level", "ranks", "optimizer"),
+    [("op", 1, RECIPE.optimizer), ("module", 2, RECIPE.optimizer), ("module", 1, Thor(0.1))],
+)
+def test_what_graph_mode_cannot_show_is_refused(level: str, ranks: int, optimizer: Any) -> None:
+    options = DumpOptions("0", level=level)
+    options.refuse(replace(RECIPE, optimizer=optimizer), ranks)
+    with pytest.raises(BadValue, match="graph mode"):
+        options.refuse(replace(RECIPE, mode="graph", optimizer=optimizer), ranks)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_graph_mode_is_dumped_compiled(tmp_path: Path) -> None:
+    sides: list[Any] = []
+    for mode in ("eager", "graph"):
+        recipe = replace(RECIPE, model=normed, epochs=1, mode=mode)
+        losses(recipe, tmp_path / mode, DumpOptions("1"))
+        sides.append(read(tmp_path / mode))
+    assert sides[1].settings["mode"] == "graph"
+    for one, other in zip(*(side.tensors for side in sides), strict=True):
+        assert one.tensor_index == other.tensor_index
+        assert np.allclose(np.load(str(one.path)), np.load(str(other.path)), atol=1e-4)
