@@ -203,6 +203,17 @@ def test_operators_are_named_by_module_kind_and_call(tmp_path: Path) -> None:
     assert weight.shape == (4, 4, 3, 3)
 
 
+def test_an_operator_that_works_in_place_has_an_output_of_its_own(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True))
+    with Dump(network, tmp_path / "dump", steps="0", level="op") as dump:
+        network(torch.randn(5, 3)).sum().backward()
+        dump.step()
+    side = read(tmp_path / "dump")
+    before, after = (values(found(side, "1.relu.0", role)) for role in ("input", "output"))
+    assert (before < 0).any()
+    assert np.array_equal(after, np.maximum(before, 0))
+
+
 def test_a_loop_without_optimizer_says_when_a_step_is_over(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     with Dump(model, tmp_path, steps="1,2") as dump, torch.no_grad():

@@ -113,10 +113,11 @@ class OperatorWatch:
         return f"{where}.{number}"
 
     def write(self, op: str, kind: str, role: Role, tensors: list[Tensor]) -> list[Entry]:
+        """An output is never one seen before: what works in place has not raised its tensor's version yet."""
         if not self.capture.plan.wants(op, role):
             return []
         return [
-            self.capture.add(Entry(op, kind, role, index, 0), tensor)
+            self.capture.add(Entry(op, kind, role, index, 0), tensor, anew=role == "output")
             for index, tensor in enumerate(tensors)
             if tensor.device.type != "meta"
         ]
