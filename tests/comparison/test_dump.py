@@ -209,7 +209,7 @@ def test_an_operator_that_works_in_place_has_an_output_of_its_own(tmp_path: Path
         network(torch.randn(5, 3)).sum().backward()
         dump.step()
     side = read(tmp_path / "dump")
-    before, after = (values(found(side, "1.relu.0", role)) for role in ("input", "output"))
+    before, after = (values(side, "1.relu.0", role) for role in ("input", "output"))
     assert (before < 0).any()
     assert np.array_equal(after, np.maximum(before, 0))
 
