@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from comparison.scenes import Array, Story
 
@@ -269,3 +270,17 @@ def test_a_gradient_that_goes_wrong_between_two_operators_is_not_put_to_the_loss
     origin = story.judged().origins[0]
     assert (origin.op, origin.kind) == ("conv", "operator")
     assert "loss" not in origin.why
+
+
+@pytest.mark.parametrize(("forward", "origins"), [(8e-5, 0), (0.0, 1)])
+def test_a_relu_s_kink_explains_a_gradient_only_where_the_forward_pass_differs(forward: float, origins: int) -> None:
+    story = Story()
+    before, out, first, second = (story.normal(64, 64) for _ in range(4))
+    story.tell("norm", off(before, forward), before, "output", order=1)
+    story.tell("head", off(out, forward), out, "output", order=2)
+    story.tell("head", first, first, "grad_output", order=5)
+    story.tell("head", second, second, "grad_input", order=5)
+    story.tell("norm", off(second, 5.5e-3), second, "grad_output", order=6)
+    judgement = story.judged({"head": ["norm"]})
+    assert len(judgement.origins) == origins
+    assert (judgement.growth is None) == bool(origins)

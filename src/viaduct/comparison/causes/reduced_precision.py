@@ -16,7 +16,8 @@ from viaduct.comparison.scene import Both, Scene
 NAME = "reduced precision"
 ADVICE = (
     "If this precision is meant, compare with thresholds for it (--cosine, --euclid); if not, turn autocast or TF32 "
-    "off for this operator: `--precision fp32`, torch.backends.cudnn.allow_tf32 = False, or keep_dtype on an NPU."
+    "off for this operator: `--precision fp32 --set precision.tf32=false` in `viaduct train`, elsewhere "
+    "torch.backends.cudnn.allow_tf32 = False, or keep_dtype on an NPU."
 )
 
 
@@ -43,7 +44,8 @@ def one_rounding(both: Both, grid: Grid) -> bool:
 
 
 def by_replay(replay: Replay) -> Cause | None:
-    for grid in (FLOAT16, TF32, BFLOAT16):
+    # TF32 has float16's mantissa: of float32 tensors within float16's range both explain the same.
+    for grid in (TF32, FLOAT16, BFLOAT16):
         x, weight = grid.rounded(replay.x_NCHW), grid.rounded(replay.weight_OIHW)
         raw = replay.predict(x=x, weight=weight)
         share = max(replay.explains(raw), replay.explains(grid.rounded(raw)))
