@@ -1,0 +1,216 @@
+"""Changes of a text, collected first and made together; and how they are written so that layout survives."""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+from dataclasses import dataclass, field
+
+from viaduct.migration.source import LINE_END, Slot, Source, Token
+
+
+class Overlap(Exception):
+    """Two changes want the same text: the second is not made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    start: int
+    end: int
+    text: str
+
+
+@dataclass
+class Edits:
+    """The changes of one rule in one file, in terms of the text before them."""
+
+    source: Source
+    made: list[Edit] = field(default_factory=list)
+
+    # ---- plain
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        for other in self.made:
+            empty = start == end or other.start == other.end
+            apart = end <= other.start or other.end <= start
+            if not apart or (empty and other.start < start < other.end) or (not empty and start == other.start):
+                raise Overlap
+        if self.source.text[start:end] != text:
+            self.made.append(Edit(start, end, text))
+
+    def insert(self, at: int, text: str) -> None:
+        self.replace(at, at, text)
+
+    def delete(self, start: int, end: int) -> None:
+        if start < end:
+            self.replace(start, end, "")
+
+    def node(self, node: ast.AST, text: str) -> None:
+        self.replace(*self.source.span(node), text)
+
+    # ---- arguments
+
+    def add_argument(self, call: ast.Call, text: str) -> None:
+        """`name=value` behind the last argument, in the manner of the others."""
+        opening = self.source.opening(call)
+        slots, closing = self.source.slots(opening)
+        if not slots:
+            self.insert(opening.end, text)
+            return
+        last = slots[-1]
+        only = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        if isinstance(only, ast.GeneratorExp) and self.source.span(only)[0] == opening.start:
+            self.insert(opening.end, "(")
+            self.insert(last.end, f"), {text}")
+            return
+        source = self.source.text
+        own_line = source[self.source.line_start(last.start) : last.start].strip() == ""
+        indent = source[self.source.line_start(last.start) : last.start] if own_line else ""
+        stop = last.comma.end if last.comma else last.end
+        if last.comma is None:
+            self.insert(last.end, f",{self.source.newline}{indent}{text}" if own_line else f", {text}")
+        elif own_line and self.source.line_of(closing.start) > self.source.line_of(stop):
+            comment = self.source.comment_after(stop)
+            self.insert(comment.end if comment else stop, f"{self.source.newline}{indent}{text},")
+        else:
+            self.insert(stop, f" {text},")
+
+    def remove_slot(self, slots: list[Slot], place: int) -> None:
+        """One of several things between commas; comments stay."""
+        slot = slots[place]
+        before = slots[place - 1].comma if place else None
+        if slot.comma is not None:
+            self.delete(*self.with_blank(slot.start, slot.comma.end))
+        elif before is not None and self.source.comment_after(before.end) is None:
+            self.delete(before.start, slot.end)
+        else:
+            self.delete(*self.with_blank(slot.start, slot.end))
+
+    def with_blank(self, start: int, end: int) -> tuple[int, int]:
+        """A span with the white space behind it, or with its whole lines when nothing else stands on them."""
+        text = self.source.text
+        line, stop = self.source.line_start(start), self.source.line_stop(end)
+        alone = text[line:start].strip() == ""
+        if alone and text[end:stop].strip() == "":
+            return line, self.source.next_line(end)
+        while end < stop and text[end] in " \t":
+            end += 1
+        return start, end
+
+    # ---- statements
+
+    def before(self, statement: ast.stmt, lines: list[str]) -> None:
+        """New statements in front of one."""
+        start = self.source.span(statement)[0]
+        line = self.source.line_start(start)
+        indent = self.source.text[line:start]
+        if indent.strip():  # `if x: statement` or `a; statement`
+            self.insert(start, "".join(f"{text}; " for text in lines))
+        else:
+            self.insert(line, "".join(f"{indent}{text}".rstrip() + self.source.newline for text in lines))
+
+    def after(self, statement: ast.stmt, lines: list[str]) -> None:
+        """New statements behind one, and behind a comment on its line."""
+        end = self.source.span(statement)[1]
+        following = next(self.source.tokens_from(end), None)
+        same_line = following is not None and following.start < self.source.line_stop(end) and following.text == ";"
+        start = self.source.span(statement)[0]
+        indent = self.source.text[self.source.line_start(start) : start]
+        if same_line or indent.strip():
+            self.insert(end, "".join(f"; {text}" for text in lines))
+            return
+        stop, newline = self.source.line_stop(end), self.source.newline
+        self.insert(stop, "".join(newline + f"{indent}{text}".rstrip() for text in lines))
+
+    def remove_statement(self, statement: ast.stmt) -> None:
+        """`pass` stays where a block would be empty; comments stay."""
+        start, end = self.source.span(statement)
+        if len(self.source.block(statement)) == 1 and not isinstance(self.source.parents[statement], ast.Module):
+            self.replace(start, end, "pass")
+            return
+        following = next(self.source.tokens_from(end), None)
+        if following is not None and following.text == ";" and following.start <= self.source.line_stop(end):
+            end = following.end
+        else:
+            before = self.source.token_before(start)
+            if before is not None and before.text == ";":
+                start = before.start
+        self.delete(*self.with_blank(start, end))
+
+    def unwrap(self, block: ast.With | ast.AsyncWith) -> None:
+        """Remove `with …:` and move what it holds to the left."""
+        source, body = self.source, block.body
+        start, first = source.span(block)[0], source.span(body[0])[0]
+        if body[0].lineno == self.header_end(block)[1]:  # all on one line
+            self.delete(start, first)
+            return
+        colon, _ = self.header_end(block)
+        comment = source.comment_after(colon)
+        header_end = source.next_line(colon)
+        if comment is None:
+            self.delete(source.line_start(start), header_end)
+        else:
+            self.delete(start, comment.start)
+        outer, inner = source.indent_of(block), source.indent_of(body[0])
+        self.move_left(header_end, source.span(block)[1], outer, inner)
+
+    def header_end(self, block: ast.With | ast.AsyncWith) -> tuple[int, int]:
+        """Behind the colon of a `with`, and its line."""
+        last = block.items[-1]
+        offset = self.source.span(last.optional_vars or last.context_expr)[1]
+        colon = next(token for token in self.source.tokens_from(offset) if token.text == ":")
+        return colon.end, self.source.line_of(colon.start)
+
+    def move_left(self, start: int, end: int, outer: str, inner: str) -> None:
+        """Every line in the span, and comments that follow at least as deep, from one indent to another."""
+        source = self.source
+        held = self.lines_within_strings(start, end)
+        for line in range(source.line_of(start), len(source.starts) + 1):
+            begin = source.starts[line - 1]
+            text = source.text[begin : source.line_stop(begin)]
+            if begin >= end and (not text.strip().startswith("#") or not text.startswith(inner)):
+                break
+            if line not in held and text.startswith(inner):
+                self.replace(begin, begin + len(inner), outer)
+
+    def lines_within_strings(self, start: int, end: int) -> set[int]:
+        """Lines that begin inside a string: their white space belongs to it."""
+        held: set[int] = set()
+        opened: list[Token] = []
+        for token in self.source.tokens:
+            if token.end <= start or token.start >= end:
+                continue
+            name = tokenize.tok_name[token.kind]
+            if name == "STRING":
+                held.update(range(self.source.line_of(token.start) + 1, self.source.line_of(token.end - 1) + 1))
+            elif name.endswith("STRING_START"):
+                opened.append(token)
+            elif name.endswith("STRING_END") and opened:
+                first = opened.pop()
+                held.update(range(self.source.line_of(first.start) + 1, self.source.line_of(token.end - 1) + 1))
+        return held
+
+    # ---- making them
+
+    def apply(self, lines: list[int]) -> tuple[str, list[int]]:
+        """The new text, and for each of its lines the original line that it stems from.
+
+        `lines` says the same of the present text: line i stems from lines[i].
+        """
+        text, place, stems = self.source.text, 0, [lines[0]]
+        pieces: list[str] = []
+        for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
+            self.keep(text[place : edit.start], place, lines, pieces, stems)
+            origin = lines[self.source.line_of(edit.start) - 1]
+            pieces.append(edit.text)
+            stems += [origin] * len(LINE_END.findall(edit.text))
+            place = edit.end
+            if pieces and "".join(pieces[-2:]).endswith(("\n", "\r")):
+                stems[-1] = lines[self.source.line_of(place) - 1]
+        self.keep(text[place:], place, lines, pieces, stems)
+        return "".join(pieces), stems
+
+    def keep(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
+        pieces.append(piece)
+        for match in LINE_END.finditer(piece):
+            stems.append(lines[self.source.line_of(start + match.end()) - 1])
