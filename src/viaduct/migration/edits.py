@@ -31,9 +31,8 @@ class Edits:
 
     def replace(self, start: int, end: int, text: str) -> None:
         for other in self.made:
-            empty = start == end or other.start == other.end
             apart = end <= other.start or other.end <= start
-            if not apart or (empty and other.start < start < other.end) or (not empty and start == other.start):
+            if not apart or (start == end and other.start < start < other.end):
                 raise Overlap
         if self.source.text[start:end] != text:
             self.made.append(Edit(start, end, text))
@@ -77,14 +76,39 @@ class Edits:
 
     def remove_slot(self, slots: list[Slot], place: int) -> None:
         """One of several things between commas; comments stay."""
-        slot = slots[place]
-        before = slots[place - 1].comma if place else None
-        if slot.comma is not None:
-            self.delete(*self.with_blank(slot.start, slot.comma.end))
-        elif before is not None and self.source.comment_after(before.end) is None:
-            self.delete(before.start, slot.end)
+        self.remove_slots(slots, {place})
+
+    def remove_slots(self, slots: list[Slot], places: set[int]) -> None:
+        """Several at once; must be told of all, since those at the end take the comma before them along."""
+        first_last = len(slots)
+        while first_last - 1 in places:
+            first_last -= 1
+        before = slots[first_last - 1].comma if 0 < first_last < len(slots) else None
+        whole = before is not None and slots[-1].comma is None and not self.has_comment(before.start, slots[-1].end)
+        for place in sorted(places):
+            slot = slots[place]
+            if before is None or not whole or place < first_last:
+                self.delete(*self.with_blank(slot.start, slot.comma.end if slot.comma else slot.end))
+        if before is not None and whole:
+            self.delete(before.start, slots[-1].end)
+
+    def has_comment(self, start: int, end: int) -> bool:
+        return any(token.kind == tokenize.COMMENT and start <= token.start < end for token in self.source.tokens)
+
+    def change_arguments(self, call: ast.Call, places: set[int], text: str) -> None:
+        """Remove the arguments at these places and add one."""
+        slots, _ = self.source.slots(self.source.opening(call))
+        kept = [slot for place, slot in enumerate(slots) if place not in places]
+        trailing = len(slots) - 1 in places
+        if not text:
+            pass
+        elif not trailing:
+            self.add_argument(call, text)
+        elif kept:
+            self.insert(kept[-1].end, f", {text}")
         else:
-            self.delete(*self.with_blank(slot.start, slot.end))
+            self.insert(self.source.opening(call).end, text)
+        self.remove_slots(slots, places)
 
     def with_blank(self, start: int, end: int) -> tuple[int, int]:
         """A span with the white space behind it, or with its whole lines when nothing else stands on them."""

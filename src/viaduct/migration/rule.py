@@ -188,6 +188,10 @@ class Site:
         slots, _ = self.source.slots(self.source.opening(self.node))
         self.edit.remove_slot(slots, self.place(value))
 
+    def remove_arguments(self, values: list[ast.expr | ast.keyword], add: str = "") -> None:
+        """Several at once, and `name=value` added in the same stroke: one by one they would meet at a comma."""
+        self.edit.change_arguments(self.node, {self.place(value) for value in values}, add)
+
     def place(self, value: ast.expr | ast.keyword) -> int:
         """The how-manieth argument it is, as written."""
         written = sorted([*self.node.args, *self.node.keywords], key=lambda one: (one.lineno, one.col_offset))
