@@ -35,6 +35,7 @@ class Work:
     lines: list[int]
     findings: list[Finding] = field(default_factory=list)
     needed: dict[str, str] = field(default_factory=dict)  # local name -> qualified
+    seen: set[tuple[object, ...]] = field(default_factory=set)  # what a rule has done already in this text
     edits: Edits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,17 +143,22 @@ def matching(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast
     return [name for name in index if name.startswith(pattern[:-1])]
 
 
-def run_rule(rule: Rule, work: Work) -> Work:
-    """One rule over one file. Edits that would collide are left to a person."""
+def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
+    """One rule over one file. Where two of its edits meet, as in nested blocks, the second waits for another round."""
+    met: list[Site] = []
     for site, handler in sites(rule, work):
         made, said = len(work.edits.made), len(work.findings)
         try:
             handler(site)
         except Overlap:
             del work.edits.made[made:], work.findings[said:]
-            site.manual(
-                "two changes meet in this expression; make this one by hand", zh="两处改动在此表达式中重叠,请手工修改"
-            )
+            met.append(site)
+    if met and work.edits.made and rounds:
+        return run_rule(rule, work.after(), rounds - 1)
+    for site in met:
+        site.manual(
+            "two changes meet in this expression; make this one by hand", zh="两处改动在此表达式中重叠,请手工修改"
+        )
     return work.after() if work.edits.made else work
 
 
@@ -201,9 +207,10 @@ def finished(work: Work, original: str) -> Iterator[Finding]:
     new = work.source.text.splitlines()
     seen = set()
     for finding in sorted(work.findings, key=lambda finding: finding.order):
-        if finding.order in seen:
+        key = (finding.line, finding.rule, finding.message)
+        if key in seen:
             continue
-        seen.add(finding.order)
+        seen.add(key)
         within = range(finding.line, finding.end_line + 1)
         before = "\n".join(old[finding.line - 1 : finding.end_line])
         stems = zip(new, work.lines, strict=False)
