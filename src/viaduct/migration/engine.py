@@ -35,6 +35,7 @@ class Work:
     lines: list[int]
     findings: list[Finding] = field(default_factory=list)
     needed: dict[str, str] = field(default_factory=dict)  # local name -> qualified
+    effects: set[str] = field(default_factory=set)  # modules that are imported for what importing them does
     seen: set[tuple[object, ...]] = field(default_factory=set)  # what a rule has done already in this text
     edits: Edits = field(init=False)
 
@@ -77,7 +78,8 @@ class Work:
     def after(self) -> Work:
         """The same with its edits made."""
         text, lines = self.edits.apply(self.lines)
-        return Work(self.path, Source(text), self.options, self.project, lines, self.findings, self.needed)
+        source = Source(text)
+        return Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
 
 
 class Index:

@@ -20,6 +20,7 @@ FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
 
 def insert_imports(work: Work) -> Work:
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
+    needed |= {effect.rpartition(".")[2]: effect for effect in work.effects}
     if not needed:
         return work
     lines = import_lines(needed, star=work.options.imports == "star")
