@@ -18,6 +18,7 @@ from viaduct.errors import ViaductError
 VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
+    "migrate": "Carry TensorFlow 1 scripts to another accelerator: changes, advice, what is left for a person.",
     "data": "Build, fetch, index, check, look at and measure training data.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
     "weights": "Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",

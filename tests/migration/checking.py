@@ -25,7 +25,9 @@ def migrated(
     after = result.after.decode()
     ast.parse(after)
     assert comments(source) <= comments(after), f"comments lost: {comments(source) - comments(after)}"
-    again = migrate_bytes(path, result.after, asked, survey([(path, result.after)]))
+    once_more = {**files, path: after}
+    project = survey((name, text.encode()) for name, text in once_more.items())
+    again = migrate_bytes(path, result.after, asked, project)
     assert again.after == result.after, "a second run changes the text again"
     return result
 

@@ -26,6 +26,7 @@ class Edits:
 
     source: Source
     made: list[Edit] = field(default_factory=list)
+    removed: set[ast.stmt] = field(default_factory=set)
 
     # ---- plain
 
@@ -45,7 +46,17 @@ class Edits:
             self.replace(start, end, "")
 
     def node(self, node: ast.AST, text: str) -> None:
-        self.replace(*self.source.span(node), text)
+        """Comments inside it that the new text has not go before the statement."""
+        start, end = self.source.span(node)
+        self.replace(start, end, text)
+        lost = [one.text for one in self.source.comments(start, end) if one.text not in text]
+        self.keep_comments(self.source.statement(node), lost)
+
+    def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
+        """On lines of their own before the statement that held them."""
+        if comments:
+            line, indent = self.source.line_start(self.source.span(statement)[0]), self.source.indent_of(statement)
+            self.insert(line, "".join(f"{indent}{comment}{self.source.newline}" for comment in comments))
 
     # ---- arguments
 
@@ -138,18 +149,29 @@ class Edits:
         end = self.source.span(statement)[1]
         following = next(self.source.tokens_from(end), None)
         same_line = following is not None and following.start < self.source.line_stop(end) and following.text == ";"
-        start = self.source.span(statement)[0]
-        indent = self.source.text[self.source.line_start(start) : start]
-        if same_line or indent.strip():
+        indent = self.own_indent(statement)
+        if same_line or indent is None:
             self.insert(end, "".join(f"; {text}" for text in lines))
             return
         stop, newline = self.source.line_stop(end), self.source.newline
         self.insert(stop, "".join(newline + f"{indent}{text}".rstrip() for text in lines))
 
+    def own_indent(self, statement: ast.stmt) -> str | None:
+        """Of the line on which it begins, alone or behind others of its block; None in `if x: statement`."""
+        source, line = self.source, self.source.line_start(self.source.span(statement)[0])
+        for one in (statement, *source.block(statement)):
+            start = source.span(one)[0]
+            if source.line_start(start) == line and not source.text[line:start].strip():
+                return source.text[line:start]
+        return None
+
     def remove_statement(self, statement: ast.stmt) -> None:
         """`pass` stays where a block would be empty; comments stay."""
         start, end = self.source.span(statement)
-        if len(self.source.block(statement)) == 1 and not isinstance(self.source.parents[statement], ast.Module):
+        left = [one for one in self.source.block(statement) if one is not statement and one not in self.removed]
+        self.removed.add(statement)
+        self.keep_comments(statement, [one.text for one in self.source.comments(start, end)])
+        if not left and not isinstance(self.source.parents[statement], ast.Module):
             self.replace(start, end, "pass")
             return
         following = next(self.source.tokens_from(end), None)
@@ -169,12 +191,11 @@ class Edits:
             self.delete(start, first)
             return
         colon, _ = self.header_end(block)
-        comment = source.comment_after(colon)
         header_end = source.next_line(colon)
-        if comment is None:
-            self.delete(source.line_start(start), header_end)
-        else:
-            self.delete(start, comment.start)
+        comments = [token.text for token in source.comments(start, header_end)]
+        indent = source.text[source.line_start(start) : start]
+        kept = "".join(f"{indent}{comment}{source.newline}" for comment in comments)
+        self.replace(source.line_start(start), header_end, kept)
         outer, inner = source.indent_of(block), source.indent_of(body[0])
         self.move_left(header_end, source.span(block)[1], outer, inner)
 
@@ -229,7 +250,8 @@ class Edits:
             pieces.append(edit.text)
             stems += [origin] * len(LINE_END.findall(edit.text))
             place = edit.end
-            if pieces and "".join(pieces[-2:]).endswith(("\n", "\r")):
+            written = next((piece for piece in reversed(pieces) if piece), "")
+            if not written or written.endswith(("\n", "\r")):
                 stems[-1] = lines[self.source.line_of(place) - 1]
         self.keep(text[place:], place, lines, pieces, stems)
         return "".join(pieces), stems

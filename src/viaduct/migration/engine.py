@@ -15,12 +15,13 @@ from functools import cached_property
 
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
+from viaduct.migration.gate import may_concern
 from viaduct.migration.imports import insert_imports
 from viaduct.migration.names import Names
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
-from viaduct.migration.source import Source, Unparsable, decode
+from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.values import Values
 
 
@@ -36,7 +37,7 @@ class Work:
     findings: list[Finding] = field(default_factory=list)
     needed: dict[str, str] = field(default_factory=dict)  # local name -> qualified
     effects: set[str] = field(default_factory=set)  # modules that are imported for what importing them does
-    seen: set[tuple[object, ...]] = field(default_factory=set)  # what a rule has done already in this text
+    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,6 +45,9 @@ class Work:
 
     @cached_property
     def names(self) -> Names:
+        surveyed = self.project.parsed.get(self.path)
+        if surveyed is not None and surveyed.source is self.source:
+            return surveyed.renewed()
         module, package = self.project.module_of(self.path)
         return Names(self.source, module, package, self.needed)
 
@@ -55,9 +59,12 @@ class Work:
     def index(self) -> Index:
         return Index(self)
 
-    def need(self, module: str, name: str) -> str:
+    def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
+        """The local name of something; imported, under a name of its own if what stands at `at` hides the usual one."""
         qualified = f"{module}.{name}"
         known = self.names.local(qualified)
+        if known is not None and at is not None and self.names.hides(known, at):
+            known = next((local for local, full in self.names.added.items() if full == qualified), None)
         if known is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
             known = name if self.names.from_star(name) == qualified else None
         if known is not None:
@@ -91,7 +98,7 @@ class Index:
         self.methods: dict[str, list[ast.Call]] = {}
         self.by_type: dict[type[ast.AST], list[ast.AST]] = {}
         called: set[ast.AST] = set()
-        for node in preorder(work.source.tree):
+        for node in work.source.nodes:
             self.by_type.setdefault(type(node), []).append(node)
             if isinstance(node, ast.Call):
                 called.add(node.func)
@@ -113,15 +120,6 @@ def is_module_like(name: str) -> bool:
     return name.partition(".")[0] in ("tensorflow", "torch", "horovod", "keras", "npu_bridge", "hccl", "numpy", "os")
 
 
-def preorder(tree: ast.AST) -> Iterator[ast.AST]:
-    """Nodes as they are written, outer before inner."""
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += reversed(list(ast.iter_child_nodes(node)))
-
-
 def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
     """The places at which a rule's handlers are to be called, in the order of the text."""
     found: list[tuple[Site, Handler]] = []
@@ -135,7 +133,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         for kind, handler in rule.nodes:
             found += [(Site(rule, work, node), handler) for node in work.index.by_type.get(kind, [])]
         found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
-    order = {node: place for place, node in enumerate(preorder(work.source.tree))} if len(found) > 1 else {}
+    order = work.source.places if len(found) > 1 else {}
     yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))
 
 
@@ -185,7 +183,11 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     project = project or Project()
     try:
         text, encoding = decode(data)
-        source = Source(text)
+        if not may_concern(text, options):
+            parse(text)  # what is not Python is named all the same
+            return Migrated(path, data, data)
+        surveyed = project.parsed.get(path)
+        source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
         work = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
         for rule in all_rules():
             if rule.wanted(options):
@@ -205,11 +207,11 @@ def unread(path: str, reason: str) -> Finding:
 
 def finished(work: Work, original: str) -> Iterator[Finding]:
     """Findings with the lines that they speak of, before and after, sorted and each once."""
-    old = original.splitlines()
-    new = work.source.text.splitlines()
+    old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
+    new = LINE_END.split(work.source.text)
     seen = set()
     for finding in sorted(work.findings, key=lambda finding: finding.order):
-        key = (finding.line, finding.rule, finding.message)
+        key = (finding.line, finding.end_line, finding.rule, finding.message)
         if key in seen:
             continue
         seen.add(key)

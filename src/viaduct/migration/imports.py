@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.migration.surface import STAR_NAMES
+from viaduct.migration.findings import Finding
+from viaduct.migration.surface import STAR_BINDS, STAR_NAMES
 
 if TYPE_CHECKING:
     from viaduct.migration.engine import Work
@@ -23,15 +25,50 @@ def insert_imports(work: Work) -> Work:
     needed |= {effect.rpartition(".")[2]: effect for effect in work.effects}
     if not needed:
         return work
-    lines = import_lines(needed, star=work.options.imports == "star")
     place = anchor(work.source.tree)
+    lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, place))
     if place is None:
         start = work.source.starts[header_end(work) - 1] if header_end(work) <= len(work.source.starts) else 0
         ending = work.source.newline
         work.edits.insert(start, "".join(line + ending for line in lines) + ending)
+    elif last_on_its_line(work, place):
+        stop = work.source.line_stop(work.source.span(place)[1])
+        work.edits.insert(stop, "".join(work.source.newline + line for line in lines))
     else:
         work.edits.after(place, lines)
     return work.after()
+
+
+def last_on_its_line(work: Work, statement: ast.stmt) -> bool:
+    """`import os; import tensorflow as tf` is followed by a new line, `import tensorflow as tf; tf.f()` is not."""
+    following = next(work.source.tokens_from(work.source.span(statement)[1]), None)
+    return following is None or following.start >= work.source.line_stop(work.source.span(statement)[1])
+
+
+def overwrites(work: Work, place: ast.stmt | None) -> bool:
+    """Whether a star import would rebind a name that the file has by then; if so, that is said."""
+    top = work.names.scopes[work.source.tree]
+    before = work.source.tree.body[: work.source.tree.body.index(place) + 1] if place is not None else []
+    names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
+    lost = sorted(name for name in names if work.names.agreed(top.bound.get(name, []), 0) != STAR_BINDS[name])
+    if lost:
+        text = ", ".join(lost)
+        message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
+        zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
+        line = work.lines[(place.lineno if place is not None else 1) - 1]
+        found = Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low")
+        work.findings.append(found)
+    return bool(lost)
+
+
+def bound_by(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    else:
+        stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+        yield from (node.id for node in stored if isinstance(node.ctx, ast.Store))
 
 
 def used_names(work: Work) -> set[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from viaduct.migration.source import Source
 
@@ -26,9 +27,14 @@ SAME = (
     ("tensorflow_estimator.python.estimator.api.", "tensorflow.estimator."),
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+BINDING = (
+    *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+)
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
+@lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
     dotted = name + "."
     changed = True
@@ -63,7 +69,10 @@ class Names:
         self.added = added or {}
         self.stars: list[str] = []
         self.scopes: dict[ast.AST, Scope] = {}
+        self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
+        self.returned: dict[ast.AST, list[ast.Return]] = {}  # kept by project.own_returns
         self.walk(source.tree, None)
+        self.stars.reverse()  # the walk goes from the end; the last star import wins
 
     # ---- building
 
@@ -76,7 +85,7 @@ class Names:
         body = node.body if isinstance(node, ast.Module | ast.ClassDef | Function) else [node]
         pending: list[ast.AST] = [*body] if isinstance(body, list) else [body]
         if isinstance(node, Comprehension):
-            pending = list(ast.iter_child_nodes(node))
+            pending = [*self.source.inner[node]]
         while pending:
             self.visit(pending.pop(), scope, pending)
 
@@ -91,9 +100,17 @@ class Names:
             self.walk(node, scope)
         elif isinstance(node, ast.Lambda | Comprehension):
             self.walk(node, scope)
+            if isinstance(node, Comprehension):
+                pending.append(node.generators[0].iter)  # evaluated outside
+        elif isinstance(scope.node, Comprehension) and node is scope.node.generators[0]:
+            pending += [scope.node.generators[0].target, *scope.node.generators[0].ifs]
         else:
-            self.bindings(node, scope)
-            pending += ast.iter_child_nodes(node)
+            if isinstance(node, BINDING):
+                self.bindings(node, scope)
+            if isinstance(node, ast.Name):
+                self.homes[node] = scope
+            else:
+                pending += self.source.inner[node]
 
     def bindings(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Import):
@@ -110,6 +127,8 @@ class Names:
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             scope.bind(node.targets[0].id, node.value)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
+            while isinstance(scope.node, Comprehension) and scope.outer is not None:  # := in one binds outside it
+                scope = scope.outer
             scope.bind(node.target.id, node.value)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             if not self.is_plain_target(node):
@@ -118,6 +137,8 @@ class Names:
             self.redirect(node, scope)
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             scope.bind(node.name, None)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            scope.bind(node.rest, None)
 
     def is_plain_target(self, node: ast.Name) -> bool:
         """Whether `bindings` has met the assignment already."""
@@ -145,8 +166,18 @@ class Names:
 
     # ---- asking
 
+    def renewed(self) -> Names:
+        """The same file, nothing added by rules."""
+        other = copy(self)
+        other.added = {}
+        other.__dict__.pop("taken", None)
+        return other
+
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope in which an expression is evaluated: defaults and decorators belong to the one outside."""
+        home = self.homes.get(node)
+        if home is not None:
+            return home
         child = node
         for parent in self.source.ancestors(node):
             scope = self.scopes.get(parent)
@@ -186,7 +217,20 @@ class Names:
         bound = self.lookup(node.id, self.scope_of(node))
         if bound is None:
             return self.added.get(node.id) or self.from_star(node.id)
-        return self.agreed(bound, depth)
+        return self.agreed(bound, depth) or self.narrowed(bound, node.id)
+
+    @staticmethod
+    def narrowed(bound: list[str | ast.expr | None], name: str) -> str | None:
+        """`import tensorflow as tf` and then `tf = tf.compat.v1`: the same thing, if all agree on it."""
+        found: set[str | None] = {what for what in bound if not isinstance(what, ast.expr)}
+        if len(found) != 1 or None in found:
+            return None
+        one = str(found.copy().pop())
+        for what in bound:
+            if isinstance(what, ast.expr):
+                dotted = ast.unparse(what) if isinstance(what, ast.Attribute) else ""
+                found.add(canonical(one + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
+        return one if found == {one} else None
 
     def agreed(self, bound: list[str | ast.expr | None], depth: int) -> str | None:
         found: set[str | None] = set()
@@ -208,6 +252,11 @@ class Names:
         if "npu_bridge.npu_init" in self.stars and not others:
             return None
         return canonical(f"{others[-1]}.{name}") if others else None
+
+    def hides(self, name: str, at: ast.AST) -> bool:
+        """Whether something else is bound to a module's name where a node stands: a parameter, a local variable."""
+        top = self.scopes[self.source.tree]
+        return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
 
     @cached_property
     def taken(self) -> set[str]:

@@ -17,6 +17,7 @@ class Options:
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
     rank: Literal["hccl", "env"] = "hccl"
+    resources: Literal["session", "plugin"] = "session"  # starts communication: a session of its own, npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # what becomes of `with tf.device('/gpu:0')`
     tpu: Literal["convert", "keep"] = "convert"
     keep_defaults: bool = False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from viaduct.migration.names import Names
-from viaduct.migration.source import Source, Unparsable, decode
+from viaduct.migration.source import Source, Unparsable, children, decode
 
 FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
 
@@ -23,13 +23,34 @@ class Project:
     """returns: qualified function -> kind; parameters: (qualified function, parameter) -> kind.
 
     calls: qualified function -> (file, call) of every place that calls it; functions: where it is defined.
+    config_helpers: functions whose ConfigProto reaches a session; mentions: framework function -> files that call it.
+    keras_files: those that train or run a Keras model; rank_files: those that ask for ranks, or will once migrated;
+    cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
+    optimizers: classes of the project that derive from a TensorFlow optimizer.
     """
 
     returns: dict[str, str] = field(default_factory=dict)
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)
     functions: dict[str, tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
+    config_helpers: set[str] = field(default_factory=set)
+    mentions: dict[str, set[str]] = field(default_factory=dict)
+    keras_files: set[str] = field(default_factory=set)
+    rank_files: set[str] = field(default_factory=set)
+    cycle_files: set[str] = field(default_factory=set)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    optimizers: set[str] = field(default_factory=set)
     entry: str = ""
+    parsed: dict[str, Names] = field(default_factory=dict)  # the files as they were surveyed, not to be parsed again
+
+    def reaches(self, path: str) -> set[str]:
+        """The file and all that it imports, directly or not."""
+        found, pending = {path}, [path]
+        while pending:
+            fresh = self.imports.get(pending.pop(), set()) - found
+            found |= fresh
+            pending += fresh
+        return found
 
     @staticmethod
     def module_of(path: str) -> tuple[str, bool]:
@@ -41,6 +62,8 @@ class Project:
 
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Look through all files of a project: path and content of each."""
+    from viaduct.migration.habits import note_habits
+
     project = Project()
     parsed: list[tuple[str, Names]] = []
     for path, data in files:
@@ -51,6 +74,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         except Unparsable:
             continue
         parsed.append((path, Names(source, *Project.module_of(path))))
+    project.parsed = dict(parsed)
     for _ in range(2):
         for path, names in parsed:
             note_functions(project, path, names)
@@ -59,6 +83,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     note_parameters(project, dict(parsed))
     for path, names in parsed:
         note_functions(project, path, names)
+    note_habits(project, dict(parsed))
     return project
 
 
@@ -70,13 +95,20 @@ def note_functions(project: Project, path: str, names: Names) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = f"{names.own}.{node.name}"
             project.functions[name] = (path, node)
-            kinds = {values.kind(one.value) for one in own_returns(node)}
+            kinds = {values.kind(one.value) for one in returns_of(names, node)}
             found = kinds.pop() if len(kinds) == 1 else None
             if found:
                 project.returns[name] = found
 
 
-def own_returns(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
+def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
+    """own_returns, looked for once."""
+    if function not in names.returned:
+        names.returned[function] = own_returns(function, names.source)
+    return names.returned[function]
+
+
+def own_returns(function: ast.FunctionDef | ast.AsyncFunctionDef, source: Source | None = None) -> list[ast.Return]:
     """Without those of functions defined within."""
     found: list[ast.Return] = []
     pending: list[ast.AST] = list(function.body)
@@ -85,12 +117,12 @@ def own_returns(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Re
         if isinstance(node, ast.Return):
             found.append(node)
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending += ast.iter_child_nodes(node)
+            pending += source.inner[node] if source else children(node)
     return found
 
 
 def note_calls(project: Project, path: str, names: Names) -> None:
-    for node in ast.walk(names.source.tree):
+    for node in names.source.nodes:
         if isinstance(node, ast.Call):
             name = names.qualified(node.func)
             if name in project.functions:

@@ -205,7 +205,7 @@ class Site:
 
     def need(self, name: str) -> str:
         """The local name of something of npu_bridge, hccl …; it will be imported if it is not yet."""
-        return self.work.need(HOME[name], name)
+        return self.work.need(HOME[name], name, self.node)
 
     def free_name(self, wanted: str) -> str:
         """This name, or one like it that the file does not use."""

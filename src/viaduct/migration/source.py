@@ -17,6 +17,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 LINE_END = re.compile(r"\r\n|\r|\n")
+# Fields that hold no nodes; operators and contexts are shared, so they are nobody's children.
+PLAIN = {
+    *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
+    *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
+}
 QUIET = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -55,6 +60,12 @@ def decode(data: bytes) -> tuple[str, str]:
         raise Unparsable(f"cannot be decoded: {error}") from None
 
 
+def lines_of(text: str) -> list[str]:
+    """Lines as Python counts them: a form feed does not end one."""
+    lines = LINE_END.split(text)
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def parse(text: str) -> ast.Module:
     if "\0" in text:
         raise Unparsable("holds NUL bytes: not a text file")
@@ -68,6 +79,29 @@ def parse(text: str) -> ast.Module:
         raise Unparsable("is nested too deeply for the parser") from None
     except ValueError as error:
         raise Unparsable(str(error)) from None
+
+
+NONE: list[ast.AST] = []
+FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Fields of a kind of node that may hold nodes."""
+    if kind not in FIELDS:
+        FIELDS[kind] = tuple(name for name in kind._fields if name not in PLAIN)
+    return FIELDS[kind]
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """As ast.iter_child_nodes has them, less operators and contexts, and several times as fast."""
+    found: list[ast.AST] = []
+    for name in inner_fields(type(node)):
+        value = getattr(node, name, None)
+        if value.__class__ is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
 
 
 class Source:
@@ -144,15 +178,29 @@ class Source:
     # ---- the tree
 
     @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        found: dict[ast.AST, ast.AST] = {}
+    def inner(self) -> dict[ast.AST, list[ast.AST]]:
+        """Of every node its children; the nodes as they are written, outer before inner."""
+        found: dict[ast.AST, list[ast.AST]] = {}
         stack: list[ast.AST] = [self.tree]
         while stack:
             node = stack.pop()
-            for child in ast.iter_child_nodes(node):
-                found[child] = node
-                stack.append(child)
+            held = children(node)
+            found[node] = held or NONE  # half of all nodes have none, and thousands of empty lists are megabytes
+            stack += reversed(held)
         return found
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(self.inner)
+
+    @cached_property
+    def places(self) -> dict[ast.AST, int]:
+        """The how-manieth of `nodes` each is."""
+        return {node: place for place, node in enumerate(self.inner)}
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node, held in self.inner.items() for child in held}
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         while (parent := self.parents.get(node)) is not None:
@@ -214,6 +262,13 @@ class Source:
                 return self.tokens[place]
         return None
 
+    def comments(self, start: int, end: int) -> list[Token]:
+        """Those that begin in a span."""
+        if "#" not in self.text[start:end]:
+            return []
+        places = range(bisect_left(self.token_starts, start), bisect_left(self.token_starts, end))
+        return [self.tokens[place] for place in places if self.tokens[place].kind == tokenize.COMMENT]
+
     def comment_after(self, offset: int) -> Token | None:
         """A comment on the same line, behind the offset."""
         stop = self.line_stop(offset)
@@ -230,7 +285,7 @@ class Source:
         slots: list[Slot] = []
         depth, first, last = 0, -1, -1
         for token in self.tokens_from(opening.end):
-            if depth == 0 and token.text in (")", "]", "}", ","):
+            if depth == 0 and token.kind == tokenize.OP and token.text in (")", "]", "}", ","):
                 if first >= 0:
                     slots.append(Slot(first, last, token if token.text == "," else None))
                 first = -1

@@ -49,4 +49,12 @@ NOT_STARRED = {"ExperimentalConfig", "GraphMemoryOptimizeConfig", "NpuExecutePla
 NOT_STARRED |= {"npu_convert_dropout", "npu_dynamic_rnn"}
 STAR_NAMES = {name: f"{module}.{name}" for name, module in HOME.items() if name not in NOT_STARRED}
 STAR_NAMES |= {"tf": "tensorflow", "os": "os"}
+# All that it binds, also what nobody asks for: names of the file that it would overwrite.
+STAR_BINDS = STAR_NAMES | {
+    "session": "tensorflow.python.client.session",
+    "session_run_hook": "tensorflow.python.training.session_run_hook",
+    "config_pb2": "tensorflow.core.protobuf.config_pb2",
+    "backend": "tensorflow.keras.backend",
+    "npu_embedding": "npu_bridge.embedding.npu_embedding",
+}
 MIGRATED = ("npu_bridge", "hccl", "torch_npu", "torch_mlu")  # a file that imports one of them was migrated before

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.names import Function, Names, all_arguments
+from viaduct.migration.names import Function, Names, Scope, all_arguments
 from viaduct.migration.project import Project
 
 DATASET_METHODS = {
@@ -39,6 +39,13 @@ RETURNS_ITSELF = {
 CONSTRUCTORS = {
     "tensorflow.Session": "session",
     "tensorflow.InteractiveSession": "session",
+    "tensorflow.python.client.session.Session": "session",
+    "tensorflow.python.client.session.InteractiveSession": "session",
+    "tensorflow.train.MonitoredTrainingSession": "monitored_session",
+    "tensorflow.train.SingularMonitoredSession": "monitored_session",
+    "tensorflow.train.MonitoredSession": "monitored_session",
+    "tensorflow.train.Supervisor": "supervisor",
+    "tensorflow.train.SessionManager": "session_manager",
     "tensorflow.ConfigProto": "config_proto",
     "tensorflow.core.protobuf.config_pb2.ConfigProto": "config_proto",
     "npu_bridge.npu_init.npu_config_proto": "npu_config_proto",
@@ -99,6 +106,8 @@ class Values:
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.project = names, project
+        self.known: dict[tuple[int, str], str | None] = {}  # (scope, name) -> kind
+        self.asked: set[tuple[int, str]] = set()  # names that are being looked at: `ds = ds.map(f)` asks for itself
 
     def kind(self, node: ast.AST | None, depth: int = 0) -> str | None:
         if node is None or depth > 12:
@@ -129,7 +138,19 @@ class Values:
         return None
 
     def kind_of_name(self, node: ast.Name, depth: int) -> str | None:
+        """Each name is looked at once: ten lines of `ds = ds.map(f)` would else be a million questions."""
         scope = self.names.scope_of(node)
+        key = (id(scope), node.id)
+        if key in self.known or key in self.asked:
+            return self.known.get(key)
+        self.asked.add(key)
+        found = self.kind_of_bound(node, scope, depth)
+        self.asked.discard(key)
+        if found is not None or not self.asked:  # None may only mean that another name is still being looked at
+            self.known[key] = found
+        return found
+
+    def kind_of_bound(self, node: ast.Name, scope: Scope, depth: int) -> str | None:
         bound = self.names.lookup(node.id, scope)
         if not bound:
             return None

@@ -9,6 +9,7 @@ name, so a new kind of part is two files and a line below.
 """
 
 from viaduct.reporting.code import Code
+from viaduct.reporting.diff_view import Comment, DiffFile, DiffRow, DiffView
 from viaduct.reporting.facts import Facts
 from viaduct.reporting.heatmap import Heatmap
 from viaduct.reporting.image_grid import ImageGrid, Picture
@@ -18,6 +19,10 @@ from viaduct.reporting.table import Table
 
 __all__ = [
     "Code",
+    "Comment",
+    "DiffFile",
+    "DiffRow",
+    "DiffView",
     "Facts",
     "Heatmap",
     "ImageGrid",

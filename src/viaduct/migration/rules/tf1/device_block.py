@@ -86,12 +86,20 @@ def drop_item(edit: Edits, node: ast.With, place: int) -> None:
     """One of several items: with the comma behind it, or before it if it is the last."""
     source, items = edit.source, node.items
     if place + 1 < len(items):
-        edit.delete(source.span(items[place].context_expr)[0], source.span(items[place + 1].context_expr)[0])
+        start, end = source.span(items[place].context_expr)[0], source.span(items[place + 1].context_expr)[0]
+        between = source.text[source.line_start(end) : end]
+        kept = "".join(f"{comment.text}{source.newline}{between}" for comment in source.comments(start, end))
+        edit.replace(start, end, kept)
     else:
         before = items[place - 1]
         end = source.span(before.optional_vars or before.context_expr)[1]
         comma = next(token for token in source.tokens_from(end) if token.text == ",")
-        edit.delete(comma.start, source.span(items[place].context_expr)[1])
+        start, stop = source.span(items[place].context_expr)
+        if not source.comments(comma.start, start):
+            edit.delete(comma.start, stop)
+            return
+        behind = next(source.tokens_from(stop))  # between parentheses, so the comma before it may stay
+        edit.delete(*edit.with_blank(start, behind.end if behind.text == "," else stop))
 
 
 def towers(site: Site) -> None:
