@@ -30,6 +30,7 @@ check: $(VENV)/.dev
 
 results: $(VENV)/.core
 	$(BIN)/python -m viaduct.reporting.results docs
+	$(BIN)/python -m viaduct.migration.catalogue docs/rules.md
 	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.as_page())'
 
 python:

@@ -21,7 +21,9 @@ def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"], ["evaluate", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["train", "--help"], ["evaluate", "--help"], ["migrate", "--help"]]
+)
 def test_help_needs_neither_torch_nor_numpy(words: list[str]) -> None:
     answer = python("-X", "importtime", "-m", "viaduct", *words)
     assert answer.returncode == 0
@@ -62,7 +64,7 @@ HILL = [
     ["verbs"],
     ["training"],
     ["recipes"],
-    ["comparison"],
+    ["comparison", "migration"],
     ["reporting"],
     ["weights"],
     ["models", "data", "devices", "cluster", "scripts"],

@@ -12,6 +12,7 @@ brings a third.
 from viaduct.reporting.bar_chart import BarChart
 from viaduct.reporting.callout import Callout, Remark
 from viaduct.reporting.code import Code
+from viaduct.reporting.diff_view import Comment, DiffFile, DiffRow, DiffView
 from viaduct.reporting.facts import Facts
 from viaduct.reporting.graph_drawing import GraphDrawing, Node
 from viaduct.reporting.heatmap import Heatmap
@@ -30,7 +31,11 @@ __all__ = [
     "Block",
     "Callout",
     "Code",
+    "Comment",
     "DataColumn",
+    "DiffFile",
+    "DiffRow",
+    "DiffView",
     "Facts",
     "GraphDrawing",
     "Heatmap",

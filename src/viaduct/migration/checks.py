@@ -1,0 +1,52 @@
+"""What is asked of a migration, looked at before any file is: unknown rules, impossible modes, flags that clash."""
+
+from __future__ import annotations
+
+import re
+
+from viaduct.errors import BadValue, UnknownName
+from viaduct.migration.catalogue import find
+from viaduct.migration.options import Options
+
+MODES = (
+    *("force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision"),
+    *("cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16"),
+)
+MODES_V2 = ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16")
+PRESETS = ("resnet-seed",)
+STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
+
+
+def check_options(options: Options) -> None:
+    for word in (*options.only, *options.skip):
+        find(word)
+    check_precision(options.precision)
+    if options.loop < 1:
+        raise BadValue(f"--loop is {options.loop}.", "It counts steps: 1 or more.")
+    if options.preset and options.preset not in PRESETS:
+        raise UnknownName("preset", options.preset, PRESETS)
+    if options.dump_step and not options.dump:
+        raise BadValue("--dump-step without --dump.", "Give --dump DIR too: where the tensors go.")
+    if options.dump_step and not STEPS.fullmatch(options.dump_step):
+        raise BadValue(f"--dump-step {options.dump_step!r} names no steps.", "Such as 5, 0|5|10 or 3-6.")
+    if options.profile and options.dump:
+        raise BadValue("--profile and --dump together.", "Dumping changes the times; do one after the other.")
+
+
+def check_precision(mode: str) -> None:
+    if not mode:
+        return
+    words = [word for word in re.split(r"[,\s]+", mode) if word]
+    if len(words) > 1:
+        raise BadValue(
+            f"--precision {mode!r} names {len(words)} modes.",
+            "The device takes one: a precision_mode or a precision_mode_v2, not both.",
+        )
+    if mode not in (*MODES, *MODES_V2):
+        raise UnknownName(
+            "precision mode",
+            mode,
+            (*MODES, *MODES_V2),
+            f"precision_mode: {', '.join(MODES)};",
+            f"v2: {', '.join(MODES_V2)}.",
+        )

@@ -1,0 +1,151 @@
+"""Two texts side by side: which lines belong together, and what within a line has changed.
+
+The engine knows from which original line each line of the result stems, so lines are not guessed at: a line that is
+the same and stems from it is unchanged, and what lies between two such lines is one change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from viaduct.migration.source import lines_of
+
+Kind = Literal["same", "changed", "removed", "added"]
+WORD = re.compile(r"\w+|\s+|.")
+ALIKE = 0.3
+"""Lines less alike than this are a removal and an addition, not a change."""
+LONG = 400
+"""Letters of a line beyond which nobody reads marks within it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    text: str
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the picture; numbers count from 1, None where a side has no line."""
+
+    kind: Kind
+    old: int | None
+    new: int | None
+    left: tuple[Piece, ...] = ()
+    right: tuple[Piece, ...] = ()
+
+    @property
+    def old_text(self) -> str:
+        return "".join(piece.text for piece in self.left)
+
+    @property
+    def new_text(self) -> str:
+        return "".join(piece.text for piece in self.right)
+
+
+def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
+    """`stems`: of each line of the new text, the line of the old one that it comes from."""
+    before, after = lines_of(old), lines_of(new)
+    rows: list[Row] = []
+    place_old = place_new = 0
+    for at_old, at_new in [*anchors(before, after, stems), (len(before), len(after))]:
+        rows += block(before, after, stems, range(place_old, at_old), range(place_new, at_new))
+        if at_old < len(before):
+            text = (Piece(before[at_old]),)
+            rows.append(Row("same", at_old + 1, at_new + 1, text, text))
+        place_old, place_new = at_old + 1, at_new + 1
+    return rows
+
+
+def anchors(before: Sequence[str], after: Sequence[str], stems: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs of equal lines, in order on both sides."""
+    found: list[tuple[int, int]] = []
+    last = -1
+    for at_new, text in enumerate(after):
+        at_old = stems[at_new] - 1 if at_new < len(stems) else -1
+        if last < at_old < len(before) and before[at_old] == text:
+            found.append((at_old, at_new))
+            last = at_old
+    return found
+
+
+def block(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range) -> Iterator[Row]:
+    """The lines of one change: each old line beside the new one that it became."""
+    pairs = paired(before, after, stems, old, new)
+    place = new.start
+    for at_old in old:
+        partner = pairs.get(at_old)
+        if partner is None:
+            yield Row("removed", at_old + 1, None, (Piece(before[at_old]),))
+            continue
+        for at_new in range(place, partner):
+            yield Row("added", None, at_new + 1, (), (Piece(after[at_new]),))
+        left, right = marks(before[at_old], after[partner])
+        yield Row("changed", at_old + 1, partner + 1, left, right)
+        place = partner + 1
+    for at_new in range(place, new.stop):
+        yield Row("added", None, at_new + 1, (), (Piece(after[at_new]),))
+
+
+def paired(before: Sequence[str], after: Sequence[str], stems: Sequence[int], old: range, new: range) -> dict[int, int]:
+    """Old line -> its new one: of those that stem from it the most alike, and never against the order."""
+    pairs: dict[int, int] = {}
+    first = new.start
+    for at_old in old:
+        scored = [
+            (likeness(before[at_old], after[at_new]), -at_new)
+            for at_new in range(first, new.stop)
+            if at_new < len(stems) and stems[at_new] == at_old + 1
+        ]
+        best = max(scored, default=(0.0, 0))
+        if best[0] >= ALIKE:
+            pairs[at_old] = -best[1]
+            first = pairs[at_old] + 1
+    return pairs
+
+
+def likeness(old: str, new: str) -> float:
+    if old.strip() == new.strip():
+        return 1.0
+    if not old.strip() or not new.strip():
+        return 0.0
+    return SequenceMatcher(None, old.strip()[:LONG], new.strip()[:LONG], autojunk=False).ratio()
+
+
+def marks(old: str, new: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Both lines in pieces, those marked that the other does not have."""
+    if max(len(old), len(new)) > LONG:
+        return (Piece(old, True),), (Piece(new, True),)
+    first, second = WORD.findall(old), WORD.findall(new)
+    left: list[Piece] = []
+    right: list[Piece] = []
+    for kind, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+        if a < b:
+            left.append(Piece("".join(first[a:b]), kind != "equal"))
+        if c < d:
+            right.append(Piece("".join(second[c:d]), kind != "equal"))
+    return tuple(left), tuple(right)
+
+
+def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[Row | int]:
+    """Rows that changed or whose old line is wanted, with some about them; a number stands for rows left out."""
+    keep = [False] * len(rows)
+    for place, row in enumerate(rows):
+        if row.kind != "same" or row.old in wanted:
+            for near in range(max(0, place - context), min(len(rows), place + context + 1)):
+                keep[near] = True
+    left_out = 0
+    for place, row in enumerate(rows):
+        if not keep[place]:
+            left_out += 1
+            continue
+        if left_out:
+            yield left_out
+        left_out = 0
+        yield row
+    if left_out:
+        yield left_out

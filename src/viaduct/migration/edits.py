@@ -1,0 +1,262 @@
+"""Changes of a text, collected first and made together; and how they are written so that layout survives."""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+from dataclasses import dataclass, field
+
+from viaduct.migration.source import LINE_END, Slot, Source, Token
+
+
+class Overlap(Exception):
+    """Two changes want the same text: the second is not made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    start: int
+    end: int
+    text: str
+
+
+@dataclass
+class Edits:
+    """The changes of one rule in one file, in terms of the text before them."""
+
+    source: Source
+    made: list[Edit] = field(default_factory=list)
+    removed: set[ast.stmt] = field(default_factory=set)
+
+    # ---- plain
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        for other in self.made:
+            apart = end <= other.start or other.end <= start
+            if not apart or (start == end and other.start < start < other.end):
+                raise Overlap
+        if self.source.text[start:end] != text:
+            self.made.append(Edit(start, end, text))
+
+    def insert(self, at: int, text: str) -> None:
+        self.replace(at, at, text)
+
+    def delete(self, start: int, end: int) -> None:
+        if start < end:
+            self.replace(start, end, "")
+
+    def node(self, node: ast.AST, text: str) -> None:
+        """Comments inside it that the new text has not go before the statement."""
+        start, end = self.source.span(node)
+        self.replace(start, end, text)
+        lost = [one.text for one in self.source.comments(start, end) if one.text not in text]
+        self.keep_comments(self.source.statement(node), lost)
+
+    def keep_comments(self, statement: ast.stmt, comments: list[str]) -> None:
+        """On lines of their own before the statement that held them."""
+        if comments:
+            line, indent = self.source.line_start(self.source.span(statement)[0]), self.source.indent_of(statement)
+            self.insert(line, "".join(f"{indent}{comment}{self.source.newline}" for comment in comments))
+
+    # ---- arguments
+
+    def add_argument(self, call: ast.Call, text: str) -> None:
+        """`name=value` behind the last argument, in the manner of the others."""
+        opening = self.source.opening(call)
+        slots, closing = self.source.slots(opening)
+        if not slots:
+            self.insert(opening.end, text)
+            return
+        last = slots[-1]
+        only = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        if isinstance(only, ast.GeneratorExp) and self.source.span(only)[0] == opening.start:
+            self.insert(opening.end, "(")
+            self.insert(last.end, f"), {text}")
+            return
+        source = self.source.text
+        own_line = source[self.source.line_start(last.start) : last.start].strip() == ""
+        indent = source[self.source.line_start(last.start) : last.start] if own_line else ""
+        stop = last.comma.end if last.comma else last.end
+        if last.comma is None:
+            self.insert(last.end, f",{self.source.newline}{indent}{text}" if own_line else f", {text}")
+        elif own_line and self.source.line_of(closing.start) > self.source.line_of(stop):
+            comment = self.source.comment_after(stop)
+            self.insert(comment.end if comment else stop, f"{self.source.newline}{indent}{text},")
+        else:
+            self.insert(stop, f" {text},")
+
+    def remove_slot(self, slots: list[Slot], place: int) -> None:
+        """One of several things between commas; comments stay."""
+        self.remove_slots(slots, {place})
+
+    def remove_slots(self, slots: list[Slot], places: set[int]) -> None:
+        """Several at once; must be told of all, since those at the end take the comma before them along."""
+        first_last = len(slots)
+        while first_last - 1 in places:
+            first_last -= 1
+        before = slots[first_last - 1].comma if 0 < first_last < len(slots) else None
+        whole = before is not None and slots[-1].comma is None and not self.has_comment(before.start, slots[-1].end)
+        for place in sorted(places):
+            slot = slots[place]
+            if before is None or not whole or place < first_last:
+                self.delete(*self.with_blank(slot.start, slot.comma.end if slot.comma else slot.end))
+        if before is not None and whole:
+            self.delete(before.start, slots[-1].end)
+
+    def has_comment(self, start: int, end: int) -> bool:
+        return any(token.kind == tokenize.COMMENT and start <= token.start < end for token in self.source.tokens)
+
+    def change_arguments(self, call: ast.Call, places: set[int], text: str) -> None:
+        """Remove the arguments at these places and add one."""
+        slots, _ = self.source.slots(self.source.opening(call))
+        kept = [slot for place, slot in enumerate(slots) if place not in places]
+        trailing = len(slots) - 1 in places
+        if not text:
+            pass
+        elif not trailing:
+            self.add_argument(call, text)
+        elif kept:
+            self.insert(kept[-1].end, f", {text}")
+        else:
+            self.insert(self.source.opening(call).end, text)
+        self.remove_slots(slots, places)
+
+    def with_blank(self, start: int, end: int) -> tuple[int, int]:
+        """A span with the white space behind it, or with its whole lines when nothing else stands on them."""
+        text = self.source.text
+        line, stop = self.source.line_start(start), self.source.line_stop(end)
+        alone = text[line:start].strip() == ""
+        if alone and text[end:stop].strip() == "":
+            return line, self.source.next_line(end)
+        while end < stop and text[end] in " \t":
+            end += 1
+        return start, end
+
+    # ---- statements
+
+    def before(self, statement: ast.stmt, lines: list[str]) -> None:
+        """New statements in front of one."""
+        start = self.source.span(statement)[0]
+        line = self.source.line_start(start)
+        indent = self.source.text[line:start]
+        if indent.strip():  # `if x: statement` or `a; statement`
+            self.insert(start, "".join(f"{text}; " for text in lines))
+        else:
+            self.insert(line, "".join(f"{indent}{text}".rstrip() + self.source.newline for text in lines))
+
+    def after(self, statement: ast.stmt, lines: list[str]) -> None:
+        """New statements behind one, and behind a comment on its line."""
+        end = self.source.span(statement)[1]
+        following = next(self.source.tokens_from(end), None)
+        same_line = following is not None and following.start < self.source.line_stop(end) and following.text == ";"
+        indent = self.own_indent(statement)
+        if same_line or indent is None:
+            self.insert(end, "".join(f"; {text}" for text in lines))
+            return
+        stop, newline = self.source.line_stop(end), self.source.newline
+        self.insert(stop, "".join(newline + f"{indent}{text}".rstrip() for text in lines))
+
+    def own_indent(self, statement: ast.stmt) -> str | None:
+        """Of the line on which it begins, alone or behind others of its block; None in `if x: statement`."""
+        source, line = self.source, self.source.line_start(self.source.span(statement)[0])
+        for one in (statement, *source.block(statement)):
+            start = source.span(one)[0]
+            if source.line_start(start) == line and not source.text[line:start].strip():
+                return source.text[line:start]
+        return None
+
+    def remove_statement(self, statement: ast.stmt) -> None:
+        """`pass` stays where a block would be empty; comments stay."""
+        start, end = self.source.span(statement)
+        left = [one for one in self.source.block(statement) if one is not statement and one not in self.removed]
+        self.removed.add(statement)
+        self.keep_comments(statement, [one.text for one in self.source.comments(start, end)])
+        if not left and not isinstance(self.source.parents[statement], ast.Module):
+            self.replace(start, end, "pass")
+            return
+        following = next(self.source.tokens_from(end), None)
+        if following is not None and following.text == ";" and following.start <= self.source.line_stop(end):
+            end = following.end
+        else:
+            before = self.source.token_before(start)
+            if before is not None and before.text == ";":
+                start = before.start
+        self.delete(*self.with_blank(start, end))
+
+    def unwrap(self, block: ast.With | ast.AsyncWith) -> None:
+        """Remove `with …:` and move what it holds to the left."""
+        source, body = self.source, block.body
+        start, first = source.span(block)[0], source.span(body[0])[0]
+        if body[0].lineno == self.header_end(block)[1]:  # all on one line
+            self.delete(start, first)
+            return
+        colon, _ = self.header_end(block)
+        header_end = source.next_line(colon)
+        comments = [token.text for token in source.comments(start, header_end)]
+        indent = source.text[source.line_start(start) : start]
+        kept = "".join(f"{indent}{comment}{source.newline}" for comment in comments)
+        self.replace(source.line_start(start), header_end, kept)
+        outer, inner = source.indent_of(block), source.indent_of(body[0])
+        self.move_left(header_end, source.span(block)[1], outer, inner)
+
+    def header_end(self, block: ast.With | ast.AsyncWith) -> tuple[int, int]:
+        """Behind the colon of a `with`, and its line."""
+        last = block.items[-1]
+        offset = self.source.span(last.optional_vars or last.context_expr)[1]
+        colon = next(token for token in self.source.tokens_from(offset) if token.text == ":")
+        return colon.end, self.source.line_of(colon.start)
+
+    def move_left(self, start: int, end: int, outer: str, inner: str) -> None:
+        """Every line in the span, and comments that follow at least as deep, from one indent to another."""
+        source = self.source
+        held = self.lines_within_strings(start, end)
+        for line in range(source.line_of(start), len(source.starts) + 1):
+            begin = source.starts[line - 1]
+            text = source.text[begin : source.line_stop(begin)]
+            if begin >= end and (not text.strip().startswith("#") or not text.startswith(inner)):
+                break
+            if line not in held and text.startswith(inner):
+                self.replace(begin, begin + len(inner), outer)
+
+    def lines_within_strings(self, start: int, end: int) -> set[int]:
+        """Lines that begin inside a string: their white space belongs to it."""
+        held: set[int] = set()
+        opened: list[Token] = []
+        for token in self.source.tokens:
+            if token.end <= start or token.start >= end:
+                continue
+            name = tokenize.tok_name[token.kind]
+            if name == "STRING":
+                held.update(range(self.source.line_of(token.start) + 1, self.source.line_of(token.end - 1) + 1))
+            elif name.endswith("STRING_START"):
+                opened.append(token)
+            elif name.endswith("STRING_END") and opened:
+                first = opened.pop()
+                held.update(range(self.source.line_of(first.start) + 1, self.source.line_of(token.end - 1) + 1))
+        return held
+
+    # ---- making them
+
+    def apply(self, lines: list[int]) -> tuple[str, list[int]]:
+        """The new text, and for each of its lines the original line that it stems from.
+
+        `lines` says the same of the present text: line i stems from lines[i].
+        """
+        text, place, stems = self.source.text, 0, [lines[0]]
+        pieces: list[str] = []
+        for edit in sorted(self.made, key=lambda edit: (edit.start, edit.end)):
+            self.keep(text[place : edit.start], place, lines, pieces, stems)
+            origin = lines[self.source.line_of(edit.start) - 1]
+            pieces.append(edit.text)
+            stems += [origin] * len(LINE_END.findall(edit.text))
+            place = edit.end
+            written = next((piece for piece in reversed(pieces) if piece), "")
+            if not written or written.endswith(("\n", "\r")):
+                stems[-1] = lines[self.source.line_of(place) - 1]
+        self.keep(text[place:], place, lines, pieces, stems)
+        return "".join(pieces), stems
+
+    def keep(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
+        pieces.append(piece)
+        for match in LINE_END.finditer(piece):
+            stems.append(lines[self.source.line_of(start + match.end()) - 1])

@@ -1,0 +1,222 @@
+"""Migrate one text: each rule in turn, on what the one before left; then the imports that they asked for.
+
+A file is parsed once to see whether any rule could have something to say; most files end there. A rule that changed
+something hands on a new text, which is parsed again: that takes a hundredth of a second for five hundred lines, and no
+rule has to reckon with another's edits. `lines` remembers which original line each present one stems from, so that
+findings speak of the file that the user has.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from viaduct.migration.edits import Edits, Overlap
+from viaduct.migration.findings import Finding
+from viaduct.migration.gate import may_concern
+from viaduct.migration.imports import insert_imports
+from viaduct.migration.names import Names
+from viaduct.migration.options import Options
+from viaduct.migration.project import Project
+from viaduct.migration.rule import Handler, Rule, Site, all_rules
+from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
+from viaduct.migration.values import Values
+
+
+@dataclass
+class Work:
+    """A file under migration."""
+
+    path: str
+    source: Source
+    options: Options
+    project: Project
+    lines: list[int]
+    findings: list[Finding] = field(default_factory=list)
+    needed: dict[str, str] = field(default_factory=dict)  # local name -> qualified
+    effects: set[str] = field(default_factory=set)  # modules that are imported for what importing them does
+    seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
+    edits: Edits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.edits = Edits(self.source)
+
+    @cached_property
+    def names(self) -> Names:
+        surveyed = self.project.parsed.get(self.path)
+        if surveyed is not None and surveyed.source is self.source:
+            return surveyed.renewed()
+        module, package = self.project.module_of(self.path)
+        return Names(self.source, module, package, self.needed)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.names, self.project)
+
+    @cached_property
+    def index(self) -> Index:
+        return Index(self)
+
+    def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
+        """The local name of something; imported, under a name of its own if what stands at `at` hides the usual one."""
+        qualified = f"{module}.{name}"
+        known = self.names.local(qualified)
+        if known is not None and at is not None and self.names.hides(known, at):
+            known = next((local for local, full in self.names.added.items() if full == qualified), None)
+        if known is None and self.names.lookup(name, self.names.scopes[self.source.tree]) is None:
+            known = name if self.names.from_star(name) == qualified else None
+        if known is not None:
+            return known
+        local = name if name not in self.names.taken else self.free_name(f"npu_{name}")
+        self.needed[local] = qualified
+        self.names.taken.add(local)
+        self.names.added[local] = qualified
+        return local
+
+    def free_name(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self.names.taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self.names.taken.add(name)
+        return name
+
+    def after(self) -> Work:
+        """The same with its edits made."""
+        text, lines = self.edits.apply(self.lines)
+        source = Source(text)
+        return Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
+
+
+class Index:
+    """Calls, references and methods of a file, by name: what tells whether a rule has business here."""
+
+    def __init__(self, work: Work) -> None:
+        self.calls: dict[str, list[ast.Call]] = {}
+        self.references: dict[str, list[ast.expr]] = {}
+        self.methods: dict[str, list[ast.Call]] = {}
+        self.by_type: dict[type[ast.AST], list[ast.AST]] = {}
+        called: set[ast.AST] = set()
+        for node in work.source.nodes:
+            self.by_type.setdefault(type(node), []).append(node)
+            if isinstance(node, ast.Call):
+                called.add(node.func)
+                name = work.names.qualified(node.func)
+                if name:
+                    self.calls.setdefault(name, []).append(node)
+                if isinstance(node.func, ast.Attribute) and (name is None or not is_module_like(name)):
+                    self.methods.setdefault(node.func.attr, []).append(node)
+            elif isinstance(node, ast.Name | ast.Attribute) and node not in called:
+                if isinstance(work.source.parents.get(node), ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                    continue
+                name = work.names.qualified(node)
+                if name:
+                    self.references.setdefault(name, []).append(node)
+
+
+def is_module_like(name: str) -> bool:
+    """tensorflow.data.Dataset.from_tensors is a function; my.module.dataset.batch may be a method of a variable."""
+    return name.partition(".")[0] in ("tensorflow", "torch", "horovod", "keras", "npu_bridge", "hccl", "numpy", "os")
+
+
+def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
+    """The places at which a rule's handlers are to be called, in the order of the text."""
+    found: list[tuple[Site, Handler]] = []
+    for table, index in ((rule.calls, work.index.calls), (rule.references, work.index.references)):
+        for pattern, handler in table.items():
+            for name in matching(pattern, index):
+                found += [(Site(rule, work, node, name), handler) for node in index[name]]
+    for name, handler in rule.methods.items():
+        found += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
+    if (rule.nodes or rule.whole) and (not rule.words or any(word in work.source.text for word in rule.words)):
+        for kind, handler in rule.nodes:
+            found += [(Site(rule, work, node), handler) for node in work.index.by_type.get(kind, [])]
+        found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
+    order = work.source.places if len(found) > 1 else {}
+    yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))
+
+
+def matching(pattern: str, index: dict[str, list[ast.Call]] | dict[str, list[ast.expr]]) -> list[str]:
+    if not pattern.endswith(".*"):
+        return [pattern] if pattern in index else []
+    return [name for name in index if name.startswith(pattern[:-1])]
+
+
+def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
+    """One rule over one file. Where two of its edits meet, as in nested blocks, the second waits for another round."""
+    met: list[Site] = []
+    for site, handler in sites(rule, work):
+        made, said = len(work.edits.made), len(work.findings)
+        try:
+            handler(site)
+        except Overlap:
+            del work.edits.made[made:], work.findings[said:]
+            met.append(site)
+    if met and work.edits.made and rounds:
+        return run_rule(rule, work.after(), rounds - 1)
+    for site in met:
+        site.manual(
+            "two changes meet in this expression; make this one by hand", zh="两处改动在此表达式中重叠,请手工修改"
+        )
+    return work.after() if work.edits.made else work
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """What became of a file. `reason` says why it was left alone, where it was."""
+
+    path: str
+    before: bytes
+    after: bytes
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    lines: tuple[int, ...] = ()  # of each line of the result: the original line that it stems from
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+def migrate_bytes(path: str, data: bytes, options: Options, project: Project | None = None) -> Migrated:
+    """The whole of it for one file."""
+    project = project or Project()
+    try:
+        text, encoding = decode(data)
+        if not may_concern(text, options):
+            parse(text)  # what is not Python is named all the same
+            return Migrated(path, data, data)
+        surveyed = project.parsed.get(path)
+        source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
+        work = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
+        for rule in all_rules():
+            if rule.wanted(options):
+                work = run_rule(rule, work)
+        work = insert_imports(work)
+    except Unparsable as error:
+        return Migrated(path, data, data, (unread(path, str(error)),), str(error))
+    after = data if work.source.text == text else work.source.text.encode(encoding)
+    return Migrated(path, data, after, tuple(finished(work, text)), "", tuple(work.lines))
+
+
+def unread(path: str, reason: str) -> Finding:
+    message = f"cannot be read as Python 3: {reason}. It is copied as it is; convert it (2to3) or repair it first"
+    zh = f"无法按 Python 3 解析:{reason}。文件原样复制;请先用 2to3 转换或修正"
+    return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "high")
+
+
+def finished(work: Work, original: str) -> Iterator[Finding]:
+    """Findings with the lines that they speak of, before and after, sorted and each once."""
+    old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
+    new = LINE_END.split(work.source.text)
+    seen = set()
+    for finding in sorted(work.findings, key=lambda finding: finding.order):
+        key = (finding.line, finding.end_line, finding.rule, finding.message)
+        if key in seen:
+            continue
+        seen.add(key)
+        within = range(finding.line, finding.end_line + 1)
+        before = "\n".join(old[finding.line - 1 : finding.end_line])
+        stems = zip(new, work.lines, strict=False)
+        after = "\n".join(text for text, stem in stems if stem in within) if finding.status == "changed" else ""
+        yield replace(finding, before=before, after=after)

@@ -1,0 +1,36 @@
+"""What migration has to say about one place: changed, advice, or for a person to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["changed", "advice", "manual"]
+Kind = Literal["mandatory", "performance", "advice", "report"]
+RISK = {"high": 0, "medium": 1, "low": 2}
+Risk = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Lines count from 1 and are those of the original file."""
+
+    file: str  # relative, with /
+    line: int
+    end_line: int
+    column: int
+    rule: str
+    kind: Kind
+    status: Status
+    message: str
+    message_zh: str = ""
+    risk: Risk = "medium"  # of leaving it as it is; for changed: of the change being wrong
+    before: str = ""
+    after: str = ""
+
+    def text(self, language: str) -> str:
+        return self.message_zh if language == "zh" and self.message_zh else self.message
+
+    @property
+    def order(self) -> tuple[str, int, int, str, str]:
+        return (self.file, self.line, self.column, self.rule, self.message)

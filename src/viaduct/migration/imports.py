@@ -1,0 +1,130 @@
+"""The last pass: imports of what rules have introduced (I1, I2, I3).
+
+One explicit import for each name, directly behind the block of imports that holds the file's first import of
+TensorFlow or PyTorch at top level; where there is none, behind the docstring and `from __future__`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from viaduct.migration.findings import Finding
+from viaduct.migration.surface import STAR_BINDS, STAR_NAMES
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
+
+
+def insert_imports(work: Work) -> Work:
+    needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
+    needed |= {effect.rpartition(".")[2]: effect for effect in work.effects}
+    if not needed:
+        return work
+    place = anchor(work.source.tree)
+    lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, place))
+    if place is None:
+        start = work.source.starts[header_end(work) - 1] if header_end(work) <= len(work.source.starts) else 0
+        ending = work.source.newline
+        work.edits.insert(start, "".join(line + ending for line in lines) + ending)
+    elif last_on_its_line(work, place):
+        stop = work.source.line_stop(work.source.span(place)[1])
+        work.edits.insert(stop, "".join(work.source.newline + line for line in lines))
+    else:
+        work.edits.after(place, lines)
+    return work.after()
+
+
+def last_on_its_line(work: Work, statement: ast.stmt) -> bool:
+    """`import os; import tensorflow as tf` is followed by a new line, `import tensorflow as tf; tf.f()` is not."""
+    following = next(work.source.tokens_from(work.source.span(statement)[1]), None)
+    return following is None or following.start >= work.source.line_stop(work.source.span(statement)[1])
+
+
+def overwrites(work: Work, place: ast.stmt | None) -> bool:
+    """Whether a star import would rebind a name that the file has by then; if so, that is said."""
+    top = work.names.scopes[work.source.tree]
+    before = work.source.tree.body[: work.source.tree.body.index(place) + 1] if place is not None else []
+    names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
+    lost = sorted(name for name in names if work.names.agreed(top.bound.get(name, []), 0) != STAR_BINDS[name])
+    if lost:
+        text = ", ".join(lost)
+        message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"
+        zh = f"此处不使用 npu_init 的星号导入:会覆盖 {text};改为逐个导入"
+        line = work.lines[(place.lineno if place is not None else 1) - 1]
+        found = Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low")
+        work.findings.append(found)
+    return bool(lost)
+
+
+def bound_by(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+    elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    else:
+        stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+        yield from (node.id for node in stored if isinstance(node.ctx, ast.Store))
+
+
+def used_names(work: Work) -> set[str]:
+    return {node.id for node in ast.walk(work.source.tree) if isinstance(node, ast.Name)}
+
+
+def import_lines(needed: dict[str, str], star: bool) -> list[str]:
+    lines: list[str] = []
+    if star:
+        starred = {local for local, full in needed.items() if STAR_NAMES.get(local) == full}
+        needed = {local: full for local, full in needed.items() if local not in starred}
+        lines += ["from npu_bridge.npu_init import *"] if starred else []
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for local, full in needed.items():
+        module, _, name = full.rpartition(".")
+        if not module:
+            lines.append(f"import {name}" if local == name else f"import {name} as {local}")
+        else:
+            grouped[module].append(name if local == name else f"{name} as {local}")
+    return lines + [f"from {module} import {name}" for module in sorted(grouped) for name in sorted(grouped[module])]
+
+
+def anchor(tree: ast.Module) -> ast.stmt | None:
+    """The last import of the block that holds the first top-level import of a framework."""
+    body = tree.body
+    for place, statement in enumerate(body):
+        if imports_framework(statement):
+            while place + 1 < len(body) and isinstance(body[place + 1], ast.Import | ast.ImportFrom):
+                place += 1
+            return body[place]
+    return None
+
+
+def imports_framework(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Import):
+        return any(alias.name.partition(".")[0] in FRAMEWORKS for alias in statement.names)
+    if isinstance(statement, ast.ImportFrom) and not statement.level:
+        return (statement.module or "").partition(".")[0] in FRAMEWORKS
+    return False
+
+
+def header_end(work: Work) -> int:
+    """The line behind the docstring, `from __future__` and the comments at the top."""
+    body = work.source.tree.body
+    last = 0
+    for place, statement in enumerate(body):
+        docstring = place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        if not (future or (docstring and isinstance(statement.value.value, str))):  # type: ignore[attr-defined]
+            break
+        last = statement.end_lineno or 0
+    text = work.source.text
+    while last < len(work.source.starts):
+        start = work.source.starts[last]
+        line = text[start : work.source.line_stop(start)].strip()
+        if not line.startswith("#"):
+            break
+        last += 1
+    return last + 1

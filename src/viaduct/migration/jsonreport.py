@@ -1,0 +1,66 @@
+"""A migration as JSON: the same project and the same flags give the same bytes, times left out.
+
+One record a finding: file, line, end_line, column, rule, kind, status, risk, message, before, after, doc.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from viaduct import __version__
+from viaduct.migration.catalogue import doc_of
+from viaduct.migration.findings import Finding
+from viaduct.migration.run import FileResult, Outcome
+from viaduct.migration.summary import summarise
+from viaduct.migration.walk import shown
+
+SCHEMA = 1
+"""Raised when a field changes its meaning or goes; fields may be added."""
+
+
+def as_json(outcome: Outcome, language: str = "en") -> str:
+    return json.dumps(record(outcome, language), indent=1, ensure_ascii=False) + "\n"
+
+
+def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": "viaduct", "version": __version__},
+        "command": outcome.command,
+        "options": asdict(outcome.options),
+        "summary": asdict(summarise(outcome)),
+        "files": [file_record(file) for file in outcome.files],
+        "skipped": [{"path": shown(one.path), "reason": one.reason} for one in outcome.walk.skipped],
+        "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
+    }
+
+
+def file_record(file: FileResult) -> dict[str, Any]:
+    state = "changed" if file.changed else "unread" if file.reason else "unchanged"
+    return {
+        "path": shown(file.path),
+        "state": state,
+        "lines": file.line_count,
+        "findings": len(file.findings),
+        **({"reason": file.reason} if file.reason else {}),
+    }
+
+
+def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
+    return {
+        "file": shown(finding.file),
+        "line": finding.line,
+        "end_line": finding.end_line,
+        "column": finding.column,
+        "place": shown(outcome.where(finding)),
+        "rule": finding.rule,
+        "kind": finding.kind,
+        "status": finding.status,
+        "risk": finding.risk,
+        "message": finding.text(language),
+        "before": finding.before,
+        "after": finding.after,
+        "doc": doc_of(finding.rule),
+    }

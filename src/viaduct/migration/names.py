@@ -1,0 +1,281 @@
+"""What a name in a file stands for: `tf.Session` is `tensorflow.Session` whatever it was imported as.
+
+Scopes are Python's. A name counts as known when all that is ever bound to it in its scope agree: several imports of the
+same thing (`try: import tensorflow.compat.v1 as tf` / `except: import tensorflow as tf`), an alias of a known name, and
+`None` beside them. Anything else is unknown, and no rule touches it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from viaduct.migration.source import Source
+
+# Spellings of one thing. The longest prefix first.
+SAME = (
+    ("tensorflow.compat.v1.", "tensorflow."),
+    ("tensorflow._api.v1.", "tensorflow."),
+    ("tensorflow.python.keras.", "tensorflow.keras."),
+    ("tensorflow.contrib.keras.", "tensorflow.keras."),
+    ("tensorflow.contrib.tpu.", "tensorflow.estimator.tpu."),
+    ("tensorflow.tpu.", "tensorflow.estimator.tpu."),
+    ("tensorflow.contrib.estimator.", "tensorflow.estimator."),
+    ("tensorflow_estimator.python.estimator.api.", "tensorflow.estimator."),
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+BINDING = (
+    *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
+    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+)
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+@lru_cache(maxsize=4096)
+def canonical(name: str) -> str:
+    dotted = name + "."
+    changed = True
+    while changed:
+        changed = False
+        for spelling, one in SAME:
+            if dotted.startswith(spelling):
+                dotted, changed = one + dotted[len(spelling) :], True
+    return dotted[:-1]
+
+
+@dataclass
+class Scope:
+    """bound: name -> all that is bound to it: qualified names, assigned expressions, None for anything else."""
+
+    node: ast.AST
+    outer: Scope | None
+    bound: dict[str, list[str | ast.expr | None]] = field(default_factory=dict)
+    elsewhere: dict[str, Scope] = field(default_factory=dict)  # global and nonlocal names
+
+    def bind(self, name: str, what: str | ast.expr | None) -> None:
+        self.elsewhere.get(name, self).bound.setdefault(name, []).append(what)
+
+
+class Names:
+    """The names of one file. `module` is its own dotted name, `added` what rules have imported so far."""
+
+    def __init__(self, source: Source, module: str = "", package: bool = False, added: dict[str, str] | None = None):
+        self.source = source
+        self.module = module if package else module.rpartition(".")[0]  # what relative imports count from
+        self.own = module
+        self.added = added or {}
+        self.stars: list[str] = []
+        self.scopes: dict[ast.AST, Scope] = {}
+        self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
+        self.returned: dict[ast.AST, list[ast.Return]] = {}  # kept by project.own_returns
+        self.walk(source.tree, None)
+        self.stars.reverse()  # the walk goes from the end; the last star import wins
+
+    # ---- building
+
+    def walk(self, node: ast.AST, outer: Scope | None) -> None:
+        scope = Scope(node, outer)
+        self.scopes[node] = scope
+        if isinstance(node, Function):
+            for argument in all_arguments(node.args):
+                scope.bind(argument.arg, None)
+        body = node.body if isinstance(node, ast.Module | ast.ClassDef | Function) else [node]
+        pending: list[ast.AST] = [*body] if isinstance(body, list) else [body]
+        if isinstance(node, Comprehension):
+            pending = [*self.source.inner[node]]
+        while pending:
+            self.visit(pending.pop(), scope, pending)
+
+    def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            scope.bind(node.name, f"{self.own}.{node.name}" if scope.outer is None and self.own else None)
+            pending += node.decorator_list
+            if isinstance(node, ast.ClassDef):
+                pending += [*node.bases, *node.keywords]
+            else:
+                pending += [default for default in [*node.args.defaults, *node.args.kw_defaults] if default]
+            self.walk(node, scope)
+        elif isinstance(node, ast.Lambda | Comprehension):
+            self.walk(node, scope)
+            if isinstance(node, Comprehension):
+                pending.append(node.generators[0].iter)  # evaluated outside
+        elif isinstance(scope.node, Comprehension) and node is scope.node.generators[0]:
+            pending += [scope.node.generators[0].target, *scope.node.generators[0].ifs]
+        else:
+            if isinstance(node, BINDING):
+                self.bindings(node, scope)
+            if isinstance(node, ast.Name):
+                self.homes[node] = scope
+            else:
+                pending += self.source.inner[node]
+
+    def bindings(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                whole, first = alias.name, alias.name.partition(".")[0]
+                scope.bind(alias.asname or first, canonical(whole if alias.asname else first))
+        elif isinstance(node, ast.ImportFrom):
+            base = self.imported_from(node)
+            for alias in node.names:
+                if alias.name == "*":
+                    self.stars.append(canonical(base))
+                else:
+                    scope.bind(alias.asname or alias.name, canonical(f"{base}.{alias.name}"))
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            scope.bind(node.targets[0].id, node.value)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
+            while isinstance(scope.node, Comprehension) and scope.outer is not None:  # := in one binds outside it
+                scope = scope.outer
+            scope.bind(node.target.id, node.value)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            if not self.is_plain_target(node):
+                scope.bind(node.id, None)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            self.redirect(node, scope)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            scope.bind(node.name, None)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            scope.bind(node.rest, None)
+
+    def is_plain_target(self, node: ast.Name) -> bool:
+        """Whether `bindings` has met the assignment already."""
+        parent = self.source.parents[node]
+        if isinstance(parent, ast.Assign):
+            return len(parent.targets) == 1 and parent.targets[0] is node
+        return isinstance(parent, ast.AnnAssign | ast.NamedExpr) and parent.target is node
+
+    def redirect(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+        top = scope
+        while top.outer is not None:
+            top = top.outer
+        target = top if isinstance(node, ast.Global) else (scope.outer or top)
+        for name in node.names:
+            scope.elsewhere[name] = target
+            for what in scope.bound.pop(name, []):
+                target.bind(name, what)
+
+    def imported_from(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.module.split(".") if self.module else []
+        kept = parts[: len(parts) - node.level + 1]
+        return ".".join([*kept, *([node.module] if node.module else [])]) or "."
+
+    # ---- asking
+
+    def renewed(self) -> Names:
+        """The same file, nothing added by rules."""
+        other = copy(self)
+        other.added = {}
+        other.__dict__.pop("taken", None)
+        return other
+
+    def scope_of(self, node: ast.AST) -> Scope:
+        """The scope in which an expression is evaluated: defaults and decorators belong to the one outside."""
+        home = self.homes.get(node)
+        if home is not None:
+            return home
+        child = node
+        for parent in self.source.ancestors(node):
+            scope = self.scopes.get(parent)
+            if scope is not None and not self.outside(child, parent):
+                return scope
+            child = parent
+        return self.scopes[self.source.tree]
+
+    @staticmethod
+    def outside(child: ast.AST, scope: ast.AST) -> bool:
+        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return child not in scope.body
+        return isinstance(scope, ast.Lambda) and child is not scope.body
+
+    def lookup(self, name: str, scope: Scope) -> list[str | ast.expr | None] | None:
+        """All that is bound to a name where it is used; None where nothing is."""
+        at: Scope | None = scope
+        while at is not None:
+            visible = at is scope or not isinstance(at.node, ast.ClassDef)
+            if name in at.elsewhere:
+                at = at.elsewhere[name]
+                continue
+            if visible and name in at.bound:
+                return at.bound[name]
+            at = at.outer
+        return None
+
+    def qualified(self, node: ast.AST, depth: int = 0) -> str | None:
+        """`tensorflow.estimator.RunConfig` for any spelling of it; None if that cannot be known."""
+        if depth > 8:
+            return None
+        if isinstance(node, ast.Attribute):
+            base = self.qualified(node.value, depth)
+            return canonical(f"{base}.{node.attr}") if base else None
+        if not isinstance(node, ast.Name):
+            return None
+        bound = self.lookup(node.id, self.scope_of(node))
+        if bound is None:
+            return self.added.get(node.id) or self.from_star(node.id)
+        return self.agreed(bound, depth) or self.narrowed(bound, node.id)
+
+    @staticmethod
+    def narrowed(bound: list[str | ast.expr | None], name: str) -> str | None:
+        """`import tensorflow as tf` and then `tf = tf.compat.v1`: the same thing, if all agree on it."""
+        found: set[str | None] = {what for what in bound if not isinstance(what, ast.expr)}
+        if len(found) != 1 or None in found:
+            return None
+        one = str(found.copy().pop())
+        for what in bound:
+            if isinstance(what, ast.expr):
+                dotted = ast.unparse(what) if isinstance(what, ast.Attribute) else ""
+                found.add(canonical(one + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
+        return one if found == {one} else None
+
+    def agreed(self, bound: list[str | ast.expr | None], depth: int) -> str | None:
+        found: set[str | None] = set()
+        for what in bound:
+            if isinstance(what, ast.Constant) and what.value is None:
+                continue
+            found.add(self.qualified(what, depth + 1) if isinstance(what, ast.expr) else what)
+        return found.pop() if len(found) == 1 else None
+
+    def from_star(self, name: str) -> str | None:
+        if not self.stars or hasattr(builtins, name) or name.startswith("__"):
+            return None
+        from viaduct.migration.surface import STAR_NAMES
+
+        for star in self.stars:
+            if star == "npu_bridge.npu_init" and name in STAR_NAMES:
+                return STAR_NAMES[name]
+        others = [star for star in self.stars if star != "npu_bridge.npu_init"]
+        if "npu_bridge.npu_init" in self.stars and not others:
+            return None
+        return canonical(f"{others[-1]}.{name}") if others else None
+
+    def hides(self, name: str, at: ast.AST) -> bool:
+        """Whether something else is bound to a module's name where a node stands: a parameter, a local variable."""
+        top = self.scopes[self.source.tree]
+        return name in top.bound and self.lookup(name, self.scope_of(at)) is not top.bound[name]
+
+    @cached_property
+    def taken(self) -> set[str]:
+        """Every name that the file uses or binds anywhere: a new one must not be among them."""
+        used = {node.id for node in ast.walk(self.source.tree) if isinstance(node, ast.Name)}
+        return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
+
+    def local(self, qualified: str) -> str | None:
+        """The module-level spelling under which something is known here, if it is."""
+        top = self.scopes[self.source.tree]
+        for name, bound in top.bound.items():
+            if bound and self.agreed(bound, 0) == qualified:
+                return name
+        for name, full in self.added.items():
+            if full == qualified:
+                return name
+        return None
+
+
+def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
+    starred = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *starred]

@@ -1,0 +1,35 @@
+"""What a migration was asked to do. Every question that a converter could ask is a field with a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Target = Literal["npu", "mlu", "any"]
+
+
+@dataclass(frozen=True)
+class Options:
+    to: Target = "npu"
+    distributed: bool = False
+    style: Literal["explicit", "wrapper"] = "explicit"
+    imports: Literal["explicit", "star"] = "explicit"
+    precision: str = ""  # precision_mode, or precision_mode_v2
+    loop: int = 1  # iterations_per_loop
+    rank: Literal["hccl", "env"] = "hccl"
+    resources: Literal["session", "plugin"] = "session"  # starts communication: a session of its own, npu_plugin
+    device: Literal["remove", "cpu"] = "remove"  # what becomes of `with tf.device('/gpu:0')`
+    tpu: Literal["convert", "keep"] = "convert"
+    keep_defaults: bool = False
+    pad_predict: bool = False
+    metrics_allreduce: bool = False
+    dropout_layers: bool = False
+    profile: str = ""  # a directory for profiling results
+    dump: str = ""  # a directory for dumped tensors
+    dump_step: str = ""
+    preset: str = ""
+    entry: str = ""  # the script that is started, where Keras sessions are set up
+    data_parallel: Literal["report", "unwrap"] = "report"
+    int32_targets: bool = False
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()

@@ -1,0 +1,149 @@
+"""What travels between the files of a project: functions that return a session, arguments that carry a dataset.
+
+Static: files are parsed, never imported. Two rounds over the files that mention a framework: the first finds what
+functions return, the second what is passed to them (and what they return, given the first).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from viaduct.migration.names import Names
+from viaduct.migration.source import Source, Unparsable, children, decode
+
+FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
+
+
+@dataclass
+class Project:
+    """returns: qualified function -> kind; parameters: (qualified function, parameter) -> kind.
+
+    calls: qualified function -> (file, call) of every place that calls it; functions: where it is defined.
+    config_helpers: functions whose ConfigProto reaches a session; mentions: framework function -> files that call it.
+    keras_files: those that train or run a Keras model; rank_files: those that ask for ranks, or will once migrated;
+    cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
+    optimizers: classes of the project that derive from a TensorFlow optimizer.
+    """
+
+    returns: dict[str, str] = field(default_factory=dict)
+    parameters: dict[tuple[str, str], str] = field(default_factory=dict)
+    calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)
+    functions: dict[str, tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
+    config_helpers: set[str] = field(default_factory=set)
+    mentions: dict[str, set[str]] = field(default_factory=dict)
+    keras_files: set[str] = field(default_factory=set)
+    rank_files: set[str] = field(default_factory=set)
+    cycle_files: set[str] = field(default_factory=set)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    optimizers: set[str] = field(default_factory=set)
+    entry: str = ""
+    parsed: dict[str, Names] = field(default_factory=dict)  # the files as they were surveyed, not to be parsed again
+
+    def reaches(self, path: str) -> set[str]:
+        """The file and all that it imports, directly or not."""
+        found, pending = {path}, [path]
+        while pending:
+            fresh = self.imports.get(pending.pop(), set()) - found
+            found |= fresh
+            pending += fresh
+        return found
+
+    @staticmethod
+    def module_of(path: str) -> tuple[str, bool]:
+        """The dotted name of a file, and whether it is a package's __init__."""
+        parts = PurePosixPath(path).with_suffix("").parts
+        package = bool(parts) and parts[-1] == "__init__"
+        return ".".join(parts[:-1] if package else parts), package
+
+
+def survey(files: Iterable[tuple[str, bytes]]) -> Project:
+    """Look through all files of a project: path and content of each."""
+    from viaduct.migration.habits import note_habits
+
+    project = Project()
+    parsed: list[tuple[str, Names]] = []
+    for path, data in files:
+        if not any(word in data for word in FRAMEWORKS):
+            continue
+        try:
+            source = Source(decode(data)[0])
+        except Unparsable:
+            continue
+        parsed.append((path, Names(source, *Project.module_of(path))))
+    project.parsed = dict(parsed)
+    for _ in range(2):
+        for path, names in parsed:
+            note_functions(project, path, names)
+    for path, names in parsed:
+        note_calls(project, path, names)
+    note_parameters(project, dict(parsed))
+    for path, names in parsed:
+        note_functions(project, path, names)
+    note_habits(project, dict(parsed))
+    return project
+
+
+def note_functions(project: Project, path: str, names: Names) -> None:
+    from viaduct.migration.values import Values
+
+    values = Values(names, project)
+    for node in names.source.tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{names.own}.{node.name}"
+            project.functions[name] = (path, node)
+            kinds = {values.kind(one.value) for one in returns_of(names, node)}
+            found = kinds.pop() if len(kinds) == 1 else None
+            if found:
+                project.returns[name] = found
+
+
+def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
+    """own_returns, looked for once."""
+    if function not in names.returned:
+        names.returned[function] = own_returns(function, names.source)
+    return names.returned[function]
+
+
+def own_returns(function: ast.FunctionDef | ast.AsyncFunctionDef, source: Source | None = None) -> list[ast.Return]:
+    """Without those of functions defined within."""
+    found: list[ast.Return] = []
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Return):
+            found.append(node)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += source.inner[node] if source else children(node)
+    return found
+
+
+def note_calls(project: Project, path: str, names: Names) -> None:
+    for node in names.source.nodes:
+        if isinstance(node, ast.Call):
+            name = names.qualified(node.func)
+            if name in project.functions:
+                project.calls.setdefault(name, []).append((path, node))
+
+
+def note_parameters(project: Project, files: dict[str, Names]) -> None:
+    """A parameter has a kind if every call in the project passes that kind for it."""
+    from viaduct.migration.values import Values
+
+    values = {path: Values(names, project) for path, names in files.items()}
+    for name, calls in project.calls.items():
+        given: dict[str, set[str | None]] = defaultdict(set)
+        parameters = [one.arg for one in project.functions[name][1].args.args]
+        for path, call in calls:
+            for place, argument in enumerate(call.args[: len(parameters)]):
+                given[parameters[place]].add(values[path].kind(argument))
+            for word in call.keywords:
+                if word.arg:
+                    given[word.arg].add(values[path].kind(word.value))
+        for parameter, kinds in given.items():
+            kind = kinds.pop() if len(kinds) == 1 else None
+            if kind:
+                project.parameters[(name, parameter)] = kind

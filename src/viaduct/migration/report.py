@@ -1,0 +1,146 @@
+"""A migration as one HTML page: a summary for those who decide, and every changed line for those who check."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Literal
+
+from viaduct.migration.diffing import Row, around, compare
+from viaduct.migration.findings import Finding, Status
+from viaduct.migration.rule import all_rules
+from viaduct.migration.run import FileResult, Outcome
+from viaduct.migration.summary import WORDS, Summary, headline, plural, summarise
+from viaduct.migration.walk import shown
+from viaduct.reporting import (
+    Code,
+    Comment,
+    DiffFile,
+    DiffRow,
+    DiffView,
+    Facts,
+    Page,
+    Part,
+    Section,
+    Table,
+    Tile,
+    write_page,
+)
+
+Tone = Literal["good", "bad", "warn", "muted"]
+TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn"}
+SURE = {"high": True, "medium": None, "low": False}
+
+
+def write(outcome: Outcome, path: Path, language: str = "en") -> None:
+    write_page(page(outcome, language), path)
+
+
+def page(outcome: Outcome, language: str = "en") -> Page:
+    summary = summarise(outcome)
+    name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
+    return Page(
+        f"{shown(name)} to {outcome.options.to.upper()}",
+        headline(summary) + ".",
+        tiles(summary),
+        [
+            overview(outcome, summary),
+            left_section(outcome, language),
+            Section("Changes", "Before on the left, after on the right.", [DiffView(diffs(outcome, language))]),
+            rules_section(summary),
+            advice_section(outcome, language),
+            files_section(outcome),
+        ],
+    )
+
+
+def tiles(summary: Summary) -> list[Tile]:
+    manual = summary.statuses["manual"]
+    editing = sum(1 for counts in summary.rules.values() if counts["changed"])
+    risks = ", ".join(f"{summary.risks[risk]} {risk}" for risk in ("high", "medium", "low") if summary.risks.get(risk))
+    return [
+        Tile("files changed", f"{summary.changed:,}", f"of {summary.files:,}, {summary.lines:,} lines"),
+        Tile("edits", f"{summary.edits:,}", f"by {plural(editing, 'rule')}"),
+        Tile("left for a person", f"{manual:,}", f"risk: {risks}" if risks else "", good=None if manual else True),
+        Tile("confidence", summary.confidence, summary.reasons[0], good=SURE[summary.confidence]),
+    ]
+
+
+def overview(outcome: Outcome, summary: Summary) -> Section:
+    facts = {
+        "target": outcome.options.to,
+        "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
+        f"{summary.unread:,} not understood; {summary.skipped:,} left out",
+        "confidence": f"{summary.confidence}: {'; '.join(summary.reasons)}",
+        "started with": outcome.entry or "not known; see --entry",
+    }
+    text = "Edits are made only where the text shows that they are right; what it does not show is listed below."
+    return Section("Summary", text, [Facts(facts), Code(outcome.command, "The command")])
+
+
+def left_section(outcome: Outcome, language: str) -> Section:
+    rows = [[one.risk, shown(outcome.where(one)), one.text(language), one.rule] for one in outcome.by_risk]
+    text = "The riskiest first." if rows else "Nothing: all that was found could be decided from the text."
+    parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
+    return Section("Left for a person", text, parts)
+
+
+def rules_section(summary: Summary) -> Section:
+    meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
+    rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
+    columns = ["rule", *WORDS.values(), "what it does"]
+    return Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)] if rows else [])
+
+
+def advice_section(outcome: Outcome, language: str) -> Section:
+    found = [one for one in outcome.findings if one.status == "advice"]
+    rows = [[shown(outcome.where(one)), one.text(language), one.rule] for one in found]
+    parts: list[Part] = [Table(["place", "advice", "rule"], rows)] if rows else []
+    return Section("Advice", "What may run better; nothing here is needed." if rows else "None.", parts)
+
+
+def files_section(outcome: Outcome) -> Section:
+    rows: list[list[object]] = [
+        [shown(file.path), state(file), file.line_count, len(file.findings), file.reason] for file in outcome.files
+    ]
+    rows += [[shown(one.path), "left out", None, None, one.reason] for one in outcome.walk.skipped]
+    return Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)] if rows else [])
+
+
+def state(file: FileResult) -> str:
+    return "changed" if file.changed else "not understood" if file.reason else "unchanged"
+
+
+# ---- the diff
+
+
+def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
+    """Changed files first, then those with findings only, last those that were not understood."""
+    told = [file for file in outcome.files if file.findings or file.changed]
+    return [diff_file(file, language) for file in sorted(told, key=lambda file: (not file.changed, bool(file.reason)))]
+
+
+def diff_file(file: FileResult, language: str) -> DiffFile:
+    by_line: dict[int, list[Finding]] = defaultdict(list)
+    for finding in file.findings:
+        by_line[finding.line].append(finding)
+    if file.reason:
+        comments = [comment(file, finding, language) for finding in file.findings]
+        return DiffFile(shown(file.path), [DiffRow("same", comments=comments)], "not looked into")
+    rows = compare(file.old, file.new, file.stems)
+    drawn: list[DiffRow | int] = []
+    for row in around(rows, set(by_line)):
+        drawn.append(row if isinstance(row, int) else diff_row(file, row, by_line, language))
+    return DiffFile(shown(file.path), drawn, "" if file.changed else "unchanged")
+
+
+def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
+    said = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
+    left, right = ([(piece.text, piece.marked) for piece in side] for side in (row.left, row.right))
+    return DiffRow(row.kind, row.old, row.new, left, right, said)
+
+
+def comment(file: FileResult, finding: Finding, language: str) -> Comment:
+    tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
+    place = shown(file.where(finding.line)) if file.cells else ""
+    return Comment(finding.text(language), finding.rule, WORDS[finding.status], tone, place)

@@ -1,0 +1,34 @@
+"""How variables get the values of one rank. Not a rule: Horovod's and the session's broadcasts share it."""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.sessions import MONITORED, PLAIN
+
+ESTIMATORS = (
+    *("tensorflow.estimator.Estimator", "tensorflow.estimator.tpu.TPUEstimator"),
+    *("npu_bridge.estimator.npu.npu_estimator.NPUEstimator", "tensorflow.keras.estimator.model_to_estimator"),
+)
+SESSIONS = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession", "tensorflow.train.Supervisor")
+HCCL = "npu_bridge.hccl.hccl_ops.broadcast"
+HOOK = "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook"
+
+
+def estimator_trains(site: Site) -> bool:
+    """An Estimator here, or somewhere in the project while there is no session here."""
+    called, project = site.work.index.calls, site.work.project.mentions
+    if any(name in called for name in SESSIONS):
+        return False
+    return any(name in called or name in project for name in ESTIMATORS)
+
+
+def trainable_variables(site: Site) -> str:
+    return f"{proto.tensorflow_name(site, 'trainable_variables')}()"
+
+
+def operation(site: Site, variables: str, root: str = "0") -> str:
+    """Broadcast takes a list and gives one; each variable is assigned what rank `root` holds."""
+    hccl = site.need("hccl_ops")
+    group = proto.tensorflow_name(site, "group")
+    return f"{group}(*[var.assign({hccl}.broadcast([var], {root})[0]) for var in {variables}])"

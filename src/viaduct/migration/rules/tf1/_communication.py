@@ -1,0 +1,84 @@
+"""How collective communication is started and ended. Not a rule: the life cycle rules share it."""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.options import Options
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+
+OPS = "npu_bridge.estimator.npu_ops"
+STARTS = (
+    *(f"{OPS}.initialize_system", "npu_bridge.npu_init.init_resource"),
+    "npu_bridge.estimator.npu.npu_plugin.npu_resource_init",
+)
+STOPS = (
+    *(f"{OPS}.shutdown_system", "npu_bridge.npu_init.shutdown_resource"),
+    "npu_bridge.estimator.npu.npu_plugin.npu_resource_shutdown",
+)
+
+
+def wanted(options: Options) -> bool:
+    """Ranks are asked of hccl, which must have been started by then."""
+    return options.distributed and options.rank == "hccl"
+
+
+def asks_for_ranks(site: Site) -> bool:
+    """Whether this file, or one that it imports, does or will once it is migrated."""
+    here = any(name.startswith(("hccl.manage.api.", "npu_bridge.hccl.")) for name in site.work.index.calls)
+    project = site.work.project
+    return here or bool(project.reaches(site.work.path) & project.rank_files)
+
+
+def is_started(site: Site) -> bool:
+    """By somebody, somewhere in the project."""
+    mentioned = site.work.project.mentions
+    return any(name in site.work.index.calls or name in mentioned for name in STARTS)
+
+
+def define_helper(site: Site, near: ast.stmt) -> str:
+    """The seed's function that gives a session and the operation that starts communication; its name."""
+    present = defined_helper(site)
+    if present is not None:
+        return present
+    name = site.free_name("init_npu")
+    body, unit = site.source.tree.body, site.source.indent_unit
+    top = next(one for one in [near, *site.source.ancestors(near)] if one in body)
+    place = body.index(top)
+    lines = ["", "", f"def {name}():", *(f"{unit}{line}".rstrip() for line in helper_body(site))]
+    if place:
+        site.edit.after(body[place - 1], lines)
+    else:
+        site.edit.before(body[0], [*lines[2:], "", ""])
+    return name
+
+
+def helper_body(site: Site) -> list[str]:
+    rewrite = "config.graph_options.rewrite_options"
+    if not proto.tensorflow_prefix(site):
+        proto.module_name(site, "tensorflow", "tf")
+    return [
+        '"""A session, and the operation that starts collective communication when it is run."""',
+        f"npu_init = {site.need('npu_ops')}.initialize_system()",
+        f"config = {proto.tensorflow_name(site, 'ConfigProto')}()",
+        f"{rewrite}.remapping = {proto.rewriter_config(site)}.OFF",
+        f"custom_op = {rewrite}.custom_optimizers.add()",
+        'custom_op.name = "NpuOptimizer"',
+        'custom_op.parameter_map["use_off_line"].b = True',
+        f"init_sess = {proto.tensorflow_name(site, 'Session')}(config=config)",
+        "return init_sess, npu_init",
+    ]
+
+
+def starts_communication(site: Site, function: ast.AST) -> bool:
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(site.qualified(call.func) == f"{OPS}.initialize_system" for call in calls)
+
+
+def defined_helper(site: Site) -> str | None:
+    """A function of this file that starts communication and returns it."""
+    for node in site.source.tree.body:
+        if isinstance(node, ast.FunctionDef) and starts_communication(site, node):
+            return node.name
+    return next((str(mark[1]) for mark in site.work.seen if mark[0] == "init_npu"), None)

@@ -1,0 +1,85 @@
+"""What in a file is Keras, TensorFlow's own or the standalone package. Not a rule: the Keras rules share it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.names import Function
+from viaduct.migration.rule import Site
+
+ROOTS = ("tensorflow.keras.", "keras.")
+BUILDING = ("layers.", "models.", "optimizers.", "applications.", "Input", "Model", "Sequential")
+BASES = tuple(
+    f"{root}{name}" for root in ROOTS for name in ("Model", "models.Model", "Sequential", "models.Sequential")
+)
+RUNNING = (
+    *("fit", "fit_generator", "evaluate", "evaluate_generator", "predict", "predict_generator"),
+    *("train_on_batch", "test_on_batch", "predict_on_batch"),
+)
+SET_SESSION = (
+    *("tensorflow.keras.backend.set_session", "keras.backend.set_session"),
+    *("keras.backend.tensorflow_backend.set_session", "npu_bridge.npu_init.set_keras_session_npu_config"),
+)
+GET_SESSION = ("tensorflow.keras.backend.get_session", "keras.backend.get_session")
+EAGER = ("tensorflow.enable_eager_execution", "tensorflow.enable_v2_behavior")
+
+
+def is_keras(name: str | None) -> bool:
+    return name is not None and name.startswith(ROOTS)
+
+
+def builds(name: str | None) -> bool:
+    """Whether a call of this makes a layer, a model or an optimizer."""
+    return any(name.startswith(root + part) for root in ROOTS for part in BUILDING) if name else False
+
+
+def is_model(site: Site, node: ast.expr) -> bool:
+    """A model by its constructor, or an instance of a class of this file that derives from one."""
+    if site.values.kind(node) == "keras_model":
+        return True
+    made = site.values.origin(node)
+    return isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in model_classes(site)
+
+
+def model_classes(site: Site) -> set[str]:
+    return {
+        node.name
+        for node in site.source.tree.body
+        if isinstance(node, ast.ClassDef) and any(site.qualified(base) in BASES for base in node.bases)
+    }
+
+
+def runs_models(site: Site) -> list[ast.Call]:
+    """Calls of fit, evaluate, predict … on a model, and of get_session, which makes a session if there is none."""
+    index = site.work.index
+    calls = [call for name in RUNNING for call in index.methods.get(name, [])]
+    found = [call for call in calls if isinstance(call.func, ast.Attribute) and is_model(site, call.func.value)]
+    return found + [call for name in GET_SESSION for call in index.calls.get(name, [])]
+
+
+def runs_eagerly(site: Site) -> bool:
+    """`model.compile(…, run_eagerly=True)`."""
+    words = [word for call in site.work.index.methods.get("compile", []) for word in call.keywords]
+    return any(word.arg == "run_eagerly" and is_true(word.value) for word in words)
+
+
+def is_true(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is True
+
+
+def is_standalone(site: Site) -> bool:
+    """Whether the file's Keras is the package of its own."""
+    return any(name.startswith("keras.") for name in (*site.work.index.calls, *site.work.index.references))
+
+
+def executed(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What runs when the statement does: not the bodies of functions and lambdas in it."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            pending += [*node.decorator_list, *node.args.defaults]
+        elif not isinstance(node, Function):
+            pending += ast.iter_child_nodes(node)

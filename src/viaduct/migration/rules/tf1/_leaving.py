@@ -1,0 +1,113 @@
+"""Where a block of statements is left, and how something is put at its end. Not a rule: closing rules share it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.names import Function
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+
+EXIT_CALLS = {"sys.exit", "os._exit", "tensorflow.app.run", "absl.app.run"}  # nothing behind them runs
+APP_RUN = ("tensorflow.app.run", "absl.app.run")
+
+
+def exits(statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
+    """Statements that leave the block: return, and break or continue of a loop around it."""
+    for statement in statements:
+        if statement is not skip:
+            yield from _exits(statement, within_loop=False)
+
+
+def _exits(node: ast.AST, within_loop: bool) -> Iterator[ast.stmt]:
+    if isinstance(node, ast.Return) or (isinstance(node, ast.Break | ast.Continue) and not within_loop):
+        yield node
+    if isinstance(node, Function | ast.ClassDef | ast.expr):
+        return
+    for field, value in ast.iter_fields(node):
+        looped = within_loop or (isinstance(node, ast.For | ast.AsyncFor | ast.While) and field == "body")
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _exits(child, looped)
+
+
+def ends(statement: ast.stmt) -> bool:
+    """Whether nothing behind it can run."""
+    if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
+        return True
+    if isinstance(statement, ast.If):
+        return bool(statement.orelse) and ends(statement.body[-1]) and ends(statement.orelse[-1])
+    return isinstance(statement, ast.With | ast.AsyncWith) and ends(statement.body[-1])
+
+
+def is_endless(statement: ast.stmt) -> bool:
+    """`while True` without a way out of it."""
+    if not isinstance(statement, ast.While):
+        return False
+    test = statement.test
+    return isinstance(test, ast.Constant) and bool(test.value) and not any(exits(statement.body))
+
+
+def at_end(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
+    """New statements where the block ends and before each way out of it (but those within `skip`)."""
+    for statement in exits(statements, skip):
+        before_leaving(site, statement, lines)
+    if skip is None and not ends(statements[-1]):
+        site.edit.after(statements[-1], lines)
+
+
+def before_leaving(site: Site, statement: ast.stmt, lines: list[str]) -> None:
+    """A returned value that must be computed first is computed first."""
+    value = statement.value if isinstance(statement, ast.Return) else None
+    if value is None or not computes(value):
+        site.edit.before(statement, lines)
+        return
+    name = result_name(site, statement)
+    site.edit.before(statement, [f"{name} = {parenthesised(site, value)}", *lines])
+    site.edit.replace(*site.source.span(value), name)  # its comments have moved with it
+    site.changed(
+        f"the value is computed first, then {lines[0]}, then it is returned",
+        zh=f"先计算返回值,再执行 {lines[0]},然后返回",
+        node=statement,
+    )
+
+
+def result_name(site: Site, statement: ast.stmt) -> str:
+    """One name for all returns of a function."""
+    function = site.source.function(statement)
+    for mark in site.work.seen:
+        if mark[:2] == ("result", function):
+            return str(mark[2])
+    name = proto.local_name(site, statement, "result")
+    site.work.seen[("result", function, name)] = None
+    return name
+
+
+def parenthesised(site: Site, value: ast.expr) -> str:
+    """Values that go on over several lines lose the parentheses of their return, and may need them."""
+    text = site.text(value)
+    try:
+        alone = len(ast.parse(f"x = {text}").body) == 1
+    except SyntaxError:
+        alone = False
+    return text if alone else f"({text})"
+
+
+def computes(value: ast.expr) -> bool:
+    quiet = ast.Name | ast.Constant | ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.expr_context
+    return not all(isinstance(node, quiet) for node in ast.walk(value))
+
+
+def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
+    """Whether a call among them ends the program, so that nothing behind it runs."""
+    calls = (
+        node
+        for statement in statements
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+    )
+    return any(
+        (site.qualified(call.func) or getattr(call.func, "id", "")) in {*EXIT_CALLS, "exit", "quit"} for call in calls
+    )

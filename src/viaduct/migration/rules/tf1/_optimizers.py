@@ -1,0 +1,114 @@
+"""What is a TensorFlow optimizer, what wraps one for several ranks, and where one goes. Not a rule."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+from viaduct.migration.values import constructed
+
+OPTIMIZERS = "npu_bridge.estimator.npu.npu_optimizer"
+WRAPPERS = (
+    *(f"{OPTIMIZERS}.{name}" for name in ("NPUDistributedOptimizer", "NPUOptimizer", "KerasDistributeOptimizer")),
+    *(f"{OPTIMIZERS}.npu_distributed_optimizer_wrapper", "npu_bridge.npu_init.npu_tf_optimizer"),
+    *("npu_bridge.npu_init.npu_keras_optimizer", *horovod.names("DistributedOptimizer")),
+)
+LOSS_SCALE = "npu_bridge.estimator.npu.npu_loss_scale_optimizer.NPULossScaleOptimizer"
+SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
+USES = ("minimize", "compute_gradients", "apply_gradients")
+# Functions that take an optimizer and train with it.
+CONSUMERS = {
+    *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
+    *(
+        "tensorflow.contrib.slim.learning.create_train_op",
+        "tf_slim.learning.create_train_op",
+        "tf_slim.create_train_op",
+    ),
+    *("tensorflow.contrib.slim.training.create_train_op", "tensorflow.estimator.clip_gradients_by_norm"),
+}
+CONSUMING_METHODS = ("create_estimator_spec",)  # of a head
+CANNED = tuple(
+    f"tensorflow.estimator.{family}{kind}"
+    for family in ("DNN", "Linear", "DNNLinearCombined", "Baseline")
+    for kind in ("Classifier", "Regressor", "Estimator")
+)
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_optimizer(site: Site, call: ast.AST) -> bool:
+    """A call that makes one: TensorFlow's classes and those of the project that derive from them."""
+    name = site.qualified(call.func) if isinstance(call, ast.Call) else None
+    if name is None or name in ("tensorflow.train.Optimizer", *WRAPPERS):
+        return False
+    internal = name.startswith("tensorflow.python.training.") and name.endswith("Optimizer")
+    rewrite = name.endswith(".enable_mixed_precision_graph_rewrite")
+    made = constructed(name) == "optimizer" and not rewrite
+    return made or internal or name in site.work.project.optimizers
+
+
+def holds_optimizer(site: Site, call: ast.Call) -> bool:
+    """Whether it is given an optimizer itself, as the averaging and clipping ones are: then that one is wrapped."""
+    given = [*call.args[:1], *(word.value for word in call.keywords if word.arg in ("opt", "optimizer"))]
+    for value in given:
+        bound: list[object] = [value]
+        if isinstance(value, ast.Name):
+            bound += site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
+        if any(isinstance(one, ast.Call) and one is not call and is_made(site, one) for one in bound):
+            return True
+    return False
+
+
+def is_made(site: Site, call: ast.Call) -> bool:
+    """An optimizer, or one that is wrapped already."""
+    return is_optimizer(site, call) or site.qualified(call.func) in WRAPPERS
+
+
+def takes(site: Site, call: ast.Call) -> bool:
+    """Whether a call that is given an optimizer trains with it."""
+    name = site.qualified(call.func)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name in CONSUMERS or name in CANNED or name == LOSS_SCALE or method in CONSUMING_METHODS:
+        return True
+    return site.values.kind(call) == "loss_scale_optimizer" or is_optimizer(site, call)
+
+
+def trains_with(site: Site, call: ast.Call, value: ast.expr) -> bool:
+    """A function of the project that applies what it is given here."""
+    defined = site.work.project.functions.get(site.qualified(call.func) or "")
+    if defined is None:
+        return False
+    function = defined[1]
+    word = next((word.arg for word in call.keywords if word.value is value), None)
+    places = [argument.arg for argument in function.args.args]
+    parameter = word or (places[call.args.index(value)] if value in call.args[: len(places)] else None)
+    return parameter is not None and any(applies(node, parameter) for node in ast.walk(function))
+
+
+def applies(node: ast.AST, name: str) -> bool:
+    """`name.minimize(…)`."""
+    used = node.func if isinstance(node, ast.Call) else None
+    return (
+        isinstance(used, ast.Attribute)
+        and used.attr in USES
+        and isinstance(used.value, ast.Name)
+        and used.value.id == name
+    )
+
+
+def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
+    """Where a variable, or an attribute of self, is read."""
+    if isinstance(target, ast.Name):
+        names = site.work.names
+        bound = names.lookup(target.id, names.scope_of(target))
+        for node in site.work.index.by_type.get(ast.Name, []):
+            read = isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
+            if read and names.lookup(target.id, names.scope_of(node)) is bound:
+                yield node  # type: ignore[misc]
+    elif isinstance(target, ast.Attribute):
+        owner = next((one for one in site.source.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        for node in ast.walk(owner) if owner else ():
+            read = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+            if read and ast.unparse(node) == ast.unparse(target):
+                yield node  # type: ignore[misc]

@@ -1,0 +1,76 @@
+"""How a migrated script learns its rank and the number of ranks. Not a rule: sharding, Horovod and hooks share it.
+
+hccl answers only once communication has been started; what runs before that, and what is not meant for several devices,
+asks the environment, with the answers of a single process as defaults.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.names import Comprehension
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _entry
+
+HCCL = {
+    "size": "get_rank_size",
+    "rank": "get_rank_id",
+    "local_size": "get_local_rank_size",
+    "local_rank": "get_local_rank_id",
+}
+HELPERS = {
+    "size": "get_npu_rank_size",
+    "rank": "get_npu_rank_id",
+    "local_size": "get_npu_local_rank_size",
+    "local_rank": "get_npu_local_rank_id",
+}
+VARIABLES = {"size": ("RANK_SIZE", "1"), "rank": ("RANK_ID", "0"), "local_rank": ("DEVICE_ID", "0")}
+RANK_CALLS = {
+    *(f"hccl.manage.api.{name}" for name in HCCL.values()),
+    *(f"npu_bridge.npu_init.{name}" for name in HELPERS.values()),
+}
+
+
+def expression(site: Site, node: ast.AST, what: str) -> str | None:
+    """`get_rank_id()` or `int(os.getenv("RANK_ID", "0"))`; None where nobody can tell."""
+    if asks_hccl(site, node):
+        return f"{function(site, what)}()"
+    return from_environment(site, what) if what in VARIABLES else None
+
+
+def function(site: Site, what: str) -> str:
+    """What to call once communication has been started."""
+    return site.need(HELPERS[what] if site.options.style == "wrapper" else HCCL[what])
+
+
+def asks_hccl(site: Site, node: ast.AST) -> bool:
+    return site.options.distributed and site.options.rank == "hccl" and not runs_early(site, node)
+
+
+def from_environment(site: Site, what: str) -> str:
+    variable, default = VARIABLES[what]
+    return f'int({proto.module_name(site, "os")}.getenv("{variable}", "{default}"))'
+
+
+def runs_early(site: Site, node: ast.AST) -> bool:
+    """Whether it runs when the file is read, and main, which starts communication, comes later."""
+    scope = site.work.names.scope_of(node)
+    while isinstance(scope.node, ast.ClassDef | Comprehension) and scope.outer is not None:
+        scope = scope.outer
+    if not isinstance(scope.node, ast.Module):
+        return False
+    if _entry.main_function(site) is not None:
+        return True
+    guard = _entry.main_guard(site)
+    return guard is not None and guard not in site.source.ancestors(node)
+
+
+def is_rank_call(site: Site, node: ast.AST) -> bool:
+    """hccl, one of npu_init's helpers, or the environment."""
+    for one in ast.walk(site.values.origin(node)):
+        if isinstance(one, ast.Call) and site.qualified(one.func) in RANK_CALLS:
+            return True
+        if isinstance(one, ast.Constant) and one.value in ("RANK_SIZE", "RANK_ID"):
+            return True
+    return False

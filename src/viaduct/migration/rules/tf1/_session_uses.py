@@ -1,0 +1,90 @@
+"""What a script does with a session that it opened. Not a rule: the session rules share it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Site
+
+# Calls that take a session to read or write files, not to compute with the model.
+FILES = {
+    *("restore", "save", "export_meta_graph", "convert_variables_to_constants", "write_graph", "simple_save"),
+    *("add_meta_graph_and_variables", "add_meta_graph", "freeze_graph_with_def_protos", "assign_from_checkpoint"),
+}
+INITIALIZERS = {
+    f"tensorflow.{name}"
+    for name in (
+        *("global_variables_initializer", "local_variables_initializer", "tables_initializer"),
+        *("initialize_all_variables", "initializers.global_variables", "initializers.local_variables"),
+    )
+}
+QUIET = {"graph", "graph_def", "close", "as_default", "sess_str"}
+
+
+def stays_on_host(site: Site) -> bool:
+    """Whether the session only restores, freezes or saves; then it is advice to leave it where it is."""
+    if not only_files(site):
+        return False
+    site.advice(
+        "this session only reads or writes checkpoints or graphs: it is left on the host",
+        zh="该会话仅读写检查点或图文件:保留在主机侧",
+    )
+    return True
+
+
+def only_files(site: Site) -> bool:
+    name, region = opened_as(site)
+    if not name:
+        return False
+    if any(isinstance(node, ast.Call) and is_eval(node) for part in region for node in ast.walk(part)):
+        return False
+    purposes = [purpose(site, use) for use in uses(region, name)]
+    return "files" in purposes and "other" not in purposes
+
+
+def opened_as(site: Site) -> tuple[str, list[ast.stmt]]:
+    """The variable that gets the session and the statements that may use it."""
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.withitem) and isinstance(parent.optional_vars, ast.Name):
+        block = site.source.parents[parent]
+        return parent.optional_vars.id, block.body if isinstance(block, ast.With | ast.AsyncWith) else []
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        scope = site.source.function(site.node) or site.source.tree
+        return parent.targets[0].id, scope.body
+    return "", []
+
+
+def uses(region: list[ast.stmt], name: str) -> Iterator[ast.Name]:
+    for part in region:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+                yield node
+
+
+def purpose(site: Site, use: ast.Name) -> str:
+    parent = site.source.parents[use]
+    if isinstance(parent, ast.Attribute):
+        call = site.source.parents[parent]
+        runs = isinstance(call, ast.Call) and parent.attr == "run"
+        if runs and len(call.args) == 1 and initialises(site, call.args[0]):  # type: ignore[attr-defined]
+            return "nothing"
+        return "nothing" if parent.attr in QUIET else "other"
+    call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
+    if isinstance(call, ast.Call) and use is not call.func:
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        return "files" if called in FILES else "other"
+    return "other"
+
+
+def initialises(site: Site, value: ast.expr) -> bool:
+    if isinstance(value, ast.List | ast.Tuple):
+        return all(initialises(site, one) for one in value.elts)
+    origin = site.values.origin(value)
+    if isinstance(origin, ast.Call) and site.qualified(origin.func) == "tensorflow.group":
+        return all(initialises(site, one) for one in origin.args)
+    return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALIZERS
+
+
+def is_eval(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "eval"

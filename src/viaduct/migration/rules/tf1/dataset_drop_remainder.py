@@ -1,0 +1,113 @@
+"""Let a dataset's batches all have the same size.
+
+     import tensorflow as tf
+     ds = tf.data.TFRecordDataset(files)
+    -ds = ds.batch(32)
+    +ds = ds.batch(32, drop_remainder=True)
+
+The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Only datasets are meant: a
+`.batch()` of something else, and the queue functions `tf.train.batch`, are left alone. A value that is handed in from
+outside is set here, unless every call in the project passes it in plain sight: then those literals are better changed,
+and the finding says so. In a pipeline for evaluation or prediction the pictures of the last batch are lost; that is
+mentioned.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory", order=50)
+
+POSITIONS = {"batch": 1, "padded_batch": 3}
+NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
+
+
+@rule.method("batch", "padded_batch")
+def drop_remainder(site: Site) -> None:
+    receiver = site.values.kind(site.node.func.value)
+    if receiver == "dataset":
+        force_true(site, POSITIONS[site.name])
+    elif receiver is None and looks_like_dataset(site):
+        site.manual(
+            f"`.{site.name}` may be a dataset's: if it is, it needs drop_remainder=True",
+            zh=f"`.{site.name}` 可能是数据集方法:若是,需加 drop_remainder=True",
+        )
+
+
+@rule.call(
+    "tensorflow.data.experimental.map_and_batch",
+    "tensorflow.contrib.data.map_and_batch",
+)
+def map_and_batch(site: Site) -> None:
+    force_true(site, 3)
+
+
+def force_true(site: Site, position: int) -> None:
+    present = site.argument("drop_remainder", position)
+    if isinstance(present, ast.Constant) and present.value is True:
+        return
+    if not site.editable or (site.unpacked and present is None):
+        site.manual(
+            "arguments are unpacked here: see that drop_remainder is True",
+            zh="此处参数为解包形式:请确认 drop_remainder 为 True",
+        )
+        return
+    site.set_argument("drop_remainder", "True", position)
+    site.changed(
+        "the last, shorter batch is dropped: graphs are compiled for fixed shapes",
+        zh="丢弃最后不足一批的数据:图按固定 shape 编译",
+    )
+    handed_in(site, present)
+    lost_pictures(site)
+
+
+def handed_in(site: Site, present: ast.expr | None) -> None:
+    """D2: the value was a parameter; where do its values come from?"""
+    function = site.source.function(site.node)
+    if not isinstance(present, ast.Name) or function is None:
+        return
+    parameters = [argument.arg for argument in function.args.args]
+    if present.id not in parameters:
+        return
+    place, name = parameters.index(present.id), f"{site.work.names.own}.{function.name}"
+    calls = site.work.project.calls.get(name, [])
+    literal = calls and all(isinstance(passed(call, present.id, place), ast.Constant) for _, call in calls)
+    where = ", ".join(f"{path}:{call.lineno}" for path, call in calls[:5])
+    if literal:
+        site.advice(
+            f"{present.id} is a literal at every call ({where}): changing those to True and keeping the parameter is "
+            "as good",
+            zh=f"所有调用处 {present.id} 均为字面量({where}):也可改为在调用处传 True 并保留该参数",
+        )
+    else:
+        site.advice(f"the parameter {present.id} has no effect here any more", zh=f"参数 {present.id} 在此处不再起作用")
+
+
+def passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
+    word = next((word.value for word in call.keywords if word.arg == name), None)
+    return word or (call.args[place] if len(call.args) > place else None)
+
+
+def lost_pictures(site: Site) -> None:
+    """D3."""
+    function = site.source.function(site.node)
+    name = function.name.lower() if function else ""
+    if any(word in name for word in NOT_TRAINING):
+        site.advice(
+            f"{name} looks like evaluation or prediction: the examples of the last incomplete batch are lost; pad the "
+            "input to a multiple of the batch (--pad-predict)",
+            zh=f"{name} 似为评估或推理:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍(--pad-predict)",
+            risk="medium",
+        )
+
+
+def looks_like_dataset(site: Site) -> bool:
+    """A name that says so; everything else with a method `batch` is somebody's own."""
+    receiver = site.node.func.value
+    while isinstance(receiver, ast.Call | ast.Attribute):
+        receiver = receiver.func if isinstance(receiver, ast.Call) else receiver.value
+    names = {part.arg for part in ast.walk(site.node) if isinstance(part, ast.keyword)}
+    named = isinstance(receiver, ast.Name) and ("dataset" in receiver.id.lower() or receiver.id.lower() == "ds")
+    return named and bool(site.node.args or names)

@@ -1,0 +1,107 @@
+"""Let every rank read its own share of the data.
+
+     import tensorflow as tf
+    +from hccl.manage.api import get_rank_id
+    +from hccl.manage.api import get_rank_size
+     def input_fn(input_context):
+         ds = tf.data.TFRecordDataset(files)
+    -    return ds.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
+    +    return ds.shard(get_rank_size(), get_rank_id())
+
+The number of pipelines and the place among them came from a strategy, from TF_CONFIG or from Horovod; here from hccl,
+or with `--rank env` and for what runs before main from RANK_SIZE and RANK_ID. Without `--distributed` it is only
+mentioned. Literal numbers and shards that go by rank already stay.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+from viaduct.migration.rules.tf1 import _ranks as ranks
+
+rule = Rule(__name__, spec="D5", kind="mandatory", order=51)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+ATTRIBUTES = {
+    *("num_input_pipelines", "input_pipeline_id"),  # tf.distribute.InputContext
+    *("num_replicas_in_sync", "replica_id_in_sync_group"),  # a strategy and its replica context
+    *("num_worker_replicas", "global_id_in_cluster", "task_id"),  # RunConfig, from TF_CONFIG
+    *("num_hosts", "current_host"),  # a TPU's context
+}
+
+
+@rule.method("shard")
+def by_rank(site: Site) -> None:
+    if site.values.kind(site.node.func.value) != "dataset":
+        return
+    number, index = site.argument("num_shards", 0), site.argument("index", 1)
+    if number is None or index is None or (is_literal(number) and is_literal(index)):
+        return
+    if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
+        return
+    if not (from_strategy(site, number) and from_strategy(site, index)):
+        leave(site)
+    elif not site.options.distributed:
+        site.advice(
+            "on several devices shard by rank: see --distributed", zh="多设备训练时应按 rank 切分:参见 --distributed"
+        )
+    else:
+        rewrite(site, number, index)
+
+
+def is_literal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+def from_strategy(site: Site, node: ast.expr) -> bool:
+    """From an input context, a strategy, a run configuration or TF_CONFIG."""
+    for one in ast.walk(site.values.origin(node)):
+        if isinstance(one, ast.Attribute) and one.attr in ATTRIBUTES:
+            return True
+        if isinstance(one, ast.Call) and horovod.is_horovod(site.qualified(one.func)):
+            return True
+        if isinstance(one, ast.Name) and one is not node and mentions_cluster(site, one):
+            return True
+    return False
+
+
+def mentions_cluster(site: Site, node: ast.Name) -> bool:
+    made = site.values.origin(node)
+    return any(isinstance(one, ast.Constant) and one.value == "TF_CONFIG" for one in ast.walk(made))
+
+
+def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
+    if not site.editable:
+        leave(site)
+        return
+    size, rank = (ranks.expression(site, site.node, what) for what in ("size", "rank"))
+    site.edit.node(number, size or "")
+    site.edit.node(index, rank or "")
+    site.changed("every rank reads its own share", zh="按 rank 切分数据集")
+    under_condition(site)
+
+
+def under_condition(site: Site) -> None:
+    """`if input_context:` never holds once there is no strategy that would pass one."""
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        if isinstance(parent, ast.If) and "context" in ast.unparse(parent.test):
+            test = ast.unparse(parent.test)
+            site.manual(
+                f"this shard stands under `if {test}`: without a strategy nobody passes that; see that it is reached",
+                zh=f"该 shard 位于 `if {test}` 之下:没有分布式策略时不会传入该值,请确保能执行到此处",
+                risk="high",
+                node=parent.test,
+            )
+            return
+
+
+def leave(site: Site) -> None:
+    if site.options.distributed:
+        site.manual(
+            "where the number and the index of this shard come from is not seen: they should be rank size and rank",
+            zh="无法确定此处 shard 的数量与序号来源:应分别为 rank size 与 rank id",
+        )

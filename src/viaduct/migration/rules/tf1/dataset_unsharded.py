@@ -1,0 +1,51 @@
+"""Mention input that every rank would read whole.
+
+Only with `--distributed`. An input function that opens files and never shards gives all ranks the same examples; a
+shard right behind the source, `dataset.shard(get_rank_size(), get_rank_id())`, gives each its own. Evaluation and
+prediction are not meant.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="D6", kind="advice", order=90, on=lambda options: options.distributed)
+
+SOURCES = (
+    *("tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset", "tensorflow.data.FixedLengthRecordDataset"),
+    *("tensorflow.data.Dataset.list_files", "tensorflow.data.Dataset.from_tensor_slices"),
+    *("tensorflow.data.Dataset.from_generator", "tensorflow.data.experimental.CsvDataset"),
+)
+NOT_TRAINING = ("eval", "predict", "infer", "test", "valid", "serving")
+
+
+@rule.call(*SOURCES)
+def whole(site: Site) -> None:
+    outer = outermost(site)
+    name = outer.name.lower() if outer is not None else ""
+    if outer is None or any(word in name for word in NOT_TRAINING) or shards(outer):
+        return
+    if ("source", outer) not in site.work.seen:
+        site.work.seen[("source", outer)] = None
+        site.advice(
+            f"{outer.name} reads its data without a shard: every rank would see the same examples; add "
+            ".shard(get_rank_size(), get_rank_id()) behind this",
+            zh=f"{outer.name} 未切分数据集:各 rank 会读取相同样本;请在此之后添加 "
+            ".shard(get_rank_size(), get_rank_id())",
+            risk="medium",
+        )
+
+
+def outermost(site: Site) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    found = None
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = parent
+    return found
+
+
+def shards(function: ast.AST) -> bool:
+    attributes = (node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute))
+    return any(name in ("shard", "experimental_distribute_dataset", "auto_shard_policy") for name in attributes)

@@ -1,0 +1,133 @@
+"""Let the accelerator place operators: take `with tf.device(…)` of a GPU away.
+
+     import tensorflow as tf
+    -with tf.device("/gpu:0"):
+    -    x = tf.zeros([2])  # on the card
+    +x = tf.zeros([2])  # on the card
+
+The device's compiler takes the whole graph. A block for the CPU stays as it is. With `--device cpu` the block is kept
+and names the CPU instead. Of several items in one `with` only the device is dropped.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.edits import Edits
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="N4 V5", kind="mandatory", order=10)
+
+SETTERS = ("tensorflow.train.replica_device_setter", "tensorflow.contrib.framework.replica_device_setter")
+
+
+@rule.node(ast.With, ast.AsyncWith, words=("device",))
+def block(site: Site) -> None:
+    places = [place for place, item in enumerate(site.node.items) if is_device(site, item.context_expr)]
+    for place in places:
+        item = site.node.items[place]
+        device = item.context_expr.args[0] if item.context_expr.args else None
+        what = meant(site, device)
+        if what == "gpu" and item.optional_vars is None:
+            remove(site, place, device)
+        elif what == "cpu":
+            site.advice(
+                f"{site.text(item.context_expr)} stays: it names the CPU",
+                zh=f"{site.text(item.context_expr)} 指定 CPU,保持不变",
+            )
+        elif what != "nothing":
+            leave(site, item.context_expr, what)
+
+
+def is_device(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and site.qualified(node.func) == "tensorflow.device"
+
+
+def meant(site: Site, device: ast.expr | None) -> str:
+    """gpu, cpu, nothing (None), setter (parameter server) or unknown."""
+    if device is None:
+        return "unknown"
+    origin = site.values.origin(device)
+    if isinstance(origin, ast.Constant) and origin.value is None:
+        return "nothing"
+    if isinstance(origin, ast.Call) and site.qualified(origin.func) in SETTERS:
+        return "setter"
+    text = " ".join(texts(origin)).lower()
+    if "gpu" in text:
+        return "gpu"
+    if "cpu" in text:
+        return "cpu"
+    if isinstance(device, ast.Attribute) and device.attr == "device":  # var.device
+        return "gpu"
+    name = ast.unparse(device).lower()
+    return "gpu" if "gpu" in name or ("device" in name and "cpu" not in name) else "unknown"
+
+
+def texts(node: ast.AST) -> list[str]:
+    return [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+
+
+def remove(site: Site, place: int, device: ast.expr | None) -> None:
+    if site.options.device == "cpu" and device is not None:
+        site.edit.node(device, "'/cpu:0'")
+        site.changed("the block names the CPU instead of a GPU", zh="设备由 GPU 改为 CPU")
+        return
+    if len(site.node.items) > 1:
+        drop_item(site.edit, site.node, place)
+    else:
+        site.edit.unwrap(site.node)
+    site.changed(
+        "operators are placed by the device's compiler: the block is gone", zh="算子由昇腾编译器放置:删除 tf.device"
+    )
+    towers(site)
+
+
+def drop_item(edit: Edits, node: ast.With, place: int) -> None:
+    """One of several items: with the comma behind it, or before it if it is the last."""
+    source, items = edit.source, node.items
+    if place + 1 < len(items):
+        start, end = source.span(items[place].context_expr)[0], source.span(items[place + 1].context_expr)[0]
+        between = source.text[source.line_start(end) : end]
+        kept = "".join(f"{comment.text}{source.newline}{between}" for comment in source.comments(start, end))
+        edit.replace(start, end, kept)
+    else:
+        before = items[place - 1]
+        end = source.span(before.optional_vars or before.context_expr)[1]
+        comma = next(token for token in source.tokens_from(end) if token.text == ",")
+        start, stop = source.span(items[place].context_expr)
+        if not source.comments(comma.start, start):
+            edit.delete(comma.start, stop)
+            return
+        behind = next(source.tokens_from(stop))  # between parentheses, so the comma before it may stay
+        edit.delete(*edit.with_blank(start, behind.end if behind.text == "," else stop))
+
+
+def towers(site: Site) -> None:
+    """V5: a loop over GPUs builds one copy of the network for each; here one process has one device."""
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.For) and "gpu" in ast.unparse(parent.iter).lower():
+            site.manual(
+                f"a tower for each GPU (for … in {ast.unparse(parent.iter)}): keep one and drop the averaging of "
+                "gradients; every device is a process of its own",
+                zh=f"按 GPU 构建多个 tower(for … in {ast.unparse(parent.iter)}):"
+                "请只保留一个并去掉梯度平均;每个设备对应一个进程",
+                risk="high",
+                node=parent,
+            )
+            return
+
+
+def leave(site: Site, call: ast.expr, what: str) -> None:
+    if what == "setter":
+        site.manual(
+            "replica_device_setter places variables on parameter servers: train with NPUDistributedOptimizer instead",
+            zh="replica_device_setter 用于参数服务器:请改用 NPUDistributedOptimizer",
+            risk="high",
+            node=call,
+        )
+    else:
+        site.manual(
+            f"{site.text(call)}: whether this is a GPU is decided at run time; remove the block if it is",
+            zh=f"{site.text(call)}:是否为 GPU 在运行时决定;若是请删除该语句块",
+            node=call,
+        )

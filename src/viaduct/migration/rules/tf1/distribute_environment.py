@@ -1,0 +1,81 @@
+"""Give rank variables of the environment a default.
+
+     import os
+     from npu_bridge.estimator import npu_ops
+    -rank_size = int(os.getenv("RANK_SIZE"))
+    +rank_size = int(os.getenv("RANK_SIZE", "1"))
+
+In scripts that were migrated by hand: they crash when nobody has set the variable, as on a single device. RANK_SIZE is
+1 then, RANK_ID, DEVICE_ID and ASCEND_DEVICE_ID are 0.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.surface import MIGRATED
+
+rule = Rule(__name__, spec="V7", kind="mandatory", order=77)
+
+DEFAULTS = {"RANK_SIZE": "1", "RANK_ID": "0", "DEVICE_ID": "0", "ASCEND_DEVICE_ID": "0"}
+READERS = ("os.getenv", "os.environ.get")
+
+
+@rule.node(ast.Call, words=tuple(DEFAULTS))
+def read_as_number(site: Site) -> None:
+    """`int(…)` of the variable, at once or by a name."""
+    number = isinstance(site.node.func, ast.Name) and site.node.func.id == "int" and len(site.node.args) == 1
+    if not number or not is_migrated(site):
+        return
+    value = site.values.origin(stripped(site.node.args[0]))
+    settle(site, stripped(value))
+
+
+def stripped(node: ast.AST) -> ast.AST:
+    """Without a `.strip()` behind it."""
+    call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip"
+    return node.func.value if call else node  # type: ignore[attr-defined]
+
+
+def is_migrated(site: Site) -> bool:
+    modules = [name for scope in (site.work.names.scopes[site.source.tree],) for name in bound_modules(scope.bound)]
+    stars = site.work.names.stars
+    return any(name.partition(".")[0] in MIGRATED for name in [*modules, *stars, *site.work.needed.values()])
+
+
+def bound_modules(bound: dict[str, list[str | ast.expr | None]]) -> list[str]:
+    return [what for values in bound.values() for what in values if isinstance(what, str)]
+
+
+def settle(site: Site, value: ast.AST) -> None:
+    if ("default", value) in site.work.seen or site.source.in_f_string(value):
+        return
+    name = give_default(site, value)
+    if name:
+        site.work.seen[("default", value)] = None
+        default = DEFAULTS[name]
+        site.changed(f"{name} is {default} where nobody has set it", zh=f"{name} 未设置时取 {default}", node=value)
+
+
+def give_default(site: Site, value: ast.AST) -> str:
+    """The variable that got one; empty where there is nothing to do."""
+    if isinstance(value, ast.Subscript) and site.qualified(value.value) == "os.environ" and variable(value.slice):
+        name = variable(value.slice)
+        site.edit.node(value, f'{site.text(value.value)}.get({site.text(value.slice)}, "{DEFAULTS[name]}")')
+        return name
+    if not isinstance(value, ast.Call) or site.qualified(value.func) not in READERS or value.keywords:
+        return ""
+    name = variable(value.args[0]) if value.args else ""
+    default = value.args[1] if len(value.args) == 2 else None
+    if name and default is None:
+        site.edit.add_argument(value, f'"{DEFAULTS[name]}"')
+    elif name and isinstance(default, ast.Constant) and not default.value:
+        site.edit.node(default, f'"{DEFAULTS[name]}"')
+    else:
+        return ""
+    return name
+
+
+def variable(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and node.value in DEFAULTS else ""

@@ -1,0 +1,69 @@
+"""Average evaluation metrics over the ranks.
+
+     import tensorflow as tf
+    +import os
+    +from npu_bridge.hccl import hccl_ops
+     def model_fn(features, labels, mode):
+         top1 = tf.metrics.accuracy(labels, predictions)
+    -    metrics = {"top1": top1}
+    +    metrics = {"top1": (hccl_ops.allreduce(top1[0], "sum") / int(os.getenv("RANK_SIZE", "1")), top1[1])}
+         return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
+
+Only with `--metrics-allreduce`. Each rank evaluates its own share; the value is summed and divided by the number of
+ranks, the update stays each rank's own. Metrics that are not written as a dictionary of pairs in plain sight go
+through the same in a comprehension.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _ranks as ranks
+
+rule = Rule(__name__, spec="V6", kind="advice", order=72, on=lambda options: options.metrics_allreduce)
+EXAMPLE_OPTIONS = {"metrics_allreduce": True}
+
+SPECS = {
+    "tensorflow.estimator.EstimatorSpec": 4,
+    "npu_bridge.estimator.npu.npu_estimator.NPUEstimatorSpec": 4,
+}
+
+
+@rule.call(*SPECS)
+def average(site: Site) -> None:
+    metrics = site.argument("eval_metric_ops", SPECS[site.name])
+    if metrics is None or (isinstance(metrics, ast.Constant) and metrics.value is None):
+        return
+    made = site.values.origin(metrics)
+    if ("averaged", made) in site.work.seen or is_averaged(made):
+        return
+    site.work.seen[("averaged", made)] = None
+    if isinstance(made, ast.Dict) and all(isinstance(value, ast.Name) for value in made.values):
+        for value in made.values:
+            site.edit.node(value, pair(site, site.text(value)))
+    elif isinstance(made, ast.Dict | ast.Call) and not site.edit.has_comment(*site.source.span(made)):
+        site.edit.node(made, comprehension(site, site.text(made)))
+    else:
+        site.manual(
+            f"average {site.text(metrics)} over the ranks: hccl_ops.allreduce(value, 'sum') / rank_size for each value",
+            zh=f"请在各 rank 间平均 {site.text(metrics)}:对每个值使用 hccl_ops.allreduce(value, 'sum') / rank_size",
+        )
+        return
+    site.changed("metrics are averaged over the ranks", zh="评估指标在各 rank 间取平均", node=made)
+
+
+def is_averaged(made: ast.AST) -> bool:
+    return "allreduce" in ast.unparse(made)
+
+
+def mean(site: Site, value: str) -> str:
+    return f'{site.need("hccl_ops")}.allreduce({value}, "sum") / {ranks.from_environment(site, "size")}'
+
+
+def pair(site: Site, name: str) -> str:
+    return f"({mean(site, f'{name}[0]')}, {name}[1])"
+
+
+def comprehension(site: Site, metrics: str) -> str:
+    return f"{{key: ({mean(site, 'value')}, update) for key, (value, update) in {metrics}.items()}}"

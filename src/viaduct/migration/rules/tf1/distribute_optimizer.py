@@ -1,0 +1,196 @@
+"""Average gradients over all ranks.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer
+     def train(loss):
+         opt = tf.train.AdamOptimizer(0.001)
+    +    opt = NPUDistributedOptimizer(opt)
+         return opt.minimize(loss)
+
+Only with `--distributed`, and for an optimizer that is shown to train: it reaches minimize, compute_gradients or
+apply_gradients, is returned, or is given to something that trains with it. Where the branches of an `if` choose among
+several, one line behind them wraps whichever it is. Of a loss scale optimizer the inner one is wrapped, and the outer
+is told that the run is distributed. Wrapped ones stay as they are; so does a class that is merely called Optimizer.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _optimizers as optimizers
+
+rule = Rule(__name__, spec="V2", kind="mandatory", order=70, on=lambda options: options.distributed)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+BUILT_IN = frozenset(dir(builtins))
+
+
+@rule.node(ast.Call, words=("Optimizer", *optimizers.USES))
+def wrap(site: Site) -> None:
+    if not optimizers.is_optimizer(site, site.node) or optimizers.holds_optimizer(site, site.node):
+        return
+    if site.qualified(site.node.func) == optimizers.SYNCHRONOUS:
+        return  # reported by distribute_servers
+    outer = outermost(site)
+    parent = site.source.parents[outer]
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        wrap_variable(site, parent)
+    elif use(site, outer) == "trains":
+        wrap_here(site, outer)
+    elif use(site, outer) in ("unknown", "returned", "handed in"):
+        leave(site)
+
+
+def outermost(site: Site) -> ast.expr:
+    """The whole of `A() if x else B()`."""
+    node: ast.AST = site.node
+    while isinstance(parent := site.source.parents[node], ast.IfExp) and parent.test is not node:
+        node = parent
+    return node  # type: ignore[return-value]
+
+
+def use(site: Site, node: ast.expr) -> str:
+    """What is done with an optimizer at one place: trains, wrapped, handed in, returned, nothing or unknown."""
+    parent = site.source.parents[node]
+    if isinstance(parent, ast.keyword):
+        parent = site.source.parents[parent]
+    if isinstance(parent, ast.Attribute):
+        return "trains" if parent.attr in optimizers.USES else "nothing"
+    if isinstance(parent, ast.Return):
+        return "returned" if wrapped_elsewhere(site) else "trains"
+    if isinstance(parent, ast.Tuple) and isinstance(site.source.parents[parent], ast.Return):
+        return "returned" if wrapped_elsewhere(site) else "trains"
+    if isinstance(parent, ast.Call) and node is not parent.func:
+        return use_in_call(site, parent, node)
+    if isinstance(parent, ast.Lambda) and parent.body is node:
+        return use(site, parent)
+    if isinstance(parent, ast.Dict | ast.List | ast.Tuple | ast.Assign | ast.Lambda):
+        return "unknown"
+    return "nothing"
+
+
+def use_in_call(site: Site, call: ast.Call, node: ast.expr) -> str:
+    name = site.qualified(call.func)
+    if name in optimizers.WRAPPERS:
+        return "wrapped"
+    if getattr(call.func, "attr", "") == "DistributedOptimizer":
+        return "handed in"  # of a Horovod that came as an argument
+    if getattr(call.func, "id", "") in BUILT_IN or getattr(call.func, "attr", "") == "compile":
+        return "nothing"  # a Keras model's optimizer is wrapped by keras_distributed_optimizer
+    if optimizers.takes(site, call) or optimizers.trains_with(site, call, node):
+        return "trains"
+    return "unknown"
+
+
+def wrapped_elsewhere(site: Site) -> bool:
+    """Somebody else in the project wraps optimizers, perhaps those that this function returns."""
+    here = {name for name in optimizers.WRAPPERS if name in site.work.index.calls}
+    return bool(here) or any(name in site.work.project.mentions for name in optimizers.WRAPPERS)
+
+
+def wrap_variable(site: Site, statement: ast.Assign) -> None:
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name | ast.Attribute):
+        leave(site)
+        return
+    uses = {use(site, node) for node in optimizers.loads(site, target)}
+    if "wrapped" in uses:
+        return
+    if "trains" not in uses or "handed in" in uses:
+        if uses & {"unknown", "returned", "handed in"}:
+            leave(site)
+        return
+    place = choice_around(site, statement, target) or statement
+    if ("wrapped", place) in site.work.seen:
+        return
+    site.work.seen[("wrapped", place)] = None
+    name = site.text(target)
+    site.edit.after(place, [f"{name} = {site.need(wrapper(site))}({name})"])
+    say(site)
+
+
+def choice_around(site: Site, statement: ast.Assign, target: ast.expr) -> ast.If | None:
+    """An `if` of which every branch makes the optimizer, or raises: behind it one line is enough."""
+    found = None
+    for parent in site.source.ancestors(statement):
+        if not isinstance(parent, ast.If):
+            break
+        found = parent if every_branch(site, parent, target) else found
+    read = set(optimizers.loads(site, target))
+    return found if found is not None and not any(node in read for node in ast.walk(found)) else None
+
+
+def every_branch(site: Site, choice: ast.If, target: ast.expr) -> bool:
+    return all(branch_makes(site, branch, target) for branch in (choice.body, choice.orelse))
+
+
+def branch_makes(site: Site, branch: list[ast.stmt], target: ast.expr) -> bool:
+    for statement in branch:
+        if isinstance(statement, ast.Raise | ast.Return):
+            return True
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == ast.unparse(target):
+            return made_in(site, statement.value)
+        if isinstance(statement, ast.If) and every_branch(site, statement, target):
+            return True
+    return False
+
+
+def made_in(site: Site, value: ast.expr) -> bool:
+    if isinstance(value, ast.IfExp):
+        return made_in(site, value.body) and made_in(site, value.orelse)
+    return optimizers.is_optimizer(site, value)
+
+
+def wrap_here(site: Site, node: ast.expr) -> None:
+    if not site.editable or ("wrapped", node) in site.work.seen:
+        return
+    site.work.seen[("wrapped", node)] = None
+    start, end = site.source.span(node)
+    site.edit.insert(start, f"{site.need(wrapper(site))}(")
+    site.edit.insert(end, ")")
+    say(site)
+
+
+def wrapper(site: Site) -> str:
+    wrapped = site.options.style == "wrapper"
+    return "npu_distributed_optimizer_wrapper" if wrapped else "NPUDistributedOptimizer"
+
+
+def say(site: Site) -> None:
+    site.changed(
+        "the optimizer averages its gradients over all ranks", zh="用 NPU 分布式优化器包装,各 rank 间做梯度聚合"
+    )
+
+
+def leave(site: Site) -> None:
+    name = ast.unparse(site.node.func)
+    site.manual(
+        f"where this {name} goes is not seen here: if it trains, wrap it in NPUDistributedOptimizer, once",
+        zh=f"无法确定此 {name} 的去向:若用于训练,请用 NPUDistributedOptimizer 包装一次",
+        risk="high",
+    )
+
+
+@rule.call(optimizers.LOSS_SCALE)
+def tell(site: Site) -> None:
+    """The update is skipped on all ranks or on none."""
+    if site.argument("is_distributed", 2) is None and not site.unpacked and site.editable:
+        site.edit.add_argument(site.node, "is_distributed=True")
+        site.changed("the loss scale is told of the other ranks", zh="loss scale 优化器声明 is_distributed=True")
+
+
+@rule.method("minimize", "apply_gradients")
+def unknown_class(site: Site) -> None:
+    """A class from elsewhere that calls itself an optimizer."""
+    made = site.values.origin(site.node.func.value)
+    name = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
+    known = (site.qualified(made.func) or "") if isinstance(made, ast.Call) else ""
+    if not name.endswith("Optimizer") or known in optimizers.WRAPPERS or known == optimizers.LOSS_SCALE:
+        return
+    if not known.startswith(("tensorflow.", "keras.")) and known not in site.work.project.optimizers:
+        site.manual(
+            f"{name} is not shown to be a TensorFlow optimizer: if it is, wrap it in NPUDistributedOptimizer",
+            zh=f"无法确认 {name} 是 TensorFlow 优化器:若是,请用 NPUDistributedOptimizer 包装",
+        )

@@ -1,0 +1,107 @@
+"""Use the accelerator's dropout operator.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator import npu_ops
+    -y = tf.nn.dropout(x, rate=a - 0.1)
+    +y = npu_ops.dropout(x, keep_prob=1.0 - (a - 0.1))
+
+It keeps the meaning of TensorFlow 1's keep_prob. A call with noise_shape, the TensorFlow 2 signature, and a keep_prob
+that can be 0 are left alone and mentioned.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="N1", kind="performance", order=60)
+
+SIMPLE = (ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+
+
+@rule.call("tensorflow.nn.dropout")
+def convert(site: Site) -> None:
+    if site.unpacked or not site.editable:
+        site.manual(
+            "arguments are unpacked here: npu_ops.dropout takes keep_prob",
+            zh="参数为解包形式:npu_ops.dropout 使用 keep_prob",
+        )
+        return
+    if not is_none(site.argument("noise_shape", 2)):
+        site.advice(
+            "dropout with a noise_shape stays TensorFlow's own", zh="带 noise_shape 的 dropout 保留 TensorFlow 实现"
+        )
+        return
+    keep, rate = site.argument("keep_prob", 1), site.argument("rate", 5)
+    if is_zero(keep) or is_one(rate):
+        site.manual(
+            "keep_prob is 0 here: the device's operator takes (0, 1]", zh="keep_prob 为 0:昇腾算子取值范围为 (0, 1]"
+        )
+        return
+    if is_none(keep) and is_none(rate):
+        site.manual("neither keep_prob nor rate is given", zh="未给出 keep_prob 或 rate")
+        return
+    rewrite(site, rate)
+    site.rename(f"{site.need('npu_ops')}.dropout")
+    site.changed("dropout becomes the device's operator", zh="dropout 替换为昇腾算子")
+
+
+def rewrite(site: Site, rate: ast.expr | None) -> None:
+    word = site.keyword("rate")
+    if word is not None and not is_none(rate):
+        start = site.source.offset(word.lineno, word.col_offset)
+        site.edit.replace(start, start + len("rate"), "keep_prob")
+        begin, end = site.source.span(word.value)
+        opening, closing = (
+            ("1.0 - ", "") if isinstance(word.value, SIMPLE) or parenthesised(site, word.value) else ("1.0 - (", ")")
+        )
+        site.edit.insert(outer(site, word.value, begin), opening)
+        if closing:
+            site.edit.insert(end, closing)
+        drop_none(site, "keep_prob", 1)
+    elif word is not None:
+        site.remove_argument(word)
+
+
+def parenthesised(site: Site, node: ast.expr) -> bool:
+    before = site.source.token_before(site.source.span(node)[0])
+    return before is not None and before.text == "("
+
+
+def outer(site: Site, node: ast.expr, begin: int) -> int:
+    """Where the value begins, its own parentheses included."""
+    before = site.source.token_before(begin)
+    while before is not None and before.text == "(":
+        begin = before.start
+        before = site.source.token_before(begin)
+    return begin
+
+
+def drop_none(site: Site, name: str, position: int) -> None:
+    """keep_prob=None beside rate=…: the keyword is there already."""
+    word = site.keyword(name)
+    if word is not None:
+        site.remove_argument(word)
+    elif len(site.node.args) > position:
+        site.remove_argument(site.node.args[position])
+
+
+def is_none(node: ast.expr | None) -> bool:
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def is_zero(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is not None and node.value == 0
+
+
+def is_one(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is not None and node.value == 1
+
+
+@rule.call("tensorflow.compat.v2.nn.dropout")
+def second_signature(site: Site) -> None:
+    site.advice(
+        "the TensorFlow 2 signature (rate in second place) stays; npu_ops.dropout(x, keep_prob) is faster",
+        zh="TensorFlow 2 签名(第二个参数为 rate)保持不变;npu_ops.dropout(x, keep_prob) 性能更好",
+    )

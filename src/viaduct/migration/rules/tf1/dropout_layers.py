@@ -1,0 +1,39 @@
+"""Let Keras's Dropout layers use the accelerator's operator.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu import npu_convert_dropout
+     x = tf.layers.dropout(x, 0.4)
+
+Importing npu_convert_dropout replaces what `Dropout.call` does; slim's and contrib's dropout stay as they are.
+Asked for with `--dropout-layers`.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+
+EXAMPLE_OPTIONS = {"dropout_layers": True}
+rule = Rule(__name__, spec="N2", kind="performance", order=61, on=lambda options: options.dropout_layers)
+
+LAYERS = (
+    *(
+        "tensorflow.layers.dropout",
+        "tensorflow.layers.Dropout",
+        "tensorflow.keras.layers.Dropout",
+        "keras.layers.Dropout",
+    ),
+    *("tensorflow.keras.layers.SpatialDropout1D", "tensorflow.keras.layers.SpatialDropout2D"),
+)
+MODULE = "npu_bridge.estimator.npu.npu_convert_dropout"
+
+
+@rule.file(words=("dropout", "Dropout"))
+def patch(site: Site) -> None:
+    used = [node for name in LAYERS for node in site.work.index.calls.get(name, [])]
+    if used and site.work.names.local(MODULE) is None:
+        site.work.effects.add(MODULE)
+        site.changed(
+            "Dropout layers use the device's operator: npu_convert_dropout is imported",
+            zh="Dropout 层使用昇腾算子:导入 npu_convert_dropout",
+            node=used[0],
+        )

@@ -1,0 +1,93 @@
+"""Train with the accelerator's own Estimator.
+
+     import tensorflow as tf
+     from npu_bridge.estimator.npu.npu_config import NPURunConfig
+    +from npu_bridge.estimator.npu.npu_estimator import NPUEstimator
+     config = NPURunConfig(model_dir="out")
+    -classifier = tf.estimator.Estimator(model_fn, "out", config, {}, start)
+    +classifier = NPUEstimator(model_fn, "out", config, {}, warm_start_from=start)
+
+A fifth positional argument becomes warm_start_from, since NPUEstimator's fifth is another. It refuses a config that is
+not an NPURunConfig: one is added where there is none; a config that comes from elsewhere is left to a person.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="E5 E6 E7", kind="mandatory", order=40)
+
+
+@rule.call("tensorflow.estimator.Estimator")
+def convert(site: Site) -> None:
+    if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
+        site.manual(
+            "positional arguments are unpacked into Estimator: name them, then it can become NPUEstimator",
+            zh="Estimator 的位置参数以解包形式传入:请先改为关键字参数,再替换为 NPUEstimator",
+            risk="high",
+        )
+        return
+    site.rename(site.need("NPUEstimator"))
+    if len(site.node.args) >= 5:
+        slots, _ = site.source.slots(site.source.opening(site.node))
+        site.edit.insert(slots[site.place(site.node.args[4])].start, "warm_start_from=")
+    site.changed("Estimator becomes NPUEstimator", zh="Estimator 替换为 NPUEstimator")
+    check_config(site)
+
+
+def check_config(site: Site) -> None:
+    config = site.argument("config", 2)
+    if config is None or (isinstance(config, ast.Constant) and config.value is None):
+        if not site.unpacked:
+            add_config(site, config)
+        return
+    if site.values.kind(config) != "npu_run_config":
+        site.manual(
+            f"config={site.text(config)} is not shown to be an NPURunConfig here; NPUEstimator refuses any other",
+            zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
+            risk="high",
+            node=config,
+        )
+        return
+    compare_directories(site, config)
+
+
+def add_config(site: Site, present: ast.expr | None) -> None:
+    directory = site.argument("model_dir", 1)
+    given = directory is not None and not (isinstance(directory, ast.Constant) and directory.value is None)
+    inner = f"model_dir={site.text(directory)}" if given and directory else ""
+    text = f"{site.need('NPURunConfig')}({inner})"
+    if present is not None:
+        site.edit.node(present, text)
+    else:
+        site.edit.add_argument(site.node, f"config={text}")
+    site.changed("NPUEstimator needs an NPURunConfig: added", zh="NPUEstimator 必须传入 NPURunConfig:已添加")
+
+
+def compare_directories(site: Site, config: ast.expr) -> None:
+    """E7: the real class raises when both name a model_dir and they differ."""
+    own = site.argument("model_dir", 1)
+    origin = site.values.origin(config)
+    if own is None or not isinstance(origin, ast.Call):
+        return
+    theirs = next((word.value for word in origin.keywords if word.arg == "model_dir"), None)
+    if theirs is not None and ast.dump(own) != ast.dump(theirs):
+        site.manual(
+            f"model_dir is {site.text(own)} here and {site.text(theirs)} in the config: NPUEstimator raises ValueError "
+            "when they differ",
+            zh=f"此处 model_dir 为 {site.text(own)},config 中为 {site.text(theirs)}:"
+            "两者不同时 NPUEstimator 抛出 ValueError",
+        )
+
+
+@rule.reference("tensorflow.estimator.Estimator")
+def mentioned(site: Site) -> None:
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.ClassDef):
+        site.manual(
+            f"class {parent.name} derives from Estimator: derive it from NPUEstimator, which needs an NPURunConfig",
+            zh=f"类 {parent.name} 继承 Estimator:请改为继承 NPUEstimator,并传入 NPURunConfig",
+            risk="high",
+        )

@@ -1,0 +1,136 @@
+"""Describe the run with the accelerator's own RunConfig.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu.npu_config import NPURunConfig
+    -config = tf.estimator.RunConfig("out", train_distribute=strategy, save_checkpoints_steps=100)
+    +config = NPURunConfig(model_dir="out", save_checkpoints_steps=100)
+
+Positional arguments become keywords: NPURunConfig's first is iterations_per_loop. What it does not know is removed:
+train_distribute, eval_distribute, experimental_distribute, device_fn, protocol, and three arguments of later
+TensorFlow. A subclass of RunConfig, and arguments that are unpacked, are left to a person.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory", order=30)
+
+ORDER = (
+    *("model_dir", "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs"),
+    *("session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps"),
+    *("train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute"),
+    *("experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def"),
+)
+UNKNOWN = frozenset(ORDER[9:])
+# What TensorFlow takes when the argument is absent, where NPURunConfig takes something else.
+DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
+DIFFERENT = {
+    "save_summary_steps": (
+        "without save_summary_steps no summaries are written (TensorFlow: every 100 steps); see --keep-defaults",
+        "未设置 save_summary_steps 时不写 summary(TensorFlow 为每 100 步);参见 --keep-defaults",
+    ),
+    "save_checkpoints_secs": (
+        "without a checkpoint interval it saves every 100 steps (TensorFlow: every 600 s); see --keep-defaults",
+        "未设置 checkpoint 间隔时每 100 步保存一次(TensorFlow 为每 600 秒);参见 --keep-defaults",
+    ),
+}
+
+
+@rule.call("tensorflow.estimator.RunConfig")
+def convert(site: Site) -> None:
+    if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
+        site.manual(
+            "positional arguments are unpacked into RunConfig: name them, then it can become NPURunConfig",
+            zh="RunConfig 的位置参数以解包形式传入:请先改为关键字参数,再替换为 NPURunConfig",
+            risk="high",
+        )
+        return
+    site.rename(site.need("NPURunConfig"))
+    site.changed("RunConfig becomes NPURunConfig", zh="RunConfig 替换为 NPURunConfig")
+    name_or_remove(site)
+    if site.unpacked:
+        site.manual(
+            "arguments come by **: NPURunConfig does not know " + ", ".join(sorted(UNKNOWN)[:5]),
+            zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(UNKNOWN)[:5]),
+        )
+
+
+def name_or_remove(site: Site) -> None:
+    """Positions become keywords; unknown ones go, wherever they stand."""
+    slots, _ = site.source.slots(site.source.opening(site.node))
+    named = dict(zip(ORDER, site.node.args, strict=False)) | {word.arg: word for word in site.node.keywords if word.arg}
+    for name, argument in named.items():
+        if name in UNKNOWN:
+            say_removed(site, name, argument)
+        elif not isinstance(argument, ast.keyword):
+            site.edit.insert(slots[site.place(argument)].start, f"{name}=")
+    kept_out = [argument for name, argument in named.items() if name in UNKNOWN]
+    site.remove_arguments(kept_out, add=defaults(site, set(named)))
+
+
+def say_removed(site: Site, name: str, argument: ast.expr | ast.keyword) -> None:
+    value = argument.value if isinstance(argument, ast.keyword) else argument
+    if isinstance(value, ast.Constant) and value.value is None:
+        rest, rest_zh = "", ""
+    elif isinstance(value, ast.Call):
+        rest, rest_zh = f"; the call {site.text(value)} is no longer made", f";不再调用 {site.text(value)}"
+    else:
+        rest, rest_zh = f"; {site.text(value)} may now be unused", f";{site.text(value)} 可能不再使用"
+    site.changed(
+        f"NPURunConfig has no {name}: removed{rest}", zh=f"NPURunConfig 不支持 {name}:已删除{rest_zh}", node=argument
+    )
+
+
+def defaults(site: Site, given: set[str]) -> str:
+    """Absent arguments whose default is another one: to be added with --keep-defaults, else mentioned."""
+    saves = {"save_checkpoints_steps", "save_checkpoints_secs"} & given
+    missing = {name: value for name, value in DEFAULTS.items() if name not in given}
+    if saves:
+        missing.pop("save_checkpoints_secs", None)
+    if missing and site.options.keep_defaults and not site.unpacked:
+        return ", ".join(f"{name}={value}" for name, value in missing.items())
+    for name in missing:
+        site.advice(*DIFFERENT[name])
+    return ""
+
+
+@rule.call("tensorflow.contrib.learn.RunConfig")
+def other_class(site: Site) -> None:
+    site.manual(
+        "tf.contrib.learn.RunConfig is another class: move to tf.estimator first",
+        zh="tf.contrib.learn.RunConfig 是另一个类:请先改用 tf.estimator",
+        risk="high",
+    )
+
+
+@rule.reference("tensorflow.estimator.RunConfig")
+def mentioned(site: Site) -> None:
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.ClassDef):
+        site.manual(
+            f"class {parent.name} derives from RunConfig: derive it from NPURunConfig and check its arguments",
+            zh=f"类 {parent.name} 继承 RunConfig:请改为继承 NPURunConfig 并核对参数",
+            risk="high",
+        )
+    elif not (isinstance(parent, ast.Call) and is_instance_check(site, parent)) and not in_annotation(site):
+        site.manual(
+            "RunConfig is passed on instead of being called: NPURunConfig takes other positions",
+            zh="RunConfig 被当作值传递:NPURunConfig 的参数位置不同,请手工处理",
+        )
+
+
+def is_instance_check(site: Site, call: ast.Call) -> bool:
+    """NPURunConfig is a RunConfig, so such a check still holds."""
+    return isinstance(call.func, ast.Name) and call.func.id in ("isinstance", "issubclass")
+
+
+def in_annotation(site: Site) -> bool:
+    child = site.node
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.arg) or (isinstance(parent, ast.AnnAssign) and parent.annotation is child):
+            return True
+        child = parent
+    return False

@@ -1,0 +1,66 @@
+"""Give NPURunConfig what the command line asked for: loop, precision, profiling, dump.
+
+     import tensorflow as tf
+     from npu_bridge.estimator.npu.npu_config import NPURunConfig
+    -config = NPURunConfig(model_dir="out")
+    +config = NPURunConfig(model_dir="out", iterations_per_loop=100, precision_mode="allow_mix_precision")
+
+`--loop N` runs N steps on the device before the host hears of them: steps and checkpoint intervals must be multiples
+of N. `--precision` is one of the modes; `--profile DIR` and `--dump DIR` add ProfilingConfig and DumpConfig.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.options import Options
+from viaduct.migration.rule import Rule, Site
+
+EXAMPLE_OPTIONS = {"loop": 100, "precision": "allow_mix_precision"}
+NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # precision_mode_v2's own words
+
+
+def asked(options: Options) -> bool:
+    return options.loop > 1 or bool(options.precision or options.profile or options.dump)
+
+
+rule = Rule(__name__, spec="E15 L6 S13", kind="performance", order=35, on=asked)
+
+
+@rule.call("npu_bridge.estimator.npu.npu_config.NPURunConfig")
+def add_options(site: Site) -> None:
+    given = {word.arg for word in site.node.keywords}
+    wanted = [(name, text) for name, text in arguments(site) if name not in given]
+    if wanted and site.editable:
+        site.edit.add_argument(site.node, ", ".join(f"{name}={text}" for name, text in wanted))
+        names = ", ".join(name for name, _ in wanted)
+        site.changed(f"asked for on the command line: {names}", zh=f"按命令行要求添加:{names}")
+    if site.options.loop > 1 and "iterations_per_loop" not in given:
+        site.advice(
+            f"steps and checkpoint intervals must be multiples of {site.options.loop}; hooks see every "
+            f"{site.options.loop}th step",
+            zh=f"训练步数与保存间隔须为 {site.options.loop} 的整数倍;hook 每 {site.options.loop} 步触发一次",
+        )
+
+
+def arguments(site: Site) -> list[tuple[str, str]]:
+    options, found = site.options, []
+    if options.loop > 1:
+        found.append(("iterations_per_loop", str(options.loop)))
+    if options.precision:
+        newer = options.precision in NEWER_MODES
+        found.append(("precision_mode_v2" if newer else "precision_mode", f'"{options.precision}"'))
+    given = {word.arg for word in site.node.keywords}
+    if options.profile and "profiling_config" not in given:
+        found.append(("profiling_config", profiling(site)))
+    if options.dump and "dump_config" not in given:
+        found.append(("dump_config", dump(site)))
+    return found
+
+
+def profiling(site: Site) -> str:
+    text = f'{{"output": "{site.options.profile}", "training_trace": "on", "fp_point": "", "bp_point": ""}}'
+    return f"{site.need('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
+
+
+def dump(site: Site) -> str:
+    step = f", dump_step={site.options.dump_step!r}" if site.options.dump_step else ""
+    return f'{site.need("DumpConfig")}(enable_dump=True, dump_path={site.options.dump!r}{step}, dump_mode="all")'

@@ -1,0 +1,35 @@
+"""Point out a number of steps that is not whole.
+
+`steps=images / batch` is a float in Python 3. TensorFlow on the host lets it pass; a loop on the device needs an int.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="E16", kind="report", order=90)
+
+
+@rule.call("tensorflow.estimator.TrainSpec", "tensorflow.estimator.EvalSpec")
+def specification(site: Site) -> None:
+    check(site, site.argument("max_steps" if site.name.endswith("TrainSpec") else "steps", 1))
+
+
+@rule.method("train", "evaluate")
+def method(site: Site) -> None:
+    if site.values.kind(site.node.func.value) in ("estimator", "npu_estimator"):
+        for name in ("steps", "max_steps"):
+            check(site, site.argument(name))
+
+
+def check(site: Site, value: ast.expr | None) -> None:
+    origin = site.values.origin(value) if value is not None else None
+    floating = isinstance(origin, ast.Constant) and isinstance(origin.value, float)
+    if value is not None and (floating or (isinstance(origin, ast.BinOp) and isinstance(origin.op, ast.Div))):
+        site.manual(
+            f"{site.text(value)} is a float: write int(…) or //",
+            zh=f"{site.text(value)} 为浮点数:请使用 int(…) 或 //",
+            node=value,
+        )

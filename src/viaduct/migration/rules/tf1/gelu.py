@@ -1,0 +1,144 @@
+"""Use the accelerator's GELU where its tanh formula is spelled out.
+
+     import numpy as np
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu_unary_ops import npu_unary_ops
+
+     def gelu(x):
+         # as in the paper
+    -    cdf = 0.5 * (1.0 + tf.tanh((np.sqrt(2 / np.pi) * (x + 0.044715 * tf.pow(x, 3)))))
+    -    return x * cdf
+    +    return npu_unary_ops.gelu(x)
+
+The formula is recognised by its value, not by the function's name: the returned expression, with locals put in, is
+computed at a few points and must equal 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). The exact form with erf gives
+other numbers and is only mentioned.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="N3", kind="performance", order=60)
+
+POINTS = (-3.0, -1.2, -0.3, 0.0, 0.4, 1.0, 2.5)
+FUNCTIONS: dict[str, Callable[..., float]] = {
+    "tanh": math.tanh,
+    "sqrt": math.sqrt,
+    "erf": math.erf,
+    "pow": math.pow,
+    "multiply": lambda a, b: a * b,
+    "add": lambda a, b: a + b,
+    "square": lambda a: a * a,
+    "cast": lambda a, *_: a,
+    "constant": lambda a, *_: a,
+}
+MODULES = ("tensorflow", "numpy", "math")
+Unknown = (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
+
+
+def tanh_form(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def erf_form(x: float) -> float:
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+@rule.node(ast.Return, words=("tanh", "erf"))
+def returned(site: Site) -> None:
+    function = site.source.function(site.node)
+    if function is None or site.node.value is None:
+        return
+    for parameter in [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]:
+        values = evaluated(site, function, parameter)
+        if values and close(values, tanh_form):
+            replace(site, function, parameter)
+            return
+        if values and close(values, erf_form):
+            site.advice(
+                "the exact GELU (erf) stays: npu_unary_ops.gelu is the tanh form and gives other numbers",
+                zh="精确 GELU(erf)保持不变:npu_unary_ops.gelu 为 tanh 近似,数值不同",
+            )
+            return
+
+
+def close(values: list[float], form: Callable[[float], float]) -> bool:
+    return all(abs(value - form(x)) < 1e-5 for value, x in zip(values, POINTS, strict=True))
+
+
+def evaluated(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> list[float]:
+    """The returned expression at the points; empty if it holds anything but arithmetic on the parameter."""
+    try:
+        return [Arithmetic(site, function, {parameter: x}).value(site.node.value) for x in POINTS]
+    except Unknown:
+        return []
+
+
+class Arithmetic:
+    """Numbers for an expression, with the function's own assignments put in."""
+
+    def __init__(self, site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, known: dict[str, float]) -> None:
+        self.site, self.known = site, known
+        self.assigned: dict[str, ast.expr] = {}
+        self.used: set[str] = set()
+        for statement in function.body:
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                target = statement.targets[0]
+                if isinstance(target, ast.Name) and target.id not in self.assigned and target.id not in known:
+                    self.assigned[target.id] = statement.value
+                else:
+                    raise ValueError("assigned twice")
+
+    def value(self, node: ast.AST) -> float:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return float(node.value)
+        if isinstance(node, ast.Name):
+            if node.id in self.known:
+                return self.known[node.id]
+            self.used.add(node.id)
+            return self.value(self.assigned[node.id])
+        if isinstance(node, ast.BinOp):
+            return self.operation(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self.value(node.operand)
+        if isinstance(node, ast.Call):
+            return self.called(node)
+        return self.constant(node)
+
+    def operation(self, node: ast.BinOp) -> float:
+        left, right = self.value(node.left), self.value(node.right)
+        table: dict[type[ast.operator], Any] = {
+            ast.Add: left.__add__, ast.Sub: left.__sub__, ast.Mult: left.__mul__,
+            ast.Div: left.__truediv__, ast.Pow: left.__pow__,
+        }  # fmt: skip
+        return float(table[type(node.op)](right))
+
+    def called(self, node: ast.Call) -> float:
+        name = self.site.qualified(node.func) or ""
+        if name.partition(".")[0] not in MODULES:
+            raise ValueError(name)
+        return float(FUNCTIONS[name.rpartition(".")[2]](*(self.value(argument) for argument in node.args)))
+
+    def constant(self, node: ast.AST) -> float:
+        name = self.site.qualified(node) or ""
+        if name in ("numpy.pi", "math.pi"):
+            return math.pi
+        raise ValueError(name)
+
+
+def replace(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> None:
+    arithmetic = Arithmetic(site, function, {parameter: 1.0})
+    arithmetic.value(site.node.value)
+    site.edit.node(site.node.value, f"{site.need('npu_unary_ops')}.gelu({parameter})")
+    for name in arithmetic.used:
+        uses = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == name]
+        statement = next(s for s in function.body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == name)
+        if len(uses) == 2:  # assigned once, used once
+            site.edit.remove_statement(statement)
+    site.changed("the tanh form of GELU becomes the device's operator", zh="tanh 形式的 GELU 替换为昇腾算子")

@@ -1,0 +1,103 @@
+"""Exchange tensors through hccl instead of Horovod.
+
+     import horovod.tensorflow as hvd
+     import tensorflow as tf
+    +from hccl.manage.api import get_rank_size
+    +from npu_bridge.hccl import hccl_ops
+     def mean(value):
+    -    return hvd.allreduce(value)
+    +    return hccl_ops.allreduce(value, "sum") / get_rank_size()
+
+Horovod averages by default, so the sum is divided by the number of ranks. allgather wants the same first dimension on
+all ranks; broadcast takes a list and gives one. A reduction that is chosen at run time is left to a person.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+from viaduct.migration.rules.tf1 import _ranks as ranks
+
+rule = Rule(__name__, spec="2.8", kind="mandatory", order=12)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+REDUCTIONS = {"Average": "mean", "Sum": "sum", "Min": "min", "Max": "max", "Product": "prod"}
+QUIET = ("tensor", "average", "op", "name", "device_dense", "device_sparse", "compression", "root_rank")
+
+
+@rule.call("horovod.tensorflow.allreduce")
+def allreduce(site: Site) -> None:
+    tensor, reduction = site.argument("tensor", 0), chosen(site)
+    if tensor is None or reduction is None or not understood(site):
+        horovod.by_hand(
+            site, "hccl_ops.allreduce takes max, min, prod or sum", "hccl_ops.allreduce 支持 max、min、prod、sum"
+        )
+        return
+    mean = reduction == "mean"
+    text = f'{site.need("hccl_ops")}.allreduce({site.text(tensor)}, "{"sum" if mean else reduction}")'
+    if mean:
+        text = f"{text} / {ranks.expression(site, site.node, 'size')}"
+        text = f"({text})" if binds_closer(site) else text
+    finish(site, text, f"allreduce ({reduction}) through hccl", f"allreduce({reduction})改用 hccl")
+
+
+def chosen(site: Site) -> str | None:
+    """The reduction: mean unless something else is said; None if that is decided at run time."""
+    op, average = site.keyword("op"), site.argument("average", 1)
+    if op is not None and not (isinstance(op.value, ast.Constant) and op.value.value is None):
+        return REDUCTIONS.get((site.qualified(op.value) or "").rpartition(".")[2])
+    if average is None or (isinstance(average, ast.Constant) and average.value in (True, None)):
+        return "mean"
+    return "sum" if isinstance(average, ast.Constant) and average.value is False else None
+
+
+def understood(site: Site) -> bool:
+    return not site.unpacked and all(word.arg in QUIET for word in site.node.keywords)
+
+
+def binds_closer(site: Site) -> bool:
+    """Whether a division in its place would be torn apart."""
+    parent = site.source.parents[site.node]
+    operator = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Await)
+    return operator or (isinstance(parent, ast.Subscript) and parent.value is site.node)
+
+
+def finish(site: Site, text: str, message: str, zh: str) -> None:
+    if not horovod.whole(site, text):
+        horovod.by_hand(site, f"write {text}", f"请改为 {text}")
+        return
+    dropped = [word for word in site.node.keywords if word.arg not in ("tensor", "average", "op", "root_rank", "name")]
+    rest = ", ".join(site.text(word.value) for word in dropped)
+    site.changed(message + (f"; dropped: {rest}" if rest else ""), zh=zh + (f";删除参数:{rest}" if rest else ""))
+
+
+@rule.call("horovod.tensorflow.allgather")
+def allgather(site: Site) -> None:
+    tensor = site.argument("tensor", 0)
+    if tensor is None or not understood(site):
+        horovod.by_hand(site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)")
+        return
+    size = ranks.expression(site, site.node, "size")
+    finish(
+        site,
+        f"{site.need('hccl_ops')}.allgather({site.text(tensor)}, {size})",
+        "allgather through hccl",
+        "allgather 改用 hccl",
+    )
+    site.advice(
+        "hccl's allgather wants the same first dimension on every rank",
+        zh="hccl 的 allgather 要求各 rank 第一维大小相同",
+        risk="medium",
+    )
+
+
+@rule.call("horovod.tensorflow.broadcast")
+def broadcast(site: Site) -> None:
+    tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
+    if tensor is None or root is None or not understood(site):
+        horovod.by_hand(site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]")
+        return
+    text = f"{site.need('hccl_ops')}.broadcast([{site.text(tensor)}], {site.text(root)})[0]"
+    finish(site, text, "broadcast through hccl", "broadcast 改用 hccl")

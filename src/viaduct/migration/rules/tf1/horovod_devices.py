@@ -1,0 +1,69 @@
+"""Drop the choice of a GPU by Horovod's local rank.
+
+     import horovod.tensorflow as hvd
+     import tensorflow as tf
+     config = tf.ConfigProto()
+    -config.gpu_options.visible_device_list = str(hvd.local_rank())
+     config.allow_soft_placement = True
+
+The accelerator is chosen by ASCEND_DEVICE_ID or DEVICE_ID, which the start script sets for each process.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+
+rule = Rule(__name__, spec="S7 2.8", kind="mandatory", order=9)
+
+FIELD = "visible_device_list"
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+CHOICES = ("tensorflow.config.experimental.set_visible_devices", "tensorflow.config.set_visible_devices")
+
+
+@rule.node(ast.Assign, words=("local_rank",))
+def assigned(site: Site) -> None:
+    target = site.node.targets[0]
+    if len(site.node.targets) == 1 and chooses(site, target) and by_local_rank(site, site.node.value):
+        remove(site, site.node)
+
+
+def chooses(site: Site, target: ast.expr) -> bool:
+    if isinstance(target, ast.Attribute):
+        return target.attr == FIELD
+    key = target.slice if isinstance(target, ast.Subscript) else None
+    named = isinstance(key, ast.Constant) and key.value == VARIABLE
+    return named and site.qualified(target.value) == "os.environ"  # type: ignore[attr-defined]
+
+
+def by_local_rank(site: Site, value: ast.AST) -> bool:
+    return horovod.mentions(site, value, "local_rank", "rank")
+
+
+def remove(site: Site, statement: ast.stmt) -> None:
+    site.edit.remove_statement(statement)
+    say(site)
+
+
+def say(site: Site) -> None:
+    site.changed(
+        "the device is chosen by ASCEND_DEVICE_ID or DEVICE_ID, not by the script: removed",
+        zh="设备由环境变量 ASCEND_DEVICE_ID 或 DEVICE_ID 指定:已删除",
+    )
+
+
+@rule.call("tensorflow.GPUOptions")
+def argument(site: Site) -> None:
+    word = site.keyword(FIELD)
+    if word is not None and by_local_rank(site, word.value) and site.editable:
+        site.remove_argument(word)
+        say(site)
+
+
+@rule.call(*CHOICES)
+def visible_devices(site: Site) -> None:
+    statement = site.source.parents[site.node]
+    if isinstance(statement, ast.Expr) and by_local_rank(site, site.node):
+        remove(site, statement)

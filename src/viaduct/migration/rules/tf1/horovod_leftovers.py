@@ -1,0 +1,78 @@
+"""Name what Horovod does that the accelerator's communication has no like for.
+
+Elastic runs, compression, object collectives, timelines, questions about the build, learning rate and metric callbacks:
+each is left as written and reported with what to do. As long as one is left, so is the import.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+
+rule = Rule(__name__, spec="2.8", kind="report", order=16)
+
+NOTHING = ("there is no equivalent: take it out", "没有等价接口,请删除")
+INSTEAD = {
+    "alltoall": (
+        "see hccl_ops.all_to_all_v, which wants counts and displacements",
+        "参见 hccl_ops.all_to_all_v,需给出数量与偏移",
+    ),
+    "callbacks.MetricAverageCallback": (
+        "average the metrics with hccl_ops.allreduce, or evaluate on one rank",
+        "请用 hccl_ops.allreduce 聚合指标,或仅在单个 rank 上评估",
+    ),
+    "callbacks.LearningRateWarmupCallback": (
+        "write the warm-up as a Keras LearningRateScheduler",
+        "请用 Keras 的 LearningRateScheduler 实现 warmup",
+    ),
+    "callbacks.LearningRateScheduleCallback": (
+        "write the schedule as a Keras LearningRateScheduler",
+        "请用 Keras 的 LearningRateScheduler 实现学习率策略",
+    ),
+    "DistributedGradientTape": ("eager training is not supported: build a graph", "不支持 eager 训练:请改为图模式"),
+    "is_initialized": ("hccl has no such question: remember it yourself", "hccl 无此查询接口:请自行记录"),
+}
+HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
+
+
+@rule.call(*(f"{root}.*" for root in horovod.ROOTS))
+def called(site: Site) -> None:
+    what = horovod.short(site)
+    if what not in HANDLED and not said_already(site):
+        horovod.by_hand(site, *INSTEAD.get(what, NOTHING))
+
+
+@rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
+def mentioned(site: Site) -> None:
+    if site.name in horovod.ROOTS:
+        name = site.text(site.node)
+        site.manual(
+            f"{name} itself is used here, so its import stays: decide what it should be without Horovod",
+            zh=f"此处直接使用了 {name},因此保留其导入:请确定去掉 Horovod 后的写法",
+            risk="high",
+        )
+    elif not said_already(site):
+        horovod.by_hand(site, *INSTEAD.get(horovod.short(site), NOTHING))
+
+
+@rule.method(*HANDLED, "BroadcastGlobalVariablesHook", "allreduce", "broadcast_global_variables")
+def handed_in(site: Site) -> None:
+    """A project that uses Horovod hands it to this function under its usual name."""
+    receiver = site.node.func.value
+    if not isinstance(receiver, ast.Name) or receiver.id != "hvd" or site.qualified(receiver) is not None:
+        return
+    if any(horovod.is_horovod(name) for name in site.work.project.mentions):
+        site.manual(
+            f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its like in npu_bridge or "
+            "hccl by hand",
+            zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 hccl 的对应接口",
+            risk="high",
+        )
+
+
+def said_already(site: Site) -> bool:
+    """Another Horovod rule has left this line to a person."""
+    line = site.work.lines[site.node.lineno - 1]
+    return any(one.status == "manual" and one.line == line and "horovod_" in one.rule for one in site.work.findings)

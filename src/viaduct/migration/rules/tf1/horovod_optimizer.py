@@ -1,0 +1,97 @@
+"""Average gradients with the accelerator's optimizer instead of Horovod's.
+
+     import horovod.tensorflow as hvd
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer
+    -opt = hvd.DistributedOptimizer(opt, compression=hvd.Compression.fp16)
+    +opt = NPUDistributedOptimizer(opt)
+
+The other arguments have no like and are dropped; those that change the result are named. A Keras optimizer becomes a
+KerasDistributeOptimizer. Around a loss scale optimizer the wrapper is taken off: there the inner optimizer is wrapped.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+
+rule = Rule(__name__, spec="2.8", kind="mandatory", order=11)
+
+# Arguments without which training goes another way.
+TELLING = {
+    "op": ("gradients are always averaged", "梯度固定取平均"),
+    "backward_passes_per_step": ("gradients are exchanged at every step", "每步都做梯度聚合"),
+    "gradient_predivide_factor": ("gradients are always averaged", "梯度固定取平均"),
+    "average_aggregated_gradients": ("gradients are exchanged at every step", "每步都做梯度聚合"),
+}
+
+
+@rule.call(*horovod.names("DistributedOptimizer"))
+def wrap(site: Site) -> None:
+    optimizer = site.argument("optimizer", 0)
+    if optimizer is None or not site.editable or site.unpacked:
+        horovod.by_hand(
+            site, "wrap the optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装优化器"
+        )
+    elif is_loss_scaled(site, optimizer):
+        take_off(site, optimizer)
+    else:
+        site.rename(site.need(wrapper(site, optimizer)))
+        kept = optimizer if optimizer in site.node.args else site.keyword("optimizer")
+        rest = [argument for argument in [*site.node.args, *site.node.keywords] if argument is not kept]
+        site.remove_arguments(rest)
+        dropped = ", ".join(argument_text(site, argument) for argument in rest)
+        site.changed(
+            "gradients are averaged by the accelerator's optimizer" + (f"; dropped: {dropped}" if dropped else ""),
+            zh="改用 NPU 分布式优化器做梯度聚合" + (f";删除参数:{dropped}" if dropped else ""),
+        )
+        say_telling(site)
+
+
+def argument_text(site: Site, argument: ast.expr | ast.keyword) -> str:
+    if isinstance(argument, ast.keyword):
+        return f"{argument.arg}={site.text(argument.value)}"
+    return site.text(argument)
+
+
+def wrapper(site: Site, optimizer: ast.expr) -> str:
+    keras = site.name.rpartition(".")[0] in horovod.KERAS or site.values.kind(optimizer) == "keras_optimizer"
+    if site.options.style == "wrapper":
+        return "npu_distributed_optimizer_wrapper"
+    return "KerasDistributeOptimizer" if keras else "NPUDistributedOptimizer"
+
+
+def say_telling(site: Site) -> None:
+    for word in site.node.keywords:
+        average = (site.qualified(word.value) or "").endswith(".Average")
+        plain = isinstance(word.value, ast.Constant) and word.value.value in (1, 1.0, False)
+        if word.arg in TELLING and not average and not plain:
+            why, zh = TELLING[word.arg]
+            site.manual(f"{argument_text(site, word)} is lost: {why}", zh=f"丢失 {argument_text(site, word)}:{zh}")
+
+
+def is_loss_scaled(site: Site, optimizer: ast.expr) -> bool:
+    """It is a loss scale optimizer, or its name was assigned one further up."""
+    bound: list[object] = [optimizer]
+    if isinstance(optimizer, ast.Name):
+        bound += site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
+    made = [value for value in bound if isinstance(value, ast.Call) and value.lineno <= site.node.lineno]
+    return any(site.values.kind(value) == "loss_scale_optimizer" for value in made)
+
+
+def take_off(site: Site, optimizer: ast.expr) -> None:
+    statement = site.source.statement(site.node)
+    plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
+    if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
+        site.edit.remove_statement(statement)
+    elif not horovod.whole(site, site.text(optimizer)):
+        horovod.by_hand(
+            site, "wrap the inner optimizer in NPUDistributedOptimizer", "请用 NPUDistributedOptimizer 包装内层优化器"
+        )
+        return
+    site.changed(
+        "of a loss scale optimizer the inner one is wrapped (with --distributed), not this",
+        zh="loss scale 优化器只包装其内层优化器(--distributed),此处不再包装",
+    )

@@ -1,0 +1,47 @@
+"""Ask the accelerator's own communication for ranks.
+
+     import horovod.tensorflow as hvd
+     import tensorflow as tf
+    +from hccl.manage.api import get_rank_size
+    -rate = 0.1 * hvd.size()
+    +rate = 0.1 * get_rank_size()
+
+rank, size, local_rank and local_size have their like in hccl, which answers once communication has been started;
+`--style wrapper` takes the helpers of npu_init. What runs before main, `--rank env`, and a migration without
+`--distributed` read RANK_ID, RANK_SIZE and DEVICE_ID from the environment instead; there is no such variable for the
+number of ranks on one server.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _horovod as horovod
+from viaduct.migration.rules.tf1 import _ranks as ranks
+
+rule = Rule(__name__, spec="2.8", kind="mandatory", order=10)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+
+@rule.call(*horovod.names(*ranks.HCCL))
+def ask(site: Site) -> None:
+    what = horovod.short(site)
+    text = ranks.expression(site, site.node, what)
+    if text is None:
+        horovod.by_hand(
+            site,
+            "no environment variable holds it, and hccl is not started here",
+            "没有对应的环境变量,且此处集合通信尚未初始化",
+        )
+    elif not horovod.whole(site, text):
+        horovod.by_hand(site, f"write {text}; this place cannot be edited safely", f"请改为 {text};此处无法安全改写")
+    else:
+        site.changed(f"hvd.{what}() becomes {text}", zh=f"hvd.{what}() 替换为 {text}")
+
+
+@rule.reference(*horovod.names(*ranks.HCCL))
+def passed_on(site: Site) -> None:
+    """`make(rank=hvd.rank)`: hccl's function is called in the same way."""
+    if site.editable and ranks.asks_hccl(site, site.node):
+        what = horovod.short(site)
+        site.rename(ranks.function(site, what))
+        site.changed(f"hvd.{what} becomes its like in hccl", zh=f"hvd.{what} 替换为 hccl 的对应函数")

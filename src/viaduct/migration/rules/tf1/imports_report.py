@@ -1,0 +1,42 @@
+"""Name imports of packages that only speak to NVIDIA cards, or start processes by MPI.
+
+cupy, cupyx, pynvml, nvidia.dali and TensorRT have no counterpart; mpi4py none that is needed, since ranks come from the
+rank table. They are left as written.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="I4", kind="report", order=90, targets=("npu", "mlu"))
+
+WITHOUT = {
+    "cupy": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
+    "cupyx": ("arrays on the card: use numpy on the host", "GPU 数组库:请在 host 侧使用 numpy"),
+    "pynvml": ("asks NVIDIA's driver: the accelerator has tools of its own", "查询 NVIDIA 驱动:请使用加速卡自带工具"),
+    "nvidia.dali": ("reads and decodes on the card: use tf.data", "在 GPU 上读取与解码:请使用 tf.data"),
+    "tensorflow.python.compiler.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
+    "tensorflow.contrib.tensorrt": ("TensorRT is NVIDIA's inference engine", "TensorRT 是 NVIDIA 的推理引擎"),
+    "mpi4py": ("ranks come from the rank table and hccl", "rank 由 rank table 与 hccl 提供"),
+}
+WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=WORDS)
+def look(site: Site) -> None:
+    for name in imported(site.node):
+        found = next((package for package in WITHOUT if f"{name}.".startswith(f"{package}.")), None)
+        if found is not None and not (found == "mpi4py" and site.options.to == "mlu"):  # Horovod stays there
+            english, chinese = WITHOUT[found]
+            site.manual(f"{found} has no equivalent: {english}", zh=f"{found} 没有等价物:{chinese}", risk="high")
+            return
+
+
+def imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    if statement.level:
+        return []
+    return [f"{statement.module}.{alias.name}" for alias in statement.names]

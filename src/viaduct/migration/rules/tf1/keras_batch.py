@@ -1,0 +1,27 @@
+"""Warn of a shorter last batch in `fit`.
+
+A graph is compiled for fixed shapes. `fit(x, y, batch_size=B)` on arrays ends each epoch with a shorter batch unless B
+divides the number of examples: choose such a B, or give steps_per_epoch, or pass a dataset with drop_remainder=True.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _keras
+
+rule = Rule(__name__, spec="K8", kind="advice", order=90)
+
+
+@rule.method("fit")
+def last_batch(site: Site) -> None:
+    if not _keras.is_model(site, site.node.func.value) or site.keyword("steps_per_epoch"):
+        return
+    data, labels = site.argument("x", 0), site.argument("y", 1)
+    if data is None or labels is None or site.values.kind(data) == "dataset":
+        return
+    site.advice(
+        "the last batch of an epoch may be shorter, which the compiled graph cannot take: let batch_size divide the "
+        "number of examples, or give steps_per_epoch",
+        zh="每轮最后一个 batch 可能不足,静态 shape 的图无法执行:请使 batch_size 整除样本数,或指定 steps_per_epoch",
+        risk="medium",
+    )

@@ -1,0 +1,35 @@
+"""Clear Keras' session without losing the accelerator.
+
+     import tensorflow as tf
+     from tensorflow.keras import backend as K
+    -K.clear_session()
+    +from npu_bridge.npu_init import npu_clear_session
+    +npu_clear_session()
+
+`clear_session` throws the session away and the next one would be an ordinary one; the vendor's function sets a new one
+with NpuOptimizer. It knows TensorFlow's own Keras alone, so the standalone package is for a person.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="K7", kind="mandatory", order=25)
+
+
+@rule.call("tensorflow.keras.backend.clear_session")
+def clear(site: Site) -> None:
+    if site.editable:
+        site.rename(site.need("npu_clear_session"))
+        site.changed(
+            "a new session for the device follows the cleared one", zh="清除会话后重新建立带 NpuOptimizer 的会话"
+        )
+
+
+@rule.call("keras.backend.clear_session")
+def standalone(site: Site) -> None:
+    site.manual(
+        "the next session would not run on the accelerator: set one again after clearing "
+        "(npu_clear_session does so for tensorflow.keras alone)",
+        zh="清除后新建的会话不在昇腾上执行:请重新 set_session(npu_clear_session 仅适用于 tensorflow.keras)",
+    )

@@ -1,0 +1,67 @@
+"""Let a Keras optimizer average its gradients over all ranks.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu.npu_optimizer import npu_distributed_optimizer_wrapper
+     model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
+    -model.compile(optimizer="sgd", loss="mse")
+    +model.compile(optimizer=npu_distributed_optimizer_wrapper("sgd"), loss="mse")
+
+Only with `--distributed`. The wrapper takes an optimizer or its name. `compile` of anything that is not shown to be a
+Keras model (`re.compile`, one's own classes) is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _keras
+
+rule = Rule(__name__, spec="K5", kind="mandatory", order=74, on=lambda options: options.distributed)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+WRAPPED = (
+    "KerasDistributeOptimizer",
+    "npu_distributed_optimizer_wrapper",
+    "npu_keras_optimizer",
+    "DistributedOptimizer",
+)
+
+
+@rule.method("compile")
+def wrap(site: Site) -> None:
+    if not _keras.is_model(site, site.node.func.value):
+        maybe_model(site)
+        return
+    optimizer = site.argument("optimizer", 0)
+    named = isinstance(optimizer, ast.Constant) and _keras.is_standalone(site)
+    if optimizer is None or named:  # for a name the wrapper makes an optimizer of tensorflow.keras
+        site.manual(
+            "see to it that the optimizer of this model is wrapped in npu_distributed_optimizer_wrapper",
+            zh="请确认该模型的优化器已用 npu_distributed_optimizer_wrapper 包装",
+        )
+    elif not is_wrapped(site, optimizer) and site.editable:
+        start, end = site.source.span(optimizer)
+        site.edit.insert(start, f"{site.need('npu_distributed_optimizer_wrapper')}(")
+        site.edit.insert(end, ")")
+        site.changed("the optimizer averages gradients over all ranks", zh="优化器在各 rank 间做梯度聚合")
+
+
+def is_wrapped(site: Site, optimizer: ast.expr) -> bool:
+    """It, or what its name was assigned, is one of the wrappers."""
+    found = [optimizer]
+    if isinstance(optimizer, ast.Name):
+        bound = site.work.names.lookup(optimizer.id, site.work.names.scope_of(optimizer)) or []
+        found += [value for value in bound if isinstance(value, ast.expr)]
+    names = [site.qualified(value.func) or "" for value in found if isinstance(value, ast.Call)]
+    return any(name.rpartition(".")[2] in WRAPPED for name in names)
+
+
+def maybe_model(site: Site) -> None:
+    words, receiver = {word.arg for word in site.node.keywords}, site.node.func.value
+    unknown = site.values.kind(receiver) is None and site.qualified(receiver) is None
+    if unknown and {"optimizer", "loss"} <= words:
+        site.manual(
+            "if this is a Keras model, wrap its optimizer: npu_distributed_optimizer_wrapper(…)",
+            zh="若此处是 Keras 模型,请用 npu_distributed_optimizer_wrapper(…) 包装优化器",
+        )

@@ -1,0 +1,56 @@
+"""Turn a Keras model into the accelerator's Estimator.
+
+     import tensorflow as tf
+    -estimator = tf.keras.estimator.model_to_estimator(model, model_dir="out")
+    +from npu_bridge.estimator.npu import keras_to_npu
+    +from npu_bridge.estimator.npu.npu_config import NPURunConfig
+    +estimator = keras_to_npu.model_to_npu_estimator(model, model_dir="out", config=NPURunConfig(model_dir="out"))
+
+The Estimator must be an NPUEstimator with an NPURunConfig. The two functions agree in their first four parameters; what
+is given by position behind them is named.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="K4", kind="mandatory", order=41)
+
+ORDER = ("keras_model", "keras_model_path", "custom_objects", "model_dir", "config", "checkpoint_format")
+
+
+@rule.call("tensorflow.keras.estimator.model_to_estimator")
+def convert(site: Site) -> None:
+    if any(isinstance(value, ast.Starred) for value in site.node.args) or not site.editable:
+        site.manual(
+            "arguments are unpacked here: write keras_to_npu.model_to_npu_estimator with an NPURunConfig",
+            zh="model_to_estimator 的参数为解包形式:请改写为 keras_to_npu.model_to_npu_estimator 并传入 NPURunConfig",
+        )
+        return
+    site.rename(f"{site.need('keras_to_npu')}.model_to_npu_estimator")
+    slots, _ = site.source.slots(site.source.opening(site.node))
+    for value, name in list(zip(site.node.args, ORDER, strict=False))[4:]:
+        site.edit.insert(slots[site.place(value)].start, f"{name}=")
+    site.changed("the model becomes an NPUEstimator", zh="Keras 模型转换为 NPUEstimator")
+    give_config(site)
+
+
+def give_config(site: Site) -> None:
+    config, folder = site.argument("config", 4), site.argument("model_dir", 3)
+    if config is None and site.unpacked:
+        say_config(site)
+    elif config is None or (isinstance(config, ast.Constant) and config.value is None):
+        made = f"{site.need('NPURunConfig')}({f'model_dir={site.text(folder)}' if folder else ''})"
+        site.set_argument("config", made, 4)
+    elif site.values.kind(config) != "npu_run_config":
+        say_config(site)
+
+
+def say_config(site: Site) -> None:
+    site.manual(
+        "its config must be an NPURunConfig: that is not shown here",
+        zh="其 config 必须是 NPURunConfig,此处无法确认",
+        risk="high",
+    )

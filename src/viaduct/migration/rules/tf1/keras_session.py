@@ -1,0 +1,164 @@
+"""Give Keras a session that runs on the accelerator.
+
+     import tensorflow as tf
+    +from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+    +config = tf.ConfigProto()
+    +custom_op = config.graph_options.rewrite_options.custom_optimizers.add()
+    +custom_op.name = "NpuOptimizer"
+    +custom_op.parameter_map["use_off_line"].b = True
+    +config.graph_options.rewrite_options.remapping = RewriterConfig.OFF
+    +npu_keras_sess = tf.Session(config=config)
+    +tf.keras.backend.set_session(npu_keras_sess)
+     model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
+     model.compile("sgd", "mse")
+     model.fit(x, y)
+    +npu_keras_sess.close()
+
+Keras makes a session of its own when nobody gives it one, and that one knows nothing of the device. The session must be
+there before the first layer or optimizer is: at module level if one is made there, else at the start of main. It is
+closed at the end of main or of the module. A file that only defines models is not a script: `--entry FILE` names the
+script that is started. With `--style wrapper` the vendor's set_keras_session_npu_config does the same.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _entry, _keras, _leaving
+
+rule = Rule(__name__, spec="K1 K2 K3", kind="mandatory", order=24)
+
+
+@rule.file(words=("keras",))
+def from_keras(site: Site) -> None:
+    set_up(site)
+
+
+@rule.file(words=("__main__",))
+def from_entry(site: Site) -> None:
+    """The script that is started may not mention Keras itself."""
+    if "keras" not in site.source.text:
+        set_up(site)
+
+
+def set_up(site: Site) -> None:
+    if ("keras",) in site.work.seen or has_session(site):
+        return
+    site.work.seen[("keras",)] = None
+    entry, path = site.options.entry or site.work.project.entry, site.work.path
+    runs = _keras.runs_models(site)
+    if entry and path != entry:
+        return
+    if not runs and not (entry and site.work.project.keras_files):
+        return
+    place = first_place(site)
+    if place is None:
+        site.manual(
+            "Keras models run here, but this is no script that is started: name the one that is with --entry FILE, "
+            "so that the session is set up before any layer is made",
+            zh="此处运行 Keras 模型,但本文件不是启动脚本:请用 --entry FILE 指明启动脚本,以便在建立任何层之前设置会话",
+            node=runs[0] if runs else None,
+            risk="high",
+        )
+        return
+    insert(site, place)
+
+
+def has_session(site: Site) -> bool:
+    """Somebody sets a session, or there is none to set (eager)."""
+    known = site.work.project.mentions
+    told = any(name in site.work.index.calls or name in known for name in (*_keras.SET_SESSION, *_keras.EAGER))
+    return told or _keras.runs_eagerly(site)
+
+
+def first_place(site: Site) -> ast.stmt | None:
+    """The first statement of the script that builds something, or else that starts what does."""
+    guard, main = _entry.main_guard(site), _entry.main_function(site)
+    top = [one for one in site.source.tree.body if not isinstance(one, _entry.FunctionNode | ast.ClassDef)]
+    inside = [inner for one in top for inner in (one.body if one is guard else [one])]
+    classes = _keras.model_classes(site)
+    for statement in inside:
+        if any(makes(site, call) or called(call) in classes for call in calls_of(statement)):
+            return statement
+    block = main.body if main is not None else inside
+    reaching = _entry.first_reaching(site, block, lambda node: makes(site, node))
+    if reaching is not None:
+        return reaching
+    if main is not None:
+        return _entry.first_statement(main)
+    return guard.body[0] if guard is not None else None
+
+
+def makes(site: Site, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = site.qualified(node.func)
+    return _keras.builds(name) or name in _keras.GET_SESSION or is_run(site, node)
+
+
+def is_run(site: Site, call: ast.Call) -> bool:
+    """`model.fit(…)` of a model that came from elsewhere."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method in _keras.RUNNING and _keras.is_model(site, call.func.value)  # type: ignore[attr-defined]
+
+
+def calls_of(statement: ast.stmt) -> list[ast.Call]:
+    return [node for node in _keras.executed(statement) if isinstance(node, ast.Call)]
+
+
+def called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def insert(site: Site, place: ast.stmt) -> None:
+    name = site.free_name("npu_keras_sess")
+    if site.options.style == "wrapper":
+        lines = [f"{name} = {site.need('set_keras_session_npu_config')}()"]
+        closing = f"{site.need('close_session')}({name})"
+    else:
+        lines, closing = own_session(site, place, name), f"{name}.close()"
+    site.edit.before(place, lines)
+    close(site, place, closing)
+    site.changed(
+        "Keras gets a session that carries NpuOptimizer, before its first layer",
+        zh="在建立第一层之前为 Keras 设置带 NpuOptimizer 的会话",
+        node=place,
+    )
+
+
+def own_session(site: Site, place: ast.stmt, name: str) -> list[str]:
+    if not proto.tensorflow_prefix(site):
+        proto.module_name(site, "tensorflow", "tf")
+    config = proto.local_name(site, place, "config")
+    return [
+        f"{config} = {proto.tensorflow_name(site, 'ConfigProto')}()",
+        *proto.filling(site, config, place),
+        f"{name} = {proto.tensorflow_name(site, 'Session')}(config={config})",
+        f"{set_session(site)}({name})",
+    ]
+
+
+def set_session(site: Site) -> str:
+    root = "keras" if _keras.is_standalone(site) else "tensorflow.keras"
+    alias = site.work.names.local(f"{root}.backend")
+    if alias is not None:
+        return f"{alias}.set_session"
+    if root == "keras":
+        return site.work.need("keras.backend", "set_session")
+    return f"{proto.tensorflow_prefix(site)}keras.backend.set_session"
+
+
+def close(site: Site, place: ast.stmt, closing: str) -> None:
+    """In main where the set-up is there or the module's end is not reached; else where the block ends."""
+    main = _entry.main_function(site)
+    if site.source.function(place) is None and _leaving.leaves_early(site, site.source.tree.body):
+        if main is None:
+            register = f"{proto.module_name(site, 'atexit')}.register(lambda: {closing})"
+            site.edit.before(place, [register])
+            return
+        _leaving.at_end(site, main.body, [closing])
+        return
+    block = site.source.block(place)
+    _leaving.at_end(site, block[block.index(place) :], [closing])

@@ -1,0 +1,71 @@
+"""Name the parts of Keras that the accelerator does not run.
+
+`multi_gpu_model` and the mixed precision policies speak to GPUs; `TerminateOnNaN` reads values that overflow otherwise
+on the device; layers named CuDNN exist for NVIDIA cards alone; eager execution has no graph that could be sent to the
+device. Each is left as written and listed with what to do instead.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _keras
+
+rule = Rule(__name__, spec="K9 K10", kind="report", order=90)
+
+ROOTS = ("tensorflow.keras", "keras")
+INSTEAD = {
+    "utils.multi_gpu_model": ("use one process a device and --distributed", "请每个设备一个进程,并使用 --distributed"),
+    "callbacks.TerminateOnNaN": (
+        "overflow is read from the device: use NPULossScaleOptimizer",
+        "溢出由设备状态给出:请使用 NPULossScaleOptimizer",
+    ),
+    "layers.CuDNNLSTM": ("use LSTM, or npu_dynamic_rnn's DynamicRNN", "请改用 LSTM 或 DynamicRNN"),
+    "layers.CuDNNGRU": ("use GRU, or npu_dynamic_rnn's DynamicGRUV2", "请改用 GRU 或 DynamicGRUV2"),
+}
+EAGER = tuple(f"tensorflow.{name}" for name in ("enable_eager_execution", "enable_v2_behavior", "executing_eagerly"))
+
+
+@rule.call(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
+def unsupported(site: Site) -> None:
+    name = next(name for name in INSTEAD if site.name.endswith(f".{name}"))
+    english, chinese = INSTEAD[name]
+    short = name.rpartition(".")[2]
+    site.manual(
+        f"{short} has no counterpart on the accelerator: {english}", zh=f"昇腾不支持 {short}:{chinese}", risk="high"
+    )
+
+
+@rule.call("tensorflow.keras.mixed_precision.*")
+def policy(site: Site) -> None:
+    site.manual(
+        "Keras' mixed precision policies have no effect on the accelerator: choose one with --precision",
+        zh="Keras 混合精度策略在昇腾上不生效:请用 --precision 选择精度模式",
+        risk="high",
+    )
+
+
+@rule.call(*EAGER)
+def eager(site: Site) -> None:
+    asks = site.name.endswith("executing_eagerly")
+    say = site.advice if asks else site.manual
+    say(
+        "eager execution is not supported: only graphs are compiled for the accelerator",
+        zh="不支持 Eager 模式:仅计算图可编译到昇腾执行",
+        risk="low" if asks else "high",
+    )
+
+
+@rule.method("compile")
+def eager_model(site: Site) -> None:
+    word = site.keyword("run_eagerly")
+    if word is not None and _keras.is_true(word.value) and _keras.is_model(site, site.node.func.value):
+        site.manual(
+            "run_eagerly is not supported: only graphs are compiled for the accelerator",
+            zh="不支持 run_eagerly:仅计算图可编译到昇腾执行",
+            risk="high",
+        )
+
+
+@rule.reference(*(f"{root}.{name}" for root in ROOTS for name in INSTEAD))
+def mentioned(site: Site) -> None:
+    unsupported(site)

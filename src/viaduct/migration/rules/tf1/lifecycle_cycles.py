@@ -1,0 +1,97 @@
+"""Start communication again after each training and each evaluation.
+
+     import tensorflow as tf
+     from hccl.manage.api import get_rank_size
+     from npu_bridge.estimator import npu_ops
+     from npu_bridge.estimator.npu.npu_estimator import NPUEstimator
+     def init_npu():
+         npu_init = npu_ops.initialize_system()
+         return tf.Session(config=config), npu_init
+     def run(epochs):
+         classifier = NPUEstimator(model_fn=model_fn, config=run_config)
+         for _ in range(epochs):
+             classifier.train(input_fn=lambda: data(get_rank_size()))
+    +        init_sess, npu_init = init_npu()
+    +        npu_shutdown = npu_ops.shutdown_system()
+    +        init_sess.run(npu_shutdown)
+    +        init_sess.run(npu_init)
+    +    init_sess, npu_init = init_npu()
+    +    npu_shutdown = npu_ops.shutdown_system()
+    +    init_sess.run(npu_shutdown)
+    +    init_sess.close()
+
+Only with `--distributed`. An Estimator gives the device's resources back when train or evaluate ends; input functions
+that ask for ranks in the next round would find nothing. At the very end communication is shut down.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.habits import estimator_cycle
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _communication as communication
+from viaduct.migration.rules.tf1 import _leaving
+
+rule = Rule(__name__, spec="C2 C4 C5", kind="mandatory", order=82, on=communication.wanted)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+
+@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=(".train(", ".evaluate("))
+def again(site: Site) -> None:
+    calls = [call for call in estimator_cycle(site.node, site.values) if site.source.function(call) is site.node]
+    if not calls or not needs_ranks(site) or is_done(site):
+        return
+    for call in calls:
+        restart(site, call)
+    if site.options.resources == "session" and site.options.style == "explicit":
+        _leaving.at_end(site, site.node.body, [*session_lines(site), "init_sess.close()"])
+
+
+def needs_ranks(site: Site) -> bool:
+    """Anybody in the project: input functions come as arguments, from whichever file."""
+    return bool(site.work.project.rank_files) or communication.asks_for_ranks(site)
+
+
+def is_done(site: Site) -> bool:
+    calls = (node for node in ast.walk(site.node) if isinstance(node, ast.Call))
+    return any(site.qualified(call.func) in (*communication.STARTS, *communication.STOPS) for call in calls)
+
+
+def restart(site: Site, call: ast.Call) -> None:
+    statement = site.source.statement(call)
+    if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign):
+        site.manual(
+            "communication must be started again after this training or evaluation: npu_ops.shutdown_system, then "
+            "npu_ops.initialize_system",
+            zh="此次训练或评估之后需重新初始化集合通信:先 npu_ops.shutdown_system,再 npu_ops.initialize_system",
+            node=call,
+        )
+        return
+    site.edit.after(statement, restart_lines(site))
+    site.changed(
+        "communication is started again: the Estimator has given the device's resources back",
+        zh="Estimator 训练或评估结束后设备资源被释放,重新初始化集合通信",
+        node=call,
+    )
+
+
+def restart_lines(site: Site) -> list[str]:
+    if site.options.resources == "plugin":
+        plugin = site.need("npu_plugin")
+        return [f"{plugin}.npu_resource_shutdown()", f"{plugin}.npu_resource_init()"]
+    if site.options.style == "wrapper":
+        return [f"npu_sess, npu_shutdown = {site.need('init_resource')}()"]
+    return [*session_lines(site), "init_sess.run(npu_init)"]
+
+
+def session_lines(site: Site) -> list[str]:
+    if not any(mark[0] == "init_npu" for mark in site.work.seen):
+        site.work.seen[("init_npu", communication.define_helper(site, site.node))] = None
+    helper = communication.defined_helper(site)
+    ops = site.need("npu_ops")
+    return [
+        f"init_sess, npu_init = {helper}()",
+        f"npu_shutdown = {ops}.shutdown_system()",
+        "init_sess.run(npu_shutdown)",
+    ]

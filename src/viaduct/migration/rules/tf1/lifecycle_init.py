@@ -1,0 +1,126 @@
+"""Start collective communication before anybody asks for a rank, and end it.
+
+     import tensorflow as tf
+     from hccl.manage.api import get_rank_size
+    +from npu_bridge.estimator import npu_ops
+    +from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+    +
+    +
+    +def init_npu():
+    +    \"""A session, and the operation that starts collective communication when it is run.\"""
+    +    npu_init = npu_ops.initialize_system()
+    +    config = tf.ConfigProto()
+    +    config.graph_options.rewrite_options.remapping = RewriterConfig.OFF
+    +    custom_op = config.graph_options.rewrite_options.custom_optimizers.add()
+    +    custom_op.name = "NpuOptimizer"
+    +    custom_op.parameter_map["use_off_line"].b = True
+    +    init_sess = tf.Session(config=config)
+    +    return init_sess, npu_init
+     def main(_):
+    +    init_sess, npu_init = init_npu()
+    +    npu_shutdown = npu_ops.shutdown_system()
+    +    init_sess.run(npu_init)
+         run(get_rank_size())
+    +    init_sess.run(npu_shutdown)
+    +    init_sess.close()
+     tf.app.run()
+
+Only with `--distributed`, and in the script that is started when it, or a file that it imports, asks hccl for ranks.
+Both operations are made in the graph of the session that runs them. `--style wrapper` writes init_resource and
+shutdown_resource of npu_init; `resources=plugin` calls npu_plugin, which needs no session.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _communication as communication
+from viaduct.migration.rules.tf1 import _entry, _leaving
+
+rule = Rule(__name__, spec="C1 C3 C4 C5", kind="mandatory", order=81, on=communication.wanted)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+
+@rule.file(words=("__main__", "app.run", "hccl", "get_rank_", "get_local_rank_"))
+def start(site: Site) -> None:
+    if not communication.asks_for_ranks(site) or communication.is_started(site):
+        return
+    place = first_place(site)
+    if place is None:
+        return
+    first, last = lines(site, place)
+    site.edit.before(place, first)
+    end(site, place, last)
+    site.changed(
+        "collective communication is started before ranks are asked for",
+        zh="在调用 hccl 接口之前初始化集合通信",
+        node=place,
+    )
+
+
+def first_place(site: Site) -> ast.stmt | None:
+    """In main, in the guard or at module level: before the first statement that may lead to the question."""
+    main, guard = _entry.main_function(site), _entry.main_guard(site)
+    block = main.body if main is not None else guard.body if guard is not None else module_level(site)
+    reaching = _entry.first_reaching(site, block, lambda node: asks(site, node))
+    if reaching is not None:
+        return reaching
+    if main is not None:
+        return _entry.first_statement(main)
+    return guard.body[0] if guard is not None else None
+
+
+def module_level(site: Site) -> list[ast.stmt]:
+    left_out = _entry.FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
+    return [statement for statement in site.source.tree.body if not isinstance(statement, left_out)]
+
+
+def asks(site: Site, node: ast.AST) -> bool:
+    """A call of hccl, or something of a file that leads to one."""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return False
+    name = site.qualified(node) or ""
+    return name.startswith(("hccl.manage.api.", "npu_bridge.hccl.")) or bool(
+        set(name.split(".")) & asking_modules(site)
+    )
+
+
+def asking_modules(site: Site) -> set[str]:
+    """The last names of imported modules that ask for ranks, or import others that do."""
+    project = site.work.project
+    asking = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & project.rank_files)
+    return {project.module_of(path)[0].rpartition(".")[2] for path in asking}
+
+
+def lines(site: Site, place: ast.stmt) -> tuple[list[str], list[str]]:
+    """What goes to the start and what to the end."""
+    if site.options.resources == "plugin":
+        plugin = site.need("npu_plugin")
+        return [f"{plugin}.npu_resource_init()"], [f"{plugin}.npu_resource_shutdown()"]
+    if site.options.style == "wrapper":
+        ended = f"{site.need('shutdown_resource')}(npu_sess, npu_shutdown)"
+        return [f"npu_sess, npu_shutdown = {site.need('init_resource')}()"], [
+            ended,
+            f"{site.need('close_session')}(npu_sess)",
+        ]
+    helper, ops = communication.define_helper(site, place), site.need("npu_ops")
+    first = [f"init_sess, npu_init = {helper}()"]
+    if site.work.project.cycle_files & site.work.project.reaches(site.work.path):
+        # communication is ended where the last training is (lifecycle_cycles)
+        return [*first, "init_sess.run(npu_init)"], ["init_sess.close()"]
+    return [*first, f"npu_shutdown = {ops}.shutdown_system()", "init_sess.run(npu_init)"], [
+        "init_sess.run(npu_shutdown)",
+        "init_sess.close()",
+    ]
+
+
+def end(site: Site, place: ast.stmt, closing: list[str]) -> None:
+    if site.source.function(place) is None and _leaving.leaves_early(site, site.source.tree.body):
+        site.advice(
+            "the end of this module is not reached; npu_bridge cleans up when the interpreter ends",
+            zh="本模块的末尾不会执行到;npu_bridge 会在解释器退出时清理资源",
+        )
+        return
+    block = site.source.block(place)
+    _leaving.at_end(site, block[block.index(place) :], closing)

@@ -1,0 +1,22 @@
+"""Say where communication is started but never shut down.
+
+npu_bridge cleans up when the interpreter ends, so this is no error; a run of `npu_ops.shutdown_system()` at the end of
+main gives the devices back at once.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._communication import STARTS, STOPS
+
+rule = Rule(__name__, spec="C6", kind="advice", order=90)
+
+
+@rule.call(*STARTS)
+def never_ended(site: Site) -> None:
+    known = site.work.project.mentions
+    if not any(name in site.work.index.calls or name in known for name in STOPS):
+        site.advice(
+            "communication is started here and nowhere shut down; that happens when the interpreter ends",
+            zh="此处初始化集合通信但未见 shutdown;资源将在解释器退出时清理",
+        )

@@ -1,0 +1,27 @@
+"""Mention a loss that is scaled by hand.
+
+`loss * loss_scale` with gradients divided again works on the device, but nothing notices an overflow there:
+NPULossScaleOptimizer would.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="L5 L7", kind="advice", order=90)
+
+
+@rule.method("compute_gradients", "minimize")
+def scaled(site: Site) -> None:
+    loss = site.argument("loss", 0)
+    if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
+        names = [ast.unparse(side) for side in (loss.left, loss.right)]
+        if any("scale" in name.lower() for name in names):
+            site.advice(
+                f"{site.text(loss)} is scaled by hand and stays so; NPULossScaleOptimizer would also detect overflow "
+                "(the seed's fp16 run uses 512)",
+                zh=f"{site.text(loss)} 为手工 loss scale,保持不变;NPULossScaleOptimizer 还能检测溢出(参考值 512)",
+                node=loss,
+            )

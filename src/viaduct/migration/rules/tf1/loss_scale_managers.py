@@ -1,0 +1,81 @@
+"""Use the accelerator's loss scale managers.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu.npu_loss_scale_manager import ExponentialUpdateLossScaleManager
+    +from npu_bridge.estimator.npu.npu_loss_scale_manager import FixedLossScaleManager
+    -fixed = tf.train.experimental.FixedLossScale(128)
+    -moving = tf.train.experimental.DynamicLossScale(increment_period=500)
+    +fixed = FixedLossScaleManager(128)
+    +moving = ExponentialUpdateLossScaleManager(incr_every_n_steps=500, init_loss_scale=2**15)
+
+Overflow is read from a status of the device, so TensorFlow's own objects, which look for infinities, do not do. The
+names of the arguments differ; where TensorFlow has a default and the manager has none it is written out.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="L1 L2", kind="mandatory", order=22)
+
+DYNAMIC = ("initial_loss_scale", "increment_period", "multiplier")
+RENAMED = {
+    "initial_loss_scale": "init_loss_scale",
+    "increment_period": "incr_every_n_steps",
+    "multiplier": "incr_ratio",
+    "loss_scale_value": "loss_scale",
+    "init_loss_scale": "init_loss_scale",
+    "incr_every_n_steps": "incr_every_n_steps",
+}
+WRITTEN_OUT = {"init_loss_scale": "2**15", "incr_every_n_steps": "2000"}
+
+
+@rule.call(
+    "tensorflow.train.experimental.FixedLossScale",
+    "tensorflow.mixed_precision.experimental.FixedLossScale",
+    "tensorflow.contrib.mixed_precision.FixedLossScaleManager",
+)
+def fixed(site: Site) -> None:
+    if not site.editable:
+        return
+    site.rename(site.need("FixedLossScaleManager"))
+    rename_keywords(site)
+    site.changed("FixedLossScale becomes FixedLossScaleManager", zh="FixedLossScale 替换为 FixedLossScaleManager")
+
+
+@rule.call("tensorflow.train.experimental.DynamicLossScale", "tensorflow.mixed_precision.experimental.DynamicLossScale")
+def dynamic(site: Site) -> None:
+    if site.unpacked or not site.editable:
+        site.manual(
+            "arguments are unpacked into DynamicLossScale; ExponentialUpdateLossScaleManager names them differently",
+            zh="DynamicLossScale 的参数以解包形式传入;ExponentialUpdateLossScaleManager 的参数名不同",
+        )
+        return
+    site.rename(site.need("ExponentialUpdateLossScaleManager"))
+    site.name_positions(tuple(RENAMED[name] for name in DYNAMIC))
+    rename_keywords(site)
+    given = {RENAMED.get(word.arg or "") for word in site.node.keywords}
+    given |= {RENAMED[name] for name in DYNAMIC[: len(site.node.args)]}
+    missing = [f"{name}={value}" for name, value in WRITTEN_OUT.items() if name not in given]
+    if missing:
+        site.edit.add_argument(site.node, ", ".join(missing))
+    site.changed(
+        "DynamicLossScale becomes ExponentialUpdateLossScaleManager; it lowers the scale to 0.8 after two overflows, "
+        "TensorFlow halves it after one",
+        zh="DynamicLossScale 替换为 ExponentialUpdateLossScaleManager;"
+        "后者连续两次溢出时乘以 0.8,TensorFlow 溢出一次即减半",
+    )
+
+
+@rule.call("tensorflow.contrib.mixed_precision.ExponentialUpdateLossScaleManager")
+def exponential(site: Site) -> None:
+    if site.editable:
+        site.rename(site.need("ExponentialUpdateLossScaleManager"))
+        site.changed("the contrib manager becomes the device's", zh="contrib 的管理器替换为昇腾实现")
+
+
+def rename_keywords(site: Site) -> None:
+    for word in site.node.keywords:
+        if word.arg in RENAMED and RENAMED[word.arg] != word.arg:
+            start = site.source.offset(word.lineno, word.col_offset)
+            site.edit.replace(start, start + len(word.arg), RENAMED[word.arg])

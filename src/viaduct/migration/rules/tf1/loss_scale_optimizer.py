@@ -1,0 +1,54 @@
+"""Scale the loss with the accelerator's optimizer wrapper.
+
+     import tensorflow as tf
+    +from npu_bridge.estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
+    -opt = tf.contrib.mixed_precision.LossScaleOptimizer(opt, manager)
+    +opt = NPULossScaleOptimizer(opt, manager)
+
+It skips the update and lowers the scale when the device reports an overflow. In a distributed run it is told so.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="L3", kind="mandatory", order=23)
+
+SPELLINGS = (
+    "tensorflow.contrib.mixed_precision.LossScaleOptimizer",
+    "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer",
+    "tensorflow.python.training.experimental.loss_scale_optimizer.MixedPrecisionLossScaleOptimizer",
+)
+
+
+@rule.call(*SPELLINGS)
+def convert(site: Site) -> None:
+    if not site.editable:
+        return
+    site.rename(site.need("NPULossScaleOptimizer"))
+    rename_scale(site)
+    if site.options.distributed:
+        site.edit.add_argument(site.node, "is_distributed=True")
+    site.changed("the loss is scaled by NPULossScaleOptimizer", zh="改用 NPULossScaleOptimizer 进行 loss scale")
+    scale = site.argument("loss_scale", 1) or site.argument("loss_scale_manager", 1)
+    if scale is not None and not shown_manager(site, scale):
+        site.manual(
+            f"{site.text(scale)} must be an NPU loss scale manager: FixedLossScaleManager or "
+            "ExponentialUpdateLossScaleManager",
+            zh=f"{site.text(scale)} 须为 NPU 的 loss scale 管理器:"
+            "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager",
+            node=scale,
+        )
+
+
+def rename_scale(site: Site) -> None:
+    word = site.keyword("loss_scale")
+    if word is not None:
+        start = site.source.offset(word.lineno, word.col_offset)
+        site.edit.replace(start, start + len("loss_scale"), "loss_scale_manager")
+
+
+def shown_manager(site: Site, node: object) -> bool:
+    origin = site.values.origin(node)  # type: ignore[arg-type]
+    name = site.qualified(getattr(origin, "func", origin))
+    return bool(name) and "npu_loss_scale_manager" in str(name)

@@ -1,0 +1,50 @@
+"""Set the MLU's variables of the environment instead of the GPU's.
+
+     import os
+     import tensorflow as tf
+    -os.environ["TF_GPU_THREAD_MODE"] = "gpu_private"
+    +os.environ["TF_MLU_THREAD_MODE"] = "gpu_private"
+
+TF_GPU_THREAD_MODE and TF_GPU_THREAD_COUNT have their like in Cambricon's TensorFlow, CUDA_VISIBLE_DEVICES in its
+runtime. Values are left as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",), order=20)
+EXAMPLE_OPTIONS = {"to": "mlu"}
+
+VARIABLES = {
+    "TF_GPU_THREAD_MODE": "TF_MLU_THREAD_MODE",
+    "TF_GPU_THREAD_COUNT": "TF_MLU_THREAD_COUNT",
+    "CUDA_VISIBLE_DEVICES": "MLU_VISIBLE_DEVICES",
+}
+ACCESS = {
+    *("os.getenv", "os.putenv", "os.unsetenv"),
+    *(f"os.environ.{name}" for name in ("get", "setdefault", "pop", "__setitem__")),
+}
+
+
+@rule.node(ast.Constant, words=tuple(VARIABLES))
+def rename(site: Site) -> None:
+    if site.node.value not in VARIABLES or not is_variable(site) or not site.editable:
+        return
+    old, new = site.node.value, VARIABLES[site.node.value]
+    text = site.text(site.node)
+    if old not in text:
+        return  # written in pieces or with escapes
+    site.edit.node(site.node, text.replace(old, new))
+    site.changed(f"{old} becomes {new}", zh=f"{old} 改为 {new}")
+
+
+def is_variable(site: Site) -> bool:
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.Subscript):
+        return site.qualified(parent.value) == "os.environ"
+    if not isinstance(parent, ast.Call) or not parent.args or parent.args[0] is not site.node:
+        return False
+    return site.qualified(parent.func) in ACCESS

@@ -1,0 +1,50 @@
+"""Choose the visible MLU where the script chose the visible GPU.
+
+     import tensorflow as tf
+     config = tf.ConfigProto()
+    -config.gpu_options.visible_device_list = "0"
+    +config.mlu_options.visible_device_list = "0"
+
+mlu_options is a field of Cambricon's TensorFlow; the stock one refuses it. The other GPU options stay and have no
+effect on an MLU.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",), order=20)
+EXAMPLE_OPTIONS = {"to": "mlu"}
+
+FIELD = "visible_device_list"
+
+
+@rule.node(ast.Attribute, words=("gpu_options",))
+def visible(site: Site) -> None:
+    inner = site.node.value
+    if site.node.attr != FIELD or not (isinstance(inner, ast.Attribute) and inner.attr == "gpu_options"):
+        return
+    if site.values.kind(inner.value) not in (None, "config_proto") or not site.editable:
+        return
+    end = site.source.span(inner)[1]
+    site.edit.replace(end - len("gpu_options"), end, "mlu_options")
+    site.changed("the visible device is an MLU", zh="可见设备改为 MLU")
+
+
+@rule.call("tensorflow.GPUOptions")
+def made(site: Site) -> None:
+    if site.keyword(FIELD) is not None:
+        site.manual(
+            "GPUOptions(visible_device_list=…) has no effect on an MLU: set config.mlu_options.visible_device_list",
+            zh="GPUOptions(visible_device_list=…) 对 MLU 不生效:请设置 config.mlu_options.visible_device_list",
+        )
+
+
+@rule.call("tensorflow.ConfigProto")
+def counted(site: Site) -> None:
+    word = site.keyword("device_count")
+    keys = word.value.keys if word is not None and isinstance(word.value, ast.Dict) else []
+    if any(isinstance(key, ast.Constant) and key.value == "GPU" for key in keys):
+        site.advice("device_count counts GPUs; MLUs are not meant", zh="device_count 限制的是 GPU 数量,对 MLU 不生效")

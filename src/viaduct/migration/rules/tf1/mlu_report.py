@@ -1,0 +1,37 @@
+"""Name what a script asks of a GPU that an MLU does not answer.
+
+NCCL, TensorRT, questions whether there is a GPU: left as written. `num_gpus` and the like may keep their names.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="6.1", kind="report", targets=("mlu",), order=90)
+
+ONLY_NVIDIA = ("tensorflow.contrib.nccl.*", "tensorflow.contrib.tensorrt.*", "tensorflow.distribute.NcclAllReduce")
+QUESTIONS = (
+    *("tensorflow.test.is_gpu_available", "tensorflow.test.gpu_device_name", "tensorflow.test.is_built_with_cuda"),
+    *("tensorflow.config.experimental.list_physical_devices", "tensorflow.config.list_physical_devices"),
+    "tensorflow.python.client.device_lib.list_local_devices",
+)
+
+
+@rule.call(*ONLY_NVIDIA)
+def nvidia(site: Site) -> None:
+    short = site.name.removeprefix("tensorflow.")
+    site.manual(
+        f"tf.{short} speaks to NVIDIA cards alone: use Horovod, which Cambricon's TensorFlow supports, or take it out",
+        zh=f"tf.{short} 仅支持 NVIDIA 设备:请使用寒武纪 TensorFlow 支持的 Horovod,或删除",
+        risk="high",
+    )
+
+
+@rule.call(*QUESTIONS)
+def question(site: Site) -> None:
+    short = site.name.removeprefix("tensorflow.")
+    site.advice(
+        f"tf.{short} is asked for GPUs: ask for MLUs, or see where the answer leads",
+        zh=f"tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",
+        risk="medium",
+    )

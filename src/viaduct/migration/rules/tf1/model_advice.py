@@ -1,0 +1,90 @@
+"""Mention what model code may want on the device.
+
+Overflow checks on gradients, recurrent cells, operators that run on the host, summaries in the model function, dtype
+assertions: read, reported, left as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="N8 N9 N10 N11", kind="advice", order=90)
+
+FINITE = tuple(
+    f"tensorflow.{home}{name}" for home in ("", "math.", "debugging.") for name in ("is_finite", "is_inf", "is_nan")
+)
+CUDNN = (
+    *("tensorflow.contrib.cudnn_rnn.CudnnLSTM", "tensorflow.contrib.cudnn_rnn.CudnnGRU"),
+    *("tensorflow.keras.layers.CuDNNLSTM", "tensorflow.keras.layers.CuDNNGRU"),
+    *("keras.layers.CuDNNLSTM", "keras.layers.CuDNNGRU"),
+)
+CELLS = tuple(
+    f"tensorflow.{home}.{name}"
+    for home in ("contrib.rnn", "nn.rnn_cell")
+    for name in ("LSTMCell", "BasicLSTMCell", "LayerNormBasicLSTMCell", "GRUCell", "LSTMBlockCell")
+)
+HOST = ("tensorflow.py_func", "tensorflow.py_function", "tensorflow.numpy_function")
+
+
+@rule.call(*FINITE)
+def finite(site: Site) -> None:
+    name = site.name.rpartition(".")[2]
+    if "grad" in ast.unparse(site.node).lower():
+        site.manual(
+            f"{name} on gradients does not see the device's overflow: use NPULossScaleOptimizer",
+            zh=f"对梯度使用 {name} 无法感知设备溢出:请使用 NPULossScaleOptimizer",
+            risk="high",
+        )
+    else:
+        site.advice(
+            f"{name} is not a supported operator; on data it may run on the host",
+            zh=f"{name} 不在支持列表;用于数据时可在 host 执行",
+        )
+
+
+@rule.call(*CUDNN)
+def cudnn(site: Site) -> None:
+    site.manual(
+        f"{site.name.rpartition('.')[2]} is cuDNN's: use an LSTM or GRU cell with npu_dynamic_rnn or DynamicRNN",
+        zh=f"{site.name.rpartition('.')[2]} 依赖 cuDNN:请改用 LSTM/GRU cell 配合 npu_dynamic_rnn 或 DynamicRNN",
+        risk="high",
+    )
+
+
+@rule.call(*CELLS)
+def cell(site: Site) -> None:
+    site.advice(
+        "a recurrent cell: npu_rnn.npu_dynamic_rnn or DynamicRNN run it faster",
+        zh="循环单元:可用 npu_rnn.npu_dynamic_rnn 或 DynamicRNN 加速",
+    )
+
+
+@rule.call(*HOST)
+def on_host(site: Site) -> None:
+    site.advice(
+        f"{site.name.rpartition('.')[2]} runs on the host: within the model put it under "
+        "npu_scope.without_npu_compile_scope()",
+        zh=f"{site.name.rpartition('.')[2]} 在 host 执行:若在模型内,请置于 npu_scope.without_npu_compile_scope() 中",
+    )
+
+
+@rule.call("tensorflow.summary.*")
+def summary(site: Site) -> None:
+    function = site.source.function(site.node)
+    if function is not None and {"features", "labels", "mode"} <= {argument.arg for argument in function.args.args}:
+        site.advice(
+            "summaries in a model function need host_call of NPUEstimatorSpec, or save_summary_steps=0",
+            zh="模型函数中的 summary 需通过 NPUEstimatorSpec 的 host_call,或设置 save_summary_steps=0",
+        )
+
+
+@rule.node(ast.Assert, words=(".dtype",))
+def dtype(site: Site) -> None:
+    test = site.node.test
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
+        site.advice(
+            f"{ast.unparse(test)} fails when the input function yields float16: cast instead of asserting",
+            zh=f"输入为 float16 时 {ast.unparse(test)} 不成立:建议改为类型转换",
+        )

@@ -1,0 +1,79 @@
+"""Take out TensorFlow's own mixed precision: the accelerator has a mode for it.
+
+     import tensorflow as tf
+     opt = tf.train.MomentumOptimizer(0.1, 0.9)
+    -opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)
+     step = opt.minimize(loss)
+
+The graph rewrite knows only NVIDIA's operators. `--precision allow_mix_precision` sets the device's mode instead; a
+loss scale that was passed along is taken over by NPULossScaleOptimizer where it is a plain value or manager. An
+`if` whose body would be empty keeps a `pass`.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="L4", kind="mandatory", order=21)
+
+REWRITES = (
+    "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite",
+    "tensorflow.mixed_precision.enable_mixed_precision_graph_rewrite",
+    "tensorflow.mixed_precision.experimental.enable_mixed_precision_graph_rewrite",
+)
+VARIABLES = ("TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE")
+
+
+@rule.call(*REWRITES)
+def remove(site: Site) -> None:
+    optimizer = site.argument("opt", 0) or site.argument("optimizer", 0)
+    if optimizer is None or not site.editable:
+        site.manual(
+            "mixed precision by graph rewrite: take it out and set precision_mode instead",
+            zh="图改写方式的混合精度:请删除,并改用 precision_mode",
+            risk="high",
+        )
+        return
+    unwrap(site, optimizer)
+    site.changed(
+        "the graph rewrite is gone; mixed precision is the device's precision_mode (--precision allow_mix_precision)",
+        zh="已删除图改写混合精度;请使用设备的 precision_mode(--precision allow_mix_precision)",
+    )
+    scale = site.argument("loss_scale", 1)
+    if scale is not None:
+        site.manual(
+            f"the rewrite also scaled the loss ({site.text(scale)}): wrap the optimizer in NPULossScaleOptimizer with "
+            "a FixedLossScaleManager or ExponentialUpdateLossScaleManager if fp16 needs it",
+            zh=f"图改写同时做了 loss scale({site.text(scale)}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
+            "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager 包装优化器",
+        )
+
+
+def unwrap(site: Site, optimizer: ast.expr) -> None:
+    """`opt = rewrite(opt)` disappears; elsewhere the optimizer itself stays."""
+    statement = site.source.statement(site.node)
+    plain = isinstance(statement, ast.Assign) and statement.value is site.node and len(statement.targets) == 1
+    if plain and ast.unparse(statement.targets[0]) == ast.unparse(optimizer):  # type: ignore[attr-defined]
+        site.edit.remove_statement(statement)
+    else:
+        site.edit.node(site.node, site.text(optimizer))
+
+
+@rule.node(ast.Constant, words=("TF_ENABLE_AUTO_MIXED_PRECISION",))
+def variable(site: Site) -> None:
+    if site.node.value not in VARIABLES:
+        return
+    statement = site.source.statement(site.node)
+    if isinstance(statement, ast.Assign) and is_environment(site, statement.targets[0]):
+        site.edit.remove_statement(statement)
+        site.changed(
+            f"{site.node.value} means nothing to the device: removed; use --precision",
+            zh=f"{site.node.value} 对昇腾设备无效:已删除;请使用 --precision",
+            node=statement,
+        )
+
+
+def is_environment(site: Site, target: ast.expr) -> bool:
+    return isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ"

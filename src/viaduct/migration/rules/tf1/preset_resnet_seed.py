@@ -1,0 +1,34 @@
+"""Set what the seed sets for its ResNet run.
+
+     import tensorflow as tf
+     from npu_bridge.estimator.npu.npu_config import NPURunConfig
+    -config = NPURunConfig(model_dir="out")
+    +config = NPURunConfig(model_dir="out", hcom_parallel=True, enable_data_pre_proc=True, iterations_per_loop=100)
+
+Model specific, so only with `--preset resnet-seed`: a loop of 100 steps, checkpoints every 115,200 steps, and as advice
+a loss scale of 512, float16 input and a step count computed from the number of images.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+
+EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
+rule = Rule(__name__, spec="2.11", kind="advice", order=36, on=lambda options: options.preset == "resnet-seed")
+
+VALUES = {"hcom_parallel": "True", "enable_data_pre_proc": "True", "iterations_per_loop": "100"}
+
+
+@rule.call("npu_bridge.estimator.npu.npu_config.NPURunConfig")
+def settle(site: Site) -> None:
+    given = {word.arg for word in site.node.keywords}
+    missing = [f"{name}={value}" for name, value in VALUES.items() if name not in given]
+    if not missing or not site.editable:
+        return
+    site.edit.add_argument(site.node, ", ".join(missing))
+    site.changed(f"as the seed's ResNet run: {', '.join(missing)}", zh=f"按种子文档 ResNet 的设置:{', '.join(missing)}")
+    site.advice(
+        "the seed also saves every 115,200 steps, sets loss_scale 512, feeds float16 and counts max_steps from the "
+        "number of images",
+        zh="种子文档还设置:每 115200 步保存、loss_scale 512、输入 float16、由图片数计算 max_steps",
+    )

@@ -1,0 +1,63 @@
+"""Speed up a ResNet's stem, labels and step counter as the seed does.
+
+     import tensorflow as tf
+    -accuracy = tf.metrics.accuracy(labels, predictions)
+    -rate = tf.train.piecewise_constant(global_step, boundaries, values)
+    +accuracy = tf.metrics.accuracy(tf.cast(labels, tf.float32), predictions)
+    +rate = tf.train.piecewise_constant(tf.cast(global_step, tf.int32), boundaries, values)
+
+int64 and float64 are slow on the device. Asked for with `--preset resnet-seed`; the rest of the seed's advice for
+ResNet (loss scale 512, interval and loop, float16 input, max_pool_with_argmax in the stem) is mentioned there.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
+rule = Rule(__name__, spec="N5 N6 N7", kind="performance", order=62, on=lambda options: options.preset == "resnet-seed")
+
+SCHEDULES = {
+    "tensorflow.train.piecewise_constant": ("x", 0),
+    "tensorflow.train.piecewise_constant_decay": ("x", 0),
+    **{
+        f"tensorflow.train.{name}": ("global_step", 1)
+        for name in ("exponential_decay", "polynomial_decay", "cosine_decay", "inverse_time_decay", "natural_exp_decay")
+    },
+}
+
+
+def tensorflow(site: Site) -> str | None:
+    """How this file calls TensorFlow."""
+    return site.work.names.local("tensorflow")
+
+
+@rule.call("tensorflow.metrics.accuracy")
+def labels(site: Site) -> None:
+    cast(site, site.argument("labels", 0), "float32", "labels as float32", "标签转为 float32")
+
+
+@rule.call(*SCHEDULES)
+def step(site: Site) -> None:
+    cast(site, site.argument(*SCHEDULES[site.name]), "int32", "the step as int32", "步数转为 int32")
+
+
+def cast(site: Site, value: ast.expr | None, dtype: str, message: str, zh: str) -> None:
+    tf = tensorflow(site)
+    if value is None or tf is None or not site.editable:
+        return
+    if isinstance(value, ast.Call) and site.qualified(value.func) in ("tensorflow.cast", "tensorflow.to_float"):
+        return
+    site.edit.node(value, f"{tf}.cast({site.text(value)}, {tf}.{dtype})")
+    site.changed(message, zh=zh)
+
+
+@rule.call("tensorflow.layers.max_pooling2d")
+def stem(site: Site) -> None:
+    site.advice(
+        "tf.nn.max_pool_with_argmax (ksize and strides with four numbers, second output unused) is faster right after "
+        "the stem",
+        zh="stem 之后可用 tf.nn.max_pool_with_argmax(ksize、strides 为四元组,忽略第二个输出)提升性能",
+    )

@@ -1,0 +1,205 @@
+"""Close a session that nobody closes.
+
+     import tensorflow as tf
+     def train(steps):
+         sess = tf.Session()
+         for _ in range(steps):
+             sess.run(step)
+    -    return sess.run(loss)
+    +    result = sess.run(loss)
+    +    sess.close()
+    +    return result
+
+The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
+where its block ends, before each return, in a `finally` where there is one, and at the end of a module. Where the end
+of a module is not reached (`tf.app.run` leaves by sys.exit) or functions still use the session, `atexit` closes it. A
+session that is returned, kept on an object or handed to Keras has an owner, who is named for a person to see to it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.names import Function
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _leaving
+from viaduct.migration.rules.tf1._communication import starts_communication
+from viaduct.migration.rules.tf1._session_keepers import assigned_to, called_by, kept
+from viaduct.migration.rules.tf1._session_uses import only_files, uses
+from viaduct.migration.sessions import CLOSABLE
+
+rule = Rule(__name__, spec="S9 S10", kind="mandatory", order=80)
+
+CLOSERS = {"closing", "enter_context", "push", "callback", "register"}
+SESSIONS = {"session", "monitored_session"}
+
+
+@rule.call(*CLOSABLE)
+def close(site: Site) -> None:
+    parent = site.source.parents[site.node]
+    if isinstance(parent, ast.withitem) or called_by(site, parent) in CLOSERS or only_files(site):
+        return
+    target = assigned_to(parent)
+    if isinstance(target, ast.Name):
+        close_variable(site, target.id, parent)  # type: ignore[arg-type]
+    elif isinstance(target, ast.Attribute):
+        owned_by_object(site, target)
+    elif isinstance(parent, ast.Return):
+        owner = site.source.function(site.node)
+        leave(site, f"by the caller of {owner.name}" if owner else "nowhere", f"{owner.name if owner else ''} 的调用者")
+    else:
+        leave(site, "in no variable", "匿名表达式")
+
+
+# ---- a variable
+
+
+def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
+    function = site.source.function(site.node)
+    scope = function or site.source.tree
+    bound = site.work.names.lookup(name, site.work.names.scope_of(site.node)) or []
+    found = [
+        use for use in uses(scope.body, name) if bound is site.work.names.lookup(name, site.work.names.scope_of(use))
+    ]
+    starter = function is not None and starts_communication(site, function)
+    if starter or any(is_closed(site, use) for use in found):
+        return  # the session that starts communication is closed by who called for it
+    if isinstance(site.work.names.scope_of(statement).node, ast.ClassDef):
+        leave(site, "by a class", "类")
+        return
+    is_global = function is not None and name in site.work.names.scopes[function].elsewhere
+    keeper = (
+        ("as a global", "全局变量") if is_global else next((why for use in found if (why := kept(site, use))), None)
+    )
+    if keeper is not None:
+        leave(site, *keeper)
+    elif function is None and outlives(site, name, statement, found):
+        at_exit(site, name, statement)
+    else:
+        close_block(site, name, statement, found, [one for one in bound if not mentions(one, name)])
+
+
+def mentions(value: str | ast.expr | None, name: str) -> bool:
+    """`sess = DebugWrapper(sess)` is still the same session."""
+    return isinstance(value, ast.expr) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+
+
+def is_closed(site: Site, use: ast.Name) -> bool:
+    parent = site.source.parents[use]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("close", "__exit__")
+    return isinstance(parent, ast.withitem) or called_by(site, parent) in CLOSERS
+
+
+def leave(site: Site, keeper: str, zh: str) -> None:
+    site.manual(
+        f"this session is kept {keeper}: call its close() when it is done with, which releases the device's graph",
+        zh=f"该会话由 {zh} 持有:不再使用时请显式调用 close(),以释放设备上的图",
+    )
+
+
+def owned_by_object(site: Site, target: ast.Attribute) -> None:
+    """self.sess: closed by some method of the class, or for a person."""
+    owner = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.ClassDef)), None)
+    around: ast.AST = owner or site.source.tree
+    for node in ast.walk(around):
+        closing = isinstance(node, ast.Attribute) and node.attr in ("close", "__exit__")
+        if closing and isinstance(node.value, ast.Attribute) and node.value.attr == target.attr:  # type: ignore[attr-defined]
+            return
+    name = f"by class {owner.name} as {site.text(target)}" if owner else f"as {site.text(target)}"
+    leave(site, name, f"{owner.name} 的 {site.text(target)}" if owner else site.text(target))
+
+
+# ---- the end of a module
+
+
+def outlives(site: Site, name: str, statement: ast.stmt, found: list[ast.Name]) -> bool:
+    """Used by functions, by nobody here, perhaps by who imports it; or in a module whose end is not reached."""
+    in_functions = [
+        use for use in found if any(isinstance(p, Function | ast.ClassDef) for p in site.source.ancestors(use))
+    ]
+    imported = any(site.work.path in files for files in site.work.project.imports.values())
+    return bool(in_functions) or not found or imported or _leaving.leaves_early(site, site.source.tree.body)
+
+
+def at_exit(site: Site, name: str, statement: ast.stmt) -> None:
+    site.edit.after(statement, [f"{proto.module_name(site, 'atexit')}.register({name}.close)"])
+    say_closed(site)
+
+
+# ---- the end of a block
+
+
+def close_block(
+    site: Site, name: str, statement: ast.stmt, found: list[ast.Name], bound: list[str | ast.expr | None]
+) -> None:
+    start, rest = common_start(site, statement, bound), list[ast.stmt]()
+    while start is not None:
+        rest += following(site, start)
+        if not used_outside(site, start, found):
+            break
+        parent = site.source.parents[start]
+        start = parent if isinstance(parent, ast.With | ast.AsyncWith) else None
+    if start is None or (rest and _leaving.is_endless(rest[-1])) or used_in_finally(site, rest, found):
+        site.manual(
+            f"it is not plain where `{name}` is done with (opened more than once or in a branch, used in a finally, or "
+            "in a loop that never ends): close it there",
+            zh=f"`{name}` 的使用终点不明确(多次打开、分支中打开、finally 中使用或循环不结束):请在用完处调用 close()",
+        )
+        return
+    if ("closed", start, name) in site.work.seen:
+        return
+    site.work.seen[("closed", start, name)] = None
+    last_try = final_try(site, rest, found)
+    if last_try is not None:
+        site.edit.after(last_try.finalbody[-1], [f"{name}.close()"])
+        rest = [*rest[: rest.index(last_try)], last_try]
+    _leaving.at_end(site, rest or [start], [f"{name}.close()"], skip=last_try)
+    say_closed(site)
+
+
+def common_start(site: Site, statement: ast.stmt, bound: list[str | ast.expr | None]) -> ast.stmt | None:
+    """The assignment; or the `if` whose two branches both assign."""
+    if len(bound) == 1:
+        return statement
+    places = [site.source.statement(value) for value in bound if isinstance(value, ast.expr)]
+    parents = {site.source.parents[place] for place in places}
+    parent = parents.pop() if len(parents) == 1 else None
+    kinds = {site.values.kind(value) for value in bound if isinstance(value, ast.expr)}
+    if len(places) != len(bound) or len(bound) != 2 or not isinstance(parent, ast.If) or not kinds <= SESSIONS:
+        return None
+    return parent if {place in parent.orelse for place in places} == {True, False} else None
+
+
+def following(site: Site, start: ast.stmt) -> list[ast.stmt]:
+    block = site.source.block(start)
+    return block[block.index(start) + 1 :]
+
+
+def used_outside(site: Site, start: ast.stmt, found: list[ast.Name]) -> bool:
+    """Whether the session is used before its block's statement or behind its block."""
+    begin, end = site.source.span(start)[0], site.source.span(site.source.block(start)[-1])[1]
+    return any(not begin <= site.source.span(use)[0] < end for use in found)
+
+
+def used_in_finally(site: Site, rest: list[ast.stmt], found: list[ast.Name]) -> bool:
+    """Whether the block may be left through a `finally` that needs the session, other than its last statement."""
+    last = final_try(site, rest, found)
+    for statement in _leaving.exits(rest, skip=last):
+        for parent in site.source.ancestors(statement):
+            if isinstance(parent, ast.Try) and any(use in ast.walk(one) for one in parent.finalbody for use in found):
+                return True
+    return False
+
+
+def final_try(site: Site, rest: list[ast.stmt], found: list[ast.Name]) -> ast.Try | None:
+    """The last statement, if it is a `try` with a `finally`: that is where one closes."""
+    while rest and isinstance(rest[-1], ast.Return) and not any(use in ast.walk(rest[-1]) for use in found):
+        rest = rest[:-1]
+    last = rest[-1] if rest else None
+    return last if isinstance(last, ast.Try) and last.finalbody else None
+
+
+def say_closed(site: Site) -> None:
+    site.changed("the session is closed: that releases the device's graph", zh="显式关闭会话,以释放设备上的图")

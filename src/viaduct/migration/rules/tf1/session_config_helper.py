@@ -1,0 +1,40 @@
+"""Fill the ConfigProto of many sessions in the function that makes it.
+
+     import tensorflow as tf
+    +from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+     def make_config(growth):
+         config = tf.ConfigProto()
+         config.gpu_options.allow_growth = growth
+    +    custom_op = config.graph_options.rewrite_options.custom_optimizers.add()
+    +    custom_op.name = "NpuOptimizer"
+    +    custom_op.parameter_map["use_off_line"].b = True
+    +    config.graph_options.rewrite_options.remapping = RewriterConfig.OFF
+         return config
+     with tf.Session(config=make_config(True)) as sess:
+         sess.run(step)
+
+Sessions that call the function, in whichever file of the project, need no change of their own. Functions whose
+ConfigProto reaches no session (only a RunConfig, which fills it itself) are left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.project import own_returns
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1.session_config import fill_value, is_ready
+
+rule = Rule(__name__, spec="S11", kind="mandatory", order=20)
+
+
+@rule.node(ast.FunctionDef, ast.AsyncFunctionDef, words=("ConfigProto",))
+def fill_helper(site: Site) -> None:
+    name = f"{site.work.names.own}.{site.node.name}"
+    if name not in site.work.project.config_helpers or not isinstance(site.source.parents[site.node], ast.Module):
+        return
+    if site.work.project.returns.get(name) != "config_proto":
+        return
+    for statement in own_returns(site.node):
+        if statement.value is not None and not is_ready(site, statement.value):
+            fill_value(Site(site.rule, site.work, statement), statement.value)

@@ -1,0 +1,61 @@
+"""Point out settings that mean nothing without a GPU.
+
+`gpu_options`, `CUDA_VISIBLE_DEVICES`, `TF_XLA_FLAGS` and `TF_ENABLE_AUTO_MIXED_PRECISION` do no harm and have no effect
+on the accelerator: the device is chosen by ASCEND_DEVICE_ID, its memory by graph_memory_max_size, its precision by
+precision_mode. They are left as written.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+
+rule = Rule(__name__, spec="S7", kind="advice", order=90)
+
+INSTEAD = {
+    "CUDA_VISIBLE_DEVICES": "choose the device with ASCEND_DEVICE_ID",
+    "TF_XLA_FLAGS": "XLA is off on the accelerator",
+    "TF_ENABLE_AUTO_MIXED_PRECISION": "choose the precision with --precision",
+}
+INSTEAD_ZH = {
+    "CUDA_VISIBLE_DEVICES": "用 ASCEND_DEVICE_ID 选择设备",
+    "TF_XLA_FLAGS": "昇腾上 XLA 关闭",
+    "TF_ENABLE_AUTO_MIXED_PRECISION": "用 --precision 选择精度模式",
+}
+FIELDS = {"allow_growth", "per_process_gpu_memory_fraction", "visible_device_list"}
+
+
+@rule.node(ast.Assign, words=("gpu_options", "GPUOptions", *INSTEAD))
+def assigned(site: Site) -> None:
+    for target in site.node.targets:
+        if isinstance(target, ast.Attribute) and "gpu_options" in proto.chain(site, target)[:-1]:
+            say_gpu(site, target.attr)
+        elif isinstance(target, ast.Subscript) and site.qualified(target.value) == "os.environ":
+            say_variable(site, target.slice)
+
+
+@rule.call("tensorflow.GPUOptions")
+def gpu_options(site: Site) -> None:
+    say_gpu(site, ", ".join(word.arg for word in site.node.keywords if word.arg) or "GPUOptions")
+
+
+@rule.call("os.environ.setdefault", "os.putenv")
+def put(site: Site) -> None:
+    if site.node.args:
+        say_variable(site, site.node.args[0])
+
+
+def say_gpu(site: Site, what: str) -> None:
+    site.advice(
+        f"gpu_options ({what}) has no effect on the accelerator",
+        zh=f"gpu_options({what})在昇腾上不生效",
+    )
+
+
+def say_variable(site: Site, key: ast.expr) -> None:
+    text = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+    name = next((name for name in INSTEAD if text.startswith(name)), None)
+    if name is not None:
+        site.advice(f"{text} has no effect here: {INSTEAD[name]}", zh=f"{text} 在昇腾上不生效:{INSTEAD_ZH[name]}")

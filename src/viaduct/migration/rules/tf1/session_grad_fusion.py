@@ -1,0 +1,99 @@
+"""Let Grappler fuse the gradients that ranks exchange.
+
+     import tensorflow as tf
+     from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+     config = tf.ConfigProto()
+     custom_op = config.graph_options.rewrite_options.custom_optimizers.add()
+     custom_op.name = "NpuOptimizer"
+     custom_op.parameter_map["use_off_line"].b = True
+     config.graph_options.rewrite_options.remapping = RewriterConfig.OFF
+    +config.graph_options.rewrite_options.optimizers.extend([
+    +    "pruning", "function", "constfold", "shape", "arithmetic",
+    +    "loop", "dependency", "layout", "GradFusionOptimizer",
+    +])
+     sess = tf.Session(config=config)
+
+Only with `--distributed`, and not for an NPUEstimator, which adds it itself. A list that is not empty replaces
+Grappler's own set of optimizers, so the whole list is written, as the adapter does.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1._communication import starts_communication
+
+rule = Rule(__name__, spec="S8", kind="mandatory", order=84, on=lambda options: options.distributed)
+EXAMPLE_OPTIONS = {"distributed": True}
+
+FIRST = '"pruning", "function", "constfold", "shape", "arithmetic",'
+SECOND = '"loop", "dependency", "layout", "GradFusionOptimizer",'
+HELPERS = tuple(f"npu_bridge.npu_init.{name}" for name in ("npu_config_proto", "set_keras_session_npu_config"))
+
+
+@rule.node(ast.Assign, words=("NpuOptimizer",))
+def extend(site: Site) -> None:
+    """At `custom_op.name = "NpuOptimizer"`."""
+    target, value = site.node.targets[0], site.node.value
+    if not (isinstance(target, ast.Attribute) and target.attr == "name" and is_text(value, "NpuOptimizer")):
+        return
+    parts = proto.chain(site, target)
+    if parts[-4:-1] != ("graph_options", "rewrite_options", "custom_optimizers"):
+        return
+    if has_list(site, parts[:-2]) or only_starts(site):
+        return
+    config = ".".join(parts[:-2])
+    last = last_of_config(site, parts[:-2])
+    site.edit.after(last, lines(site, config, last))
+    site.changed(
+        "gradients of all ranks are fused: GradFusionOptimizer joins Grappler's list",
+        zh="分布式场景:在 rewrite_options.optimizers 中添加 GradFusionOptimizer",
+    )
+
+
+@rule.call(*HELPERS)
+def helper(site: Site) -> None:
+    site.manual(
+        f"{site.name.rpartition('.')[2]} does not add GradFusionOptimizer: extend rewrite_options.optimizers yourself",
+        zh=f"{site.name.rpartition('.')[2]} 不会添加 GradFusionOptimizer,请自行扩展 rewrite_options.optimizers",
+    )
+
+
+def is_text(value: ast.expr, text: str) -> bool:
+    return isinstance(value, ast.Constant) and value.value == text
+
+
+def has_list(site: Site, rewrite: tuple[str, ...]) -> bool:
+    """Whether this function touches the list of optimizers already."""
+    around = site.source.function(site.node) or site.source.tree
+    wanted = (*rewrite, "optimizers")
+    return any(isinstance(node, ast.Attribute) and proto.chain(site, node) == wanted for node in ast.walk(around))
+
+
+def only_starts(site: Site) -> bool:
+    """The session that starts communication computes no gradients."""
+    function = site.source.function(site.node)
+    return function is not None and starts_communication(site, function)
+
+
+def last_of_config(site: Site, rewrite: tuple[str, ...]) -> ast.stmt:
+    """The last of the statements right behind that set the custom optimizer or the rewriting."""
+    block, last = site.source.block(site.node), site.node
+    for statement in block[block.index(site.node) + 1 :]:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        while isinstance(target, ast.Attribute | ast.Subscript) and not proto.chain(site, target):
+            target = target.value
+        parts = proto.chain(site, target) if target is not None else ()
+        if parts[: len(rewrite)] != rewrite:
+            break
+        last = statement
+    return last  # type: ignore[no-any-return]
+
+
+def lines(site: Site, config: str, last: ast.stmt) -> list[str]:
+    if proto.starts_line(site, last) and proto.ends_line(site, last):
+        unit = site.source.indent_unit
+        return [f"{config}.optimizers.extend([", f"{unit}{FIRST}", f"{unit}{SECOND}", "])"]
+    return [f"{config}.optimizers.extend([{FIRST} {SECOND[:-1]}])"]

@@ -1,0 +1,39 @@
+"""Pass options objects through the vendor's helpers (with `--style wrapper`).
+
+     import tensorflow as tf
+    -options = tf.GraphOptions(infer_shapes=True)
+    +from npu_bridge.npu_init import npu_graph_options
+    +options = npu_graph_options(graph_options=tf.GraphOptions(infer_shapes=True))
+
+The helpers switch XLA off in what they are given. In explicit style the rule session_xla edits the value itself and
+this one does nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="S12", kind="mandatory", order=21, on=lambda options: options.style == "wrapper")
+EXAMPLE_OPTIONS = {"style": "wrapper"}
+
+HELPERS = {
+    "tensorflow.GraphOptions": ("npu_graph_options", "graph_options"),
+    "tensorflow.OptimizerOptions": ("npu_optimizer_options", "optimizer_options"),
+}
+
+
+@rule.call(*HELPERS)
+def wrap(site: Site) -> None:
+    helper, keyword = HELPERS[site.name]
+    parent = site.source.parents[site.node]
+    around = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
+    if isinstance(around, ast.Call) and site.qualified(around.func) == f"npu_bridge.npu_init.{helper}":
+        return
+    if site.options.style != "wrapper" or not site.editable:
+        return
+    start, end = site.source.span(site.node)
+    site.edit.insert(start, f"{site.need(helper)}({keyword}=")
+    site.edit.insert(end, ")")
+    site.changed(f"{helper} switches XLA off", zh=f"{helper} 关闭 XLA")

@@ -1,0 +1,32 @@
+"""Name functions of TensorFlow that the accelerator does not run, or does not confirm.
+
+What the vendor's own table says, with what to do instead (see migration/standing.py): TPU functions, random number
+generators, critical sections, NCCL, TensorRT, questions about GPUs. Everything is left as written. Functions that
+another rule deals with are not repeated here.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.standing import reported, standing_of
+
+rule = Rule(__name__, spec="8", kind="report", order=90)
+
+ZH = {"unsupported": "不支持", "under analysis": "分析中", "no effect": "不生效", "after migration": "迁移后支持"}
+
+
+@rule.call(*reported())
+@rule.reference(*reported())
+def name_it(site: Site) -> None:
+    symbol = standing_of(site.name)
+    if symbol is None:
+        return
+    written = site.text(site.node.func if isinstance(site.node, ast.Call) else site.node)
+    say = site.advice if symbol.standing == "no effect" else site.manual
+    say(
+        f"{written} ({symbol.standing}): {symbol.instead}",
+        zh=f"{written}({ZH[symbol.standing]}):{symbol.instead_zh}",
+        risk=symbol.risk,
+    )

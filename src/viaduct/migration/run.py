@@ -1,0 +1,299 @@
+"""Migrate a whole project: find its files, look at all of them, then rewrite each; in parallel where it pays.
+
+Nothing is written here and nothing of the project is imported or run.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from viaduct.errors import BadValue, OutOfMemory
+from viaduct.migration import notebooks
+from viaduct.migration.engine import Migrated, migrate_bytes, unread
+from viaduct.migration.findings import RISK, Finding
+from viaduct.migration.options import Options
+from viaduct.migration.project import FRAMEWORKS, Project, survey
+from viaduct.migration.source import decode
+from viaduct.migration.walk import Skipped, Walk, walk
+
+LARGEST = 5_000_000
+"""Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""
+PARALLEL_FROM = 300_000
+"""Bytes of all files together: below this, starting processes takes longer than the work."""
+IMPORTS_TENSORFLOW = re.compile(rb"^[ \t]*(?:import|from)[ \t]+tensorflow\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What became of a file. The texts are there where something is to be shown: a change or a finding.
+
+    Of a notebook `old` and `new` are its code cells joined, and `cells` the lines at which they begin.
+    """
+
+    path: str
+    size: int
+    line_count: int
+    changed: bool = False
+    before: bytes = b""
+    after: bytes = b""
+    old: str = ""
+    new: str = ""
+    stems: tuple[int, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""  # why it was not looked into
+    cells: tuple[tuple[int, int], ...] = ()  # (cell, its first line)
+    seconds: float = 0.0  # of a core
+    main: bool = False  # has `if __name__ == "__main__"`
+    traceback: str = ""
+
+    def where(self, line: int) -> str:
+        """`train.py:12`, or of a notebook `train.ipynb cell 3:2`."""
+        cell = next(((number, first) for number, first in reversed(self.cells) if first <= line), None)
+        return f"{self.path} cell {cell[0]}:{line - cell[1] + 1}" if cell else f"{self.path}:{line}"
+
+
+@dataclass
+class Outcome:
+    """All that a migration found, before anything is written."""
+
+    root: Path
+    options: Options
+    walk: Walk
+    files: list[FileResult]
+    command: str = ""
+    seconds: float = 0.0
+    entry: str = ""
+    by_path: dict[str, FileResult] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_path = {file.path: file for file in self.files}
+
+    @property
+    def changed(self) -> list[FileResult]:
+        return [file for file in self.files if file.changed]
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [finding for file in self.files for finding in file.findings]
+
+    @property
+    def by_risk(self) -> list[Finding]:
+        """What is left for a person, the riskiest first."""
+        left = [finding for finding in self.findings if finding.status == "manual"]
+        return sorted(left, key=lambda one: (RISK[one.risk], one.order))
+
+    def where(self, finding: Finding) -> str:
+        return self.by_path[finding.file].where(finding.line)
+
+
+def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = "") -> Outcome:
+    began = time.perf_counter()
+    found = walk(path)
+    texts = list(read_all(found))
+    options = with_entry(options, found)
+    if options.to == "any":
+        refuse_any(texts)
+    collecting = gc.isenabled()
+    gc.disable()  # trees by the million and no cycles worth a search
+    try:
+        project = survey((name, parsable(name, data)) for name, data in texts if data is not None)
+        project.entry = options.entry
+        results = sorted(run_all(texts, options, project, jobs), key=lambda file: file.path)
+    finally:
+        if collecting:
+            gc.enable()
+    outcome = Outcome(found.root, options, found, results, command, time.perf_counter() - began)
+    outcome.entry = options.entry or likely_entry(outcome)
+    return outcome
+
+
+def read_all(found: Walk) -> Iterator[tuple[str, bytes | None]]:
+    """Path and content; None where it cannot be read, which goes to the list of what was left out."""
+    unreadable = []
+    for path in found.scripts:
+        try:
+            yield path, (found.root / path).read_bytes()
+        except OSError as error:
+            unreadable.append(Skipped(path, f"cannot be read: {error.strerror}"))
+    found.skipped = sorted([*found.skipped, *unreadable], key=lambda one: one.path)
+    found.scripts = [path for path in found.scripts if path not in {one.path for one in unreadable}]
+
+
+def with_entry(options: Options, found: Walk) -> Options:
+    """--entry as the project's own path."""
+    if not options.entry:
+        return options
+    wanted = Path(options.entry)
+    names = [wanted.as_posix()]
+    if wanted.exists():
+        names.append(Path(os.path.relpath(wanted.resolve(), found.root.resolve())).as_posix())
+    for name in names:
+        if name in found.scripts:
+            return replace(options, entry=name)
+    raise BadValue(f"--entry {options.entry}: the project has no such script.", "Give its path within the project.")
+
+
+def refuse_any(texts: Iterable[tuple[str, bytes | None]]) -> None:
+    using = [path for path, data in texts if data and IMPORTS_TENSORFLOW.search(data)]
+    if using:
+        raise BadValue(
+            f"--to any cannot be done for TensorFlow 1 ({using[0]} imports it).",
+            "It has no device-neutral API: the NPU wants its own run configuration, estimator and session options,",
+            "and the MLU its own build of TensorFlow. Give --to npu or --to mlu.",
+        )
+
+
+def parsable(path: str, data: bytes) -> bytes:
+    """What the survey may parse: of a notebook its code; nothing of what is too large."""
+    if len(data) > LARGEST:
+        return b""
+    if not path.endswith(".ipynb"):
+        return data
+    try:
+        return notebooks.read(data).text.encode()
+    except notebooks.NotMigrated:
+        return b""
+
+
+# ---- many files
+
+
+Task = tuple[str, bytes]
+_shared: tuple[Options, Project] | None = None
+
+
+def run_all(texts: list[tuple[str, bytes | None]], options: Options, project: Project, jobs: int) -> list[FileResult]:
+    tasks = [(path, data) for path, data in texts if data is not None]
+    workers = min(jobs or available_cores(), len(tasks))
+    if workers < 2 or sum(len(data) for _, data in tasks) < PARALLEL_FROM or not can_fork():
+        return [run_one(path, data, options, project) for path, data in tasks]
+    return run_parallel(tasks, options, project, workers)
+
+
+def run_parallel(tasks: list[Task], options: Options, project: Project, workers: int) -> list[FileResult]:
+    """Forked workers see the survey as it is; it is not sent to them. Large files first, so that none comes last."""
+    global _shared
+    _shared = (options, project)
+    gc.freeze()  # the workers share these pages as long as nobody writes into them
+    try:
+        tasks = sorted(tasks, key=lambda task: -len(task[1]))
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+            return list(pool.map(run_task, tasks, chunksize=max(1, min(16, len(tasks) // (workers * 4)))))
+    except BrokenProcessPool:
+        raise OutOfMemory("a process of the migration was killed.", "Perhaps memory was short: try --jobs 1.") from None
+    finally:
+        gc.unfreeze()
+        _shared = None
+
+
+def run_task(task: Task) -> FileResult:
+    assert _shared is not None
+    return run_one(*task, *_shared)
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def can_fork() -> bool:
+    return sys.platform.startswith("linux") and "fork" in multiprocessing.get_all_start_methods()
+
+
+# ---- one file
+
+
+def run_one(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    began = time.process_time()
+    result = guarded(path, data, options, project)
+    lines = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    return replace(
+        result, size=len(data), line_count=lines, main=b"__main__" in data, seconds=time.process_time() - began
+    )
+
+
+def guarded(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    """A mistake of ours in one file must not cost the user the other thousand; it is named, with its traceback."""
+    migrate: Callable[[str, bytes, Options, Project], FileResult]
+    migrate = migrate_notebook if path.endswith(".ipynb") else migrate_script
+    try:
+        if len(data) > LARGEST:
+            return too_large(path, data)
+        return migrate(path, data, options, project)
+    except RecursionError:
+        return left_alone(path, "is nested too deeply for the parser", data)
+    except Exception as error:
+        reason = f"viaduct failed on it ({type(error).__name__}: {error}); it is left as it was. Please report this"
+        return replace(left_alone(path, reason, data), traceback=traceback.format_exc())
+
+
+def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    made = migrate_bytes(path, data, options, project)
+    if not made.changed and not made.findings:
+        return FileResult(path, 0, 0)
+    if made.reason:
+        return FileResult(path, 0, 0, findings=tuple(weighed(one, data) for one in made.findings), reason=made.reason)
+    return of_migrated(made, decode(data)[0], decode(made.after)[0])
+
+
+def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
+    return FileResult(
+        *(made.path, 0, 0, made.changed),
+        before=made.before if made.changed else b"",
+        after=made.after if made.changed else b"",
+        old=old,
+        new=new,
+        stems=made.lines,
+        findings=made.findings,
+        reason=made.reason,
+    )
+
+
+def migrate_notebook(path: str, data: bytes, options: Options, project: Project) -> FileResult:
+    try:
+        notebook = notebooks.read(data)
+        made = migrate_bytes(path, notebook.text.encode(), options, project)
+        after = notebooks.put_back(notebook, made.after.decode()) if made.changed else b""
+    except notebooks.NotMigrated as error:
+        return left_alone(path, str(error), data)
+    if not made.changed and not made.findings:
+        return FileResult(path, 0, 0)
+    old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
+    cells = tuple(zip([place + 1 for place in notebook.cells], notebook.starts, strict=True))
+    return replace(of_migrated(made, old, new), before=data if made.changed else b"", after=after, cells=cells)
+
+
+def too_large(path: str, data: bytes) -> FileResult:
+    """Generated data is no concern of ours; code of that size is one for a person."""
+    reason = f"has {len(data) / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are looked into"
+    if not any(word in data for word in FRAMEWORKS):
+        return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework")
+    return left_alone(path, reason, data)
+
+
+def left_alone(path: str, reason: str, data: bytes) -> FileResult:
+    message, zh = f"{reason}. It is copied as it is", f"{reason}。文件原样复制"
+    finding = replace(unread(path, reason), rule="engine.left_alone", message=message, message_zh=zh)
+    return FileResult(path, 0, 0, findings=(weighed(finding, data),), reason=reason)
+
+
+def weighed(finding: Finding, data: bytes) -> Finding:
+    """A file that mentions no framework is hardly one that had to be migrated."""
+    return finding if any(word in data for word in FRAMEWORKS) else replace(finding, risk="low")
+
+
+def likely_entry(outcome: Outcome) -> str:
+    """The script that is started, if there is only one that could be."""
+    scripts = [file for file in outcome.files if file.path.endswith(".py")]
+    mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.main)]
+    return mains[0] if len(mains) == 1 else ""

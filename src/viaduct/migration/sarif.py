@@ -1,0 +1,86 @@
+"""A migration as SARIF 2.1.0, which editors and code-review sites show beside the lines.
+
+What is left for a person is a warning, or an error where the risk is high; changes and advice are notes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+from urllib.parse import quote
+
+from viaduct import __version__
+from viaduct.migration.catalogue import doc_of, page_text
+from viaduct.migration.findings import Finding
+from viaduct.migration.rule import all_rules
+from viaduct.migration.run import Outcome
+
+VERSION = "2.1.0"
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+"""A name, not an address: readers tell the format by it."""
+ENGINE = {
+    "engine.unparsable": "A file that cannot be read as Python 3 is copied as it is.",
+    "engine.left_alone": "A file that is not looked into is copied as it is.",
+}
+
+
+def as_sarif(outcome: Outcome, language: str = "en") -> str:
+    return json.dumps(document(outcome, language), indent=1, ensure_ascii=False) + "\n"
+
+
+def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
+    findings = outcome.findings
+    rules = sorted({finding.rule for finding in findings})
+    run = {
+        "tool": {
+            "driver": {
+                "name": "viaduct migrate",
+                "version": __version__,
+                "rules": [descriptor(rule) for rule in rules],
+            }
+        },
+        "invocations": [{"commandLine": outcome.command, "executionSuccessful": True}],
+        "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that was migrated."}}},
+        "columnKind": "unicodeCodePoints",
+        "results": [result(outcome, finding, rules, language) for finding in findings],
+    }
+    return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
+
+
+def descriptor(name: str) -> dict[str, Any]:
+    known = {rule.name: rule for rule in all_rules()}
+    rule = known.get(name)
+    doc = rule.doc if rule else ENGINE.get(name, "What the engine itself has to say.")
+    return {
+        "id": name,
+        "name": "".join(word.title() for word in name.replace(".", "_").split("_")),
+        "shortDescription": {"text": doc.splitlines()[0]},
+        "help": {"text": doc.strip(), "markdown": page_text(doc)},
+        "defaultConfiguration": {"level": "warning"},
+        "properties": {"kind": rule.kind if rule else "report", "doc": doc_of(name)},
+    }
+
+
+def level(finding: Finding) -> str:
+    if finding.status != "manual":
+        return "note"
+    return "error" if finding.risk == "high" else "warning"
+
+
+def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file), "uriBaseId": "%SRCROOT%"}}
+    if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
+        location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
+    said = finding.text(language)
+    text = said if "region" in location else f"{outcome.where(finding)}: {said}"
+    key = f"{finding.file}\0{finding.rule}\0{finding.before}\0{finding.message}"
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": rules.index(finding.rule),
+        "level": level(finding),
+        "message": {"text": text},
+        "locations": [{"physicalLocation": location}],
+        "partialFingerprints": {"viaductFinding/v1": hashlib.sha256(key.encode(errors="replace")).hexdigest()[:32]},
+        "properties": {"status": finding.status, "kind": finding.kind, "risk": finding.risk, "after": finding.after},
+    }

@@ -1,0 +1,36 @@
+"""Where TensorFlow takes a ConfigProto: every way to open a session, the argument's name and its position.
+
+Positions count from 0 and leave `self` out; -1: they differ between releases, so only the keyword is trusted.
+"""
+
+from __future__ import annotations
+
+PLAIN = (
+    *("tensorflow.Session", "tensorflow.InteractiveSession"),
+    *("tensorflow.python.client.session.Session", "tensorflow.python.client.session.InteractiveSession"),
+)
+MONITORED = ("tensorflow.train.MonitoredTrainingSession", "tensorflow.train.SingularMonitoredSession")
+SLIM = ("tensorflow.contrib.slim", "tf_slim")
+SLOTS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(PLAIN, ("config", 2)),
+    "tensorflow.train.MonitoredTrainingSession": ("config", 9),
+    "tensorflow.train.SingularMonitoredSession": ("config", 3),
+    "tensorflow.train.ChiefSessionCreator": ("config", 2),
+    "tensorflow.train.WorkerSessionCreator": ("config", 2),
+    "tensorflow.contrib.training.train": ("config", 9),
+    "tensorflow.contrib.training.evaluate_once": ("config", 8),
+    "tensorflow.contrib.training.evaluate_repeatedly": ("config", 9),
+    **{f"{slim}.learning.train": ("session_config", 22) for slim in SLIM},
+    **{f"{slim}.evaluation.evaluate_once": ("session_config", 13) for slim in SLIM},
+    **{f"{slim}.evaluation.evaluation_loop": ("session_config", -1) for slim in SLIM},
+}
+# Methods, by the kind of their receiver (see values.CONSTRUCTORS).
+METHOD_SLOTS: dict[tuple[str, str], tuple[str, int]] = {
+    ("supervisor", "managed_session"): ("config", 1),
+    ("supervisor", "prepare_or_wait_for_session"): ("config", 1),
+    ("session_manager", "prepare_session"): ("config", 7),
+    ("session_manager", "recover_session"): ("config", 6),
+    ("session_manager", "wait_for_session"): ("config", 1),
+}
+# What gives an object with a `close` of its own.
+CLOSABLE = (*PLAIN, *MONITORED, "tensorflow.train.MonitoredSession")

@@ -1,0 +1,307 @@
+"""One Python file as text, tree and tokens, all in the same coordinates: offsets into the text.
+
+The tree comes from the standard `ast`; what a rule changes is a span of the text. Whatever no rule touches stays as it
+is, byte for byte: line ends, tabs, comments, a byte order mark, a missing last newline.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+LINE_END = re.compile(r"\r\n|\r|\n")
+# Fields that hold no nodes; operators and contexts are shared, so they are nobody's children.
+PLAIN = {
+    *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
+    *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
+}
+QUIET = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+class Unparsable(Exception):
+    """Not Python 3 as this interpreter knows it; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: int
+    text: str
+    start: int
+    end: int
+
+    @property
+    def quiet(self) -> bool:
+        """A comment or mere layout."""
+        return self.kind in QUIET
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One argument as it is written, from its first to its last token, and the comma behind it."""
+
+    start: int
+    end: int
+    comma: Token | None
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """The text and its encoding, as Python itself finds it."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(encoding), encoding
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise Unparsable(f"cannot be decoded: {error}") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as Python counts them: a form feed does not end one."""
+    lines = LINE_END.split(text)
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def parse(text: str) -> ast.Module:
+    if "\0" in text:
+        raise Unparsable("holds NUL bytes: not a text file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in somebody's strings
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise Unparsable(f"line {error.lineno}: {error.msg}") from None
+    except (RecursionError, MemoryError):
+        raise Unparsable("is nested too deeply for the parser") from None
+    except ValueError as error:
+        raise Unparsable(str(error)) from None
+
+
+NONE: list[ast.AST] = []
+FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Fields of a kind of node that may hold nodes."""
+    if kind not in FIELDS:
+        FIELDS[kind] = tuple(name for name in kind._fields if name not in PLAIN)
+    return FIELDS[kind]
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """As ast.iter_child_nodes has them, less operators and contexts, and several times as fast."""
+    found: list[ast.AST] = []
+    for name in inner_fields(type(node)):
+        value = getattr(node, name, None)
+        if value.__class__ is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+class Source:
+    """A parsed text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tree = parse(text)
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+        self.ascii = text.isascii()
+
+    # ---- places
+
+    def offset(self, line: int, column: int) -> int:
+        """Of ast's line (from 1) and column (in UTF-8 bytes)."""
+        start = self.starts[line - 1]
+        if self.ascii:
+            return start + column
+        piece = self.text[start : start + column]  # no character is shorter than a byte
+        if piece.isascii():
+            return start + column
+        return start + len(piece.encode()[:column].decode(errors="ignore"))
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Without parentheses around it; of a decorated definition, with its decorators."""
+        first: ast.AST = node
+        decorators = getattr(node, "decorator_list", None)
+        if decorators:
+            start = self.text.rindex("@", 0, self.span(decorators[0])[0])
+        else:
+            start = self.offset(first.lineno, first.col_offset)  # type: ignore[attr-defined]
+        return start, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def text_of(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def line_of(self, offset: int) -> int:
+        return bisect_right(self.starts, offset)
+
+    def line_start(self, offset: int) -> int:
+        return self.starts[self.line_of(offset) - 1]
+
+    def line_stop(self, offset: int) -> int:
+        """Where the line that holds the offset ends, before its line end."""
+        match = LINE_END.search(self.text, offset)
+        return match.start() if match else len(self.text)
+
+    def next_line(self, offset: int) -> int:
+        match = LINE_END.search(self.text, offset)
+        return match.end() if match else len(self.text)
+
+    def indent_of(self, node: ast.AST) -> str:
+        """The white space before the line on which a statement begins."""
+        start = self.span(node)[0]
+        line = self.text[self.line_start(start) : start]
+        return line[: len(line) - len(line.lstrip(" \t\f"))]
+
+    @cached_property
+    def newline(self) -> str:
+        match = LINE_END.search(self.text)
+        return match.group() if match else "\n"
+
+    @cached_property
+    def indent_unit(self) -> str:
+        for node in ast.walk(self.tree):
+            body = getattr(node, "body", None)
+            if isinstance(node, ast.stmt) and isinstance(body, list) and body[0].lineno > node.lineno:
+                inner, outer = self.indent_of(body[0]), self.indent_of(node)
+                if inner.startswith(outer) and len(inner) > len(outer):
+                    return inner[len(outer) :]
+        return "    "
+
+    # ---- the tree
+
+    @cached_property
+    def inner(self) -> dict[ast.AST, list[ast.AST]]:
+        """Of every node its children; the nodes as they are written, outer before inner."""
+        found: dict[ast.AST, list[ast.AST]] = {}
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            held = children(node)
+            found[node] = held or NONE  # half of all nodes have none, and thousands of empty lists are megabytes
+            stack += reversed(held)
+        return found
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(self.inner)
+
+    @cached_property
+    def places(self) -> dict[ast.AST, int]:
+        """The how-manieth of `nodes` each is."""
+        return {node: place for place, node in enumerate(self.inner)}
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node, held in self.inner.items() for child in held}
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds the node, or the node itself."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        for parent in self.ancestors(node):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+                return parent
+        return None
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements in which one stands."""
+        parent = self.parents[statement]
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            statements = getattr(parent, name, None)
+            if isinstance(statements, list) and statement in statements:
+                return statements
+        return [statement]
+
+    def in_f_string(self, node: ast.AST) -> bool:
+        """Before Python 3.12 places within f-strings cannot be trusted, so nothing there is edited."""
+        return any(isinstance(parent, ast.JoinedStr) for parent in self.ancestors(node))
+
+    # ---- tokens
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        lines = iter([self.text[a:b] for a, b in zip(self.starts, [*self.starts[1:], len(self.text)], strict=True)])
+        found = []
+        for kind, text, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
+            if start[0] <= len(self.starts):
+                # tokenize counts characters, not bytes
+                place = self.starts[start[0] - 1] + start[1], self.starts[min(end[0], len(self.starts)) - 1] + end[1]
+                found.append(Token(kind, text, min(place[0], len(self.text)), min(place[1], len(self.text))))
+        return found
+
+    @cached_property
+    def token_starts(self) -> list[int]:
+        return [token.start for token in self.tokens]
+
+    def tokens_from(self, offset: int) -> Iterator[Token]:
+        """Those that begin at the offset or after it, layout left out."""
+        for place in range(bisect_left(self.token_starts, offset), len(self.tokens)):
+            if not self.tokens[place].quiet:
+                yield self.tokens[place]
+
+    def token_before(self, offset: int) -> Token | None:
+        """The last one that ends at the offset or before it, layout left out."""
+        for place in range(bisect_left(self.token_starts, offset) - 1, -1, -1):
+            if not self.tokens[place].quiet:
+                return self.tokens[place]
+        return None
+
+    def comments(self, start: int, end: int) -> list[Token]:
+        """Those that begin in a span."""
+        if "#" not in self.text[start:end]:
+            return []
+        places = range(bisect_left(self.token_starts, start), bisect_left(self.token_starts, end))
+        return [self.tokens[place] for place in places if self.tokens[place].kind == tokenize.COMMENT]
+
+    def comment_after(self, offset: int) -> Token | None:
+        """A comment on the same line, behind the offset."""
+        stop = self.line_stop(offset)
+        for place in range(bisect_left(self.token_starts, offset), len(self.tokens)):
+            token = self.tokens[place]
+            if token.start >= stop:
+                return None
+            if token.kind == tokenize.COMMENT:
+                return token
+        return None
+
+    def slots(self, opening: Token) -> tuple[list[Slot], Token]:
+        """What stands between a bracket and its partner, cut at the commas; and the partner."""
+        slots: list[Slot] = []
+        depth, first, last = 0, -1, -1
+        for token in self.tokens_from(opening.end):
+            if depth == 0 and token.kind == tokenize.OP and token.text in (")", "]", "}", ","):
+                if first >= 0:
+                    slots.append(Slot(first, last, token if token.text == "," else None))
+                first = -1
+                if token.text != ",":
+                    return slots, token
+                continue
+            depth += token.text in ("(", "[", "{") and token.kind == tokenize.OP
+            depth -= token.text in (")", "]", "}") and token.kind == tokenize.OP
+            first, last = (token.start if first < 0 else first), token.end
+        raise Unparsable("a bracket is not closed")
+
+    def opening(self, call: ast.Call) -> Token:
+        """The parenthesis that begins a call's arguments."""
+        depth = 0
+        for token in self.tokens_from(self.span(call.func)[1]):
+            if token.text == "(" and depth <= 0:
+                return token
+            depth -= token.text == ")"  # of parentheses around the function
+        raise Unparsable("a call without a parenthesis")

@@ -1,0 +1,229 @@
+"""What kind of thing an expression is: a dataset, a session, a run configuration; as far as the text shows it.
+
+A call of a known constructor has its kind; a method of a dataset that returns a dataset has; a name has the kind that
+all its assignments in the scope agree on; a parameter has the kind of every argument passed for it in the project, or,
+for datasets, shows by being used with dataset methods alone. None: not shown, so method rules do not fire.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.names import Function, Names, Scope, all_arguments
+from viaduct.migration.project import Project
+
+DATASET_METHODS = {
+    *(
+        "apply",
+        "batch",
+        "cache",
+        "concatenate",
+        "enumerate",
+        "filter",
+        "flat_map",
+        "interleave",
+        "map",
+        "map_and_batch",
+    ),
+    *("padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch", "window", "zip"),
+    *("with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
+}
+# What only a dataset has: a parameter on which one of these is called, and nothing but dataset methods, is one.
+TELLING = {
+    *("prefetch", "interleave", "flat_map", "repeat", "shuffle"),
+    *("make_one_shot_iterator", "make_initializable_iterator"),
+}
+RETURNS_ITSELF = {
+    "dataset": DATASET_METHODS - {"reduce"},
+}
+CONSTRUCTORS = {
+    "tensorflow.Session": "session",
+    "tensorflow.InteractiveSession": "session",
+    "tensorflow.python.client.session.Session": "session",
+    "tensorflow.python.client.session.InteractiveSession": "session",
+    "tensorflow.train.MonitoredTrainingSession": "monitored_session",
+    "tensorflow.train.SingularMonitoredSession": "monitored_session",
+    "tensorflow.train.MonitoredSession": "monitored_session",
+    "tensorflow.train.Supervisor": "supervisor",
+    "tensorflow.train.SessionManager": "session_manager",
+    "tensorflow.ConfigProto": "config_proto",
+    "tensorflow.core.protobuf.config_pb2.ConfigProto": "config_proto",
+    "npu_bridge.npu_init.npu_config_proto": "npu_config_proto",
+    "tensorflow.estimator.RunConfig": "run_config",
+    "tensorflow.estimator.tpu.RunConfig": "tpu_run_config",
+    "npu_bridge.estimator.npu.npu_config.NPURunConfig": "npu_run_config",
+    "npu_bridge.npu_init.npu_run_config_init": "npu_run_config",
+    "tensorflow.estimator.Estimator": "estimator",
+    "tensorflow.estimator.tpu.TPUEstimator": "estimator",
+    "npu_bridge.estimator.npu.npu_estimator.NPUEstimator": "npu_estimator",
+    "npu_bridge.estimator.npu.npu_optimizer.NPUDistributedOptimizer": "npu_optimizer",
+    "npu_bridge.estimator.npu.npu_optimizer.npu_distributed_optimizer_wrapper": "npu_optimizer",
+    "npu_bridge.npu_init.npu_tf_optimizer": "npu_optimizer",
+    "npu_bridge.estimator.npu.npu_loss_scale_optimizer.NPULossScaleOptimizer": "loss_scale_optimizer",
+    "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite": "optimizer",
+    "tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer": "loss_scale_optimizer",
+    "tensorflow.contrib.mixed_precision.LossScaleOptimizer": "loss_scale_optimizer",
+    "tensorflow.keras.models.Sequential": "keras_model",
+    "tensorflow.keras.models.Model": "keras_model",
+    "tensorflow.keras.Sequential": "keras_model",
+    "tensorflow.keras.Model": "keras_model",
+    "tensorflow.keras.models.load_model": "keras_model",
+    "tensorflow.keras.models.clone_model": "keras_model",
+    "tensorflow.keras.models.model_from_json": "keras_model",
+    "keras.models.Sequential": "keras_model",
+    "keras.models.Model": "keras_model",
+    "keras.Sequential": "keras_model",
+    "keras.Model": "keras_model",
+    "keras.models.load_model": "keras_model",
+    "tensorflow.train.get_global_step": "global_step",
+    "tensorflow.train.get_or_create_global_step": "global_step",
+}
+
+
+def constructed(name: str) -> str | None:
+    """The kind that a call of this gives."""
+    if name in CONSTRUCTORS:
+        return CONSTRUCTORS[name]
+    if name.startswith("tensorflow.data.") and "Dataset" in name:
+        return "dataset"
+    if name.startswith("tensorflow.data.experimental.make_") and name.endswith("_dataset"):
+        return "dataset"
+    if (
+        name.startswith(("tensorflow.keras.applications.", "keras.applications."))
+        and name.rpartition(".")[2][:1].isupper()
+    ):
+        return "keras_model"
+    last = name.rpartition(".")[2]
+    if name.startswith(("tensorflow.keras.optimizers.", "keras.optimizers.")):
+        return "keras_optimizer"
+    if name.startswith(("tensorflow.train.", "tensorflow.contrib.opt.")) and last.endswith("Optimizer"):
+        return "optimizer"
+    return None
+
+
+class Values:
+    """Kinds of the expressions of one file."""
+
+    def __init__(self, names: Names, project: Project) -> None:
+        self.names, self.project = names, project
+        self.known: dict[tuple[int, str], str | None] = {}  # (scope, name) -> kind
+        self.asked: set[tuple[int, str]] = set()  # names that are being looked at: `ds = ds.map(f)` asks for itself
+
+    def kind(self, node: ast.AST | None, depth: int = 0) -> str | None:
+        if node is None or depth > 12:
+            return None
+        if isinstance(node, ast.Call):
+            return self.kind_of_call(node, depth)
+        if isinstance(node, ast.Name):
+            return self.kind_of_name(node, depth)
+        if isinstance(node, ast.IfExp):
+            kinds = {self.kind(node.body, depth + 1), self.kind(node.orelse, depth + 1)}
+            return kinds.pop() if len(kinds) == 1 else None
+        if isinstance(node, ast.NamedExpr | ast.Await):
+            return self.kind(node.value, depth + 1)
+        if isinstance(node, ast.Attribute):
+            return self.kind_of_attribute(node, depth)
+        return None
+
+    def kind_of_call(self, node: ast.Call, depth: int) -> str | None:
+        name = self.names.qualified(node.func)
+        if name:
+            found = constructed(name) or self.project.returns.get(name)
+            if found:
+                return found
+        if isinstance(node.func, ast.Attribute):
+            receiver = self.kind(node.func.value, depth + 1)
+            if receiver and node.func.attr in RETURNS_ITSELF.get(receiver, ()):
+                return receiver
+        return None
+
+    def kind_of_name(self, node: ast.Name, depth: int) -> str | None:
+        """Each name is looked at once: ten lines of `ds = ds.map(f)` would else be a million questions."""
+        scope = self.names.scope_of(node)
+        key = (id(scope), node.id)
+        if key in self.known or key in self.asked:
+            return self.known.get(key)
+        self.asked.add(key)
+        found = self.kind_of_bound(node, scope, depth)
+        self.asked.discard(key)
+        if found is not None or not self.asked:  # None may only mean that another name is still being looked at
+            self.known[key] = found
+        return found
+
+    def kind_of_bound(self, node: ast.Name, scope: Scope, depth: int) -> str | None:
+        bound = self.names.lookup(node.id, scope)
+        if not bound:
+            return None
+        kinds = {self.kind(what, depth + 1) for what in bound if isinstance(what, ast.expr) and what is not node}
+        kinds -= {None} if len(kinds) > 1 and self.own_chain(node.id, bound) else set()
+        others = [what for what in bound if not isinstance(what, ast.expr)]
+        if len(kinds) == 1 and (not others or None not in kinds) and not self.rebound(node, bound):
+            return kinds.pop()
+        return self.kind_of_parameter(node)
+
+    def own_chain(self, name: str, bound: list[str | ast.expr | None]) -> bool:
+        """Whether the assignments of unknown kind only go on with the name itself: `ds = ds.map(f)`."""
+        return all(starts_with_name(what, name) or self.kind(what, 6) for what in bound if isinstance(what, ast.expr))
+
+    def rebound(self, node: ast.Name, bound: list[str | ast.expr | None]) -> bool:
+        """Also bound in some other way (a loop, a parameter, an import): then only a parameter may still show."""
+        return any(not isinstance(what, ast.expr) for what in bound)
+
+    def kind_of_attribute(self, node: ast.Attribute, depth: int) -> str | None:
+        """self.x: the kind of all that the class assigns to it."""
+        if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            return None
+        owner = next((p for p in self.names.source.ancestors(node) if isinstance(p, ast.ClassDef)), None)
+        if owner is None:
+            return None
+        kinds = {
+            self.kind(one.value, depth + 1)
+            for one in ast.walk(owner)
+            if isinstance(one, ast.Assign)
+            for target in one.targets
+            if isinstance(target, ast.Attribute)
+            and target.attr == node.attr
+            and is_self(target.value)
+            and not (isinstance(one.value, ast.Constant) and one.value.value is None)
+        }
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def kind_of_parameter(self, node: ast.Name) -> str | None:
+        scope = self.names.scope_of(node)
+        function = scope.node
+        if not isinstance(function, Function) or node.id not in {a.arg for a in all_arguments(function.args)}:
+            return None
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            passed = self.project.parameters.get((f"{self.names.own}.{function.name}", node.id))
+            if passed:
+                return passed
+        return "dataset" if self.used_as_dataset(function, node.id) else None
+
+    @staticmethod
+    def used_as_dataset(function: Function, name: str) -> bool:
+        """Used with dataset methods alone, one of them telling."""
+        used = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
+                used.add(node.attr)
+        known = DATASET_METHODS | TELLING | {"output_shapes", "output_types"}
+        return bool(used & TELLING) and used <= known
+
+    def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
+        """The expression that a name was assigned, if it was assigned once; else the node itself."""
+        if isinstance(node, ast.Name) and depth < 10:
+            bound = self.names.lookup(node.id, self.names.scope_of(node))
+            if bound and len(bound) == 1 and isinstance(bound[0], ast.expr):
+                return self.origin(bound[0], depth + 1)
+        return node
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def starts_with_name(node: ast.AST, name: str) -> bool:
+    """Whether a chain of calls and attributes begins with the name."""
+    while isinstance(node, ast.Call | ast.Attribute):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(node, ast.Name) and node.id == name

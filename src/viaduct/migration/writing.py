@@ -1,0 +1,161 @@
+"""Put a migration onto the disk: into a new folder or into the project itself, wholly or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from viaduct.errors import BadValue
+from viaduct.migration.run import FileResult, Outcome
+from viaduct.migration.walk import changed_in_git
+
+SHOWN = 4
+"""So many files are named in a refusal."""
+
+
+def check_out(path: Path, out: Path) -> None:
+    """Said before the work, not after it."""
+    source = (path if path.is_dir() else path.parent).resolve()
+    aim = out.resolve()
+    if aim == source and path.is_dir():
+        raise BadValue(f"--out {out} is the project itself.", "--in-place changes it there.")
+    if path.is_dir() and source in aim.parents:
+        raise BadValue(f"--out {out} lies within {path}.", "Name a folder beside it, so that it is not copied too.")
+    if os.path.lexists(out) and not out.is_dir():
+        raise BadValue(f"--out {out} is there and is not a folder.", "Name a new folder.")
+    if out.is_dir() and any(out.iterdir()):
+        raise BadValue(f"--out {out} exists and is not empty.", "Name a new folder, or remove that one.")
+    parent = next(folder for folder in aim.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise BadValue(f"--out {out}: {parent} cannot be written to.", "Name a folder of your own.")
+
+
+def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str]) -> None:
+    """A copy of the project with its changes, and further files; made beside its place, then renamed."""
+    draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
+    try:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+        copy_project(outcome, draft)
+        write_extra(draft, extra)
+        os.replace(draft, out)
+    except OSError as error:
+        raise BadValue(
+            f"{out} cannot be written: {error.strerror} ({error.filename or out}).", "Nothing was left behind."
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def copy_project(outcome: Outcome, draft: Path) -> None:
+    for folder in outcome.walk.folders:
+        (draft / folder).mkdir()
+    for path in outcome.walk.others:
+        shutil.copy2(outcome.root / path, draft / path)
+    for path in outcome.walk.links:
+        os.symlink(os.readlink(outcome.root / path), draft / path)
+    for file in outcome.files:
+        shutil.copy2(outcome.root / file.path, draft / file.path)
+        if file.changed:
+            replace_bytes(draft / file.path, file.after)
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Of a copy: read-only ones can be written too, and stay read-only."""
+    mode = path.stat().st_mode
+    path.unlink()
+    path.write_bytes(data)
+    path.chmod(mode)
+
+
+def write_extra(draft: Path, extra: Mapping[str, str]) -> None:
+    for name, text in extra.items():
+        target = draft / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        if target.suffix == ".sh" and target.name != "env.sh":
+            target.chmod(0o755)
+
+
+# ---- in place
+
+
+def check_clean(outcome: Outcome) -> bool:
+    """Refuses what git could not bring back; False where there is no repository at all."""
+    dirty = changed_in_git(outcome.root)
+    if dirty is None:
+        return False
+    concerned = dirty if not outcome.walk.single else [path for path in dirty if path in outcome.by_path]
+    if concerned:
+        more = f" and {len(concerned) - SHOWN} more" if len(concerned) > SHOWN else ""
+        raise BadValue(
+            f"{outcome.root} has changes that are not committed: {', '.join(concerned[:SHOWN])}{more}.",
+            "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
+        )
+    return True
+
+
+def write_in_place(outcome: Outcome) -> None:
+    """All files or none: new contents are written first, then swapped in, and swapped back if one fails."""
+    with backups(outcome) as swap:
+        for file in outcome.changed:
+            swap(file)
+
+
+@contextlib.contextmanager
+def backups(outcome: Outcome) -> Iterator[_Swap]:
+    swap = _Swap(outcome.root)
+    try:
+        for file in outcome.changed:
+            swap.prepare(file)
+        yield swap
+    except OSError as error:
+        swap.undo()
+        raise BadValue(
+            f"{error.filename or outcome.root} cannot be written: {error.strerror}.", "No file was changed."
+        ) from error
+    except BaseException:
+        swap.undo()
+        raise
+    finally:
+        swap.tidy()
+
+
+class _Swap:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.drafts: list[Path] = []
+        self.saved: list[tuple[Path, Path]] = []  # (the file, its old content)
+
+    def beside(self, path: Path, what: str) -> Path:
+        return path.with_name(f".{path.name}.{os.getpid()}.{what}")
+
+    def prepare(self, file: FileResult) -> None:
+        path = self.root / file.path
+        if not os.access(path, os.W_OK):
+            raise PermissionError(13, "it is read-only", str(path))
+        if path.read_bytes() != file.before:
+            raise BadValue(f"{path} was changed while it was being migrated.", "No file was written; start again.")
+        draft, saved = self.beside(path, "draft"), self.beside(path, "before")
+        self.drafts += [draft, saved]
+        draft.write_bytes(file.after)
+        shutil.copymode(path, draft)
+        shutil.copy2(path, saved)
+
+    def __call__(self, file: FileResult) -> None:
+        path = self.root / file.path
+        self.saved.append((path, self.beside(path, "before")))
+        os.replace(self.beside(path, "draft"), path)
+
+    def undo(self) -> None:
+        for path, saved in reversed(self.saved):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(saved, path)
+
+    def tidy(self) -> None:
+        for path in self.drafts:
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -1,0 +1,56 @@
+// Filters of a side-by-side diff: by rule and by what became of it. Without this script all remarks are shown.
+"use strict";
+(() => {
+  function element(tag, properties = {}, ...children) {
+    const made = Object.assign(document.createElement(tag), properties);
+    made.append(...children);
+    return made;
+  }
+
+  function chooser(words, all, values) {
+    const select = element("select");
+    select.append(element("option", { value: "", textContent: all }));
+    values.forEach(([value, count]) => select.append(element("option", { value, textContent: `${value} (${count})` })));
+    return [element("label", {}, words, select), select];
+  }
+
+  function counted(comments, name) {
+    const counts = new Map();
+    comments.forEach((comment) => counts.set(comment.dataset[name], (counts.get(comment.dataset[name]) ?? 0) + 1));
+    return [...counts].sort((a, b) => a[0].localeCompare(b[0]));
+  }
+
+  function offerFilter(view) {
+    if (view.dataset.ready) return;
+    view.dataset.ready = "yes";
+    const files = [...view.querySelectorAll(".diff-file")];
+    const comments = [...view.querySelectorAll(".diff-comment")];
+    if (!files.length) return;
+    const [stateLabel, state] = chooser("Show", "every finding", counted(comments, "state"));
+    const [groupLabel, group] = chooser("of", "every rule", counted(comments, "group"));
+    const fold = element("button", { type: "button", textContent: "Fold all" });
+    const said = element("output");
+
+    function apply() {
+      const wanted = (comment) =>
+        (!state.value || comment.dataset.state === state.value) && (!group.value || comment.dataset.group === group.value);
+      comments.forEach((comment) => (comment.hidden = !wanted(comment)));
+      const filtering = state.value || group.value;
+      files.forEach((file) => (file.hidden = Boolean(filtering) && !file.querySelector(".diff-comment:not([hidden])")));
+      const shown = comments.filter((comment) => !comment.hidden).length;
+      const open = files.filter((file) => !file.hidden);
+      said.textContent = `${shown} of ${comments.length} findings, ${open.length} of ${files.length} files`;
+    }
+
+    fold.addEventListener("click", () => {
+      const folding = fold.textContent === "Fold all";
+      files.forEach((file) => (file.open = !folding));
+      fold.textContent = folding ? "Unfold all" : "Fold all";
+    });
+    [state, group].forEach((select) => select.addEventListener("change", apply));
+    view.prepend(element("div", { className: "diff-bar" }, stateLabel, groupLabel, fold, said));
+    apply();
+  }
+
+  document.querySelectorAll(".diffs").forEach(offerFilter);
+})();

@@ -1,0 +1,79 @@
+"""How a rule is tested: what it makes of a text, what it leaves alone, what it says; and always that the result parses,
+that its comments have survived and that a second run is still."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from textwrap import dedent
+from typing import Any
+
+from viaduct.migration.engine import Migrated, migrate_bytes
+from viaduct.migration.options import Options
+from viaduct.migration.project import survey
+
+
+def migrated(
+    source: str, rule: str = "", path: str = "script.py", others: dict[str, str] | None = None, **options: Any
+) -> Migrated:
+    """One file of a project after one rule, or after all."""
+    asked = Options(only=(rule,) if rule else (), **options)
+    files = {path: source} | (others or {})
+    project = survey((name, text.encode()) for name, text in files.items())
+    result = migrate_bytes(path, source.encode(), asked, project)
+    after = result.after.decode()
+    ast.parse(after)
+    assert comments(source) <= comments(after), f"comments lost: {comments(source) - comments(after)}"
+    once_more = {**files, path: after}
+    project = survey((name, text.encode()) for name, text in once_more.items())
+    again = migrate_bytes(path, result.after, asked, project)
+    assert again.after == result.after, "a second run changes the text again"
+    return result
+
+
+def check_rewrite(rule: str, before: str, after: str, **options: Any) -> Migrated:
+    result = migrated(dedent(before), rule, **options)
+    assert result.after.decode() == dedent(after), result.after.decode()
+    assert any(finding.status == "changed" for finding in result.findings), "a change without a finding"
+    return result
+
+
+def check_noop(rule: str, source: str, **options: Any) -> Migrated:
+    """Nothing is changed and nothing is said."""
+    result = migrated(dedent(source), rule, **options)
+    assert result.after.decode() == dedent(source), result.after.decode()
+    assert not result.findings, result.findings
+    return result
+
+
+def check_says(rule: str, source: str, status: str, word: str, **options: Any) -> Migrated:
+    """Nothing is changed, and one finding of this status has the word in it."""
+    result = migrated(dedent(source), rule, **options)
+    assert result.after.decode() == dedent(source), result.after.decode()
+    said = [(finding.status, finding.message) for finding in result.findings]
+    assert any(found == status and word in message for found, message in said), said
+    return result
+
+
+def comments(text: str) -> set[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.string for token in tokens if token.type == tokenize.COMMENT}
+
+
+def example(doc: str) -> tuple[str, str]:
+    """The first indented diff of a docstring, as the text before and the text after."""
+    lines, started = [], False
+    for line in doc.splitlines():
+        if line.startswith("    ") and line[4:5] in (" ", "+", "-"):
+            started = True
+            lines.append(line[4:])
+        elif started and line.strip() == "":
+            lines.append(" ")
+        elif started:
+            break
+    while lines and not lines[-1].strip():
+        lines.pop()
+    before = "\n".join(line[1:] for line in lines if line[0] in " -") + "\n"
+    after = "\n".join(line[1:] for line in lines if line[0] in " +") + "\n"
+    return before, after

@@ -1,0 +1,3 @@
+import tensorflow as tf
+
+layers = tf.nn.dropout()

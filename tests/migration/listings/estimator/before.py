@@ -1,0 +1,11 @@
+import tensorflow as tf
+
+config = tf.estimator.RunConfig(model_dir="/tmp/mnist_convnet_model", save_checkpoints_steps=100)
+mnist_classifier=tf.estimator.Estimator(
+  model_fn=cnn_model_fn,
+  config=config,
+  model_dir="/tmp/mnist_convnet_model")
+mnist_classifier.train(
+  input_fn=train_input_fn,
+  steps=20000,
+  hooks=[logging_hook])

@@ -1,0 +1,9 @@
+import tensorflow as tf
+
+from npu_bridge.estimator.npu.npu_config import NPURunConfig
+from npu_bridge.estimator import npu_ops
+npu_config=NPURunConfig(
+  model_dir=FLAGS.model_dir,
+  save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+  session_config=tf.ConfigProto(allow_soft_placement=True,log_device_placement=False)#配置自动选择运行设备，不记录设备指派
+  )

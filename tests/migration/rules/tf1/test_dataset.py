@@ -1,0 +1,160 @@
+"""The input pipeline: what is a dataset, what is not, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+RULE = "dataset_drop_remainder"
+
+
+def said(result: object, status: str) -> str:
+    return " ".join(one.message for one in result.findings if one.status == status)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Loader:\n    def batch(self, n):\n        return n\nLoader().batch(3)\n",
+        "x = tf.train.batch([a], 3)\n",
+        "x = tf.train.shuffle_batch([a], 3, 4, 5)\n",
+        "import loader\nloader.batch(3)\n",
+        "def f(things):\n    return things.batch(3)\n",
+        "d = tf.data.TFRecordDataset(f).batch(3, drop_remainder=True)\n",
+        "d = tf.data.TFRecordDataset(f).batch(3, True)\n",
+        "d = tf.data.TFRecordDataset(f).apply(tf.contrib.data.batch_and_drop_remainder(3))\n",
+        "ds = tf.data.TFRecordDataset(f)\nds = Loader()\nx.batch(3)\n",
+    ],
+)
+def test_what_is_no_dataset_is_left_alone(source: str) -> None:
+    check_noop(RULE, HEAD + source)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("tf.data.TFRecordDataset(f).batch(n)", "tf.data.TFRecordDataset(f).batch(n, drop_remainder=True)"),
+        ("tf.data.Dataset.range(9).batch(n, False)", "tf.data.Dataset.range(9).batch(n, True)"),
+        (
+            "tf.data.Dataset.range(9).batch(n, drop_remainder=x)",
+            "tf.data.Dataset.range(9).batch(n, drop_remainder=True)",
+        ),
+        (
+            "tf.data.Dataset.range(9).padded_batch(n, s, None, False)",
+            "tf.data.Dataset.range(9).padded_batch(n, s, None, True)",
+        ),
+        (
+            "d.apply(tf.data.experimental.map_and_batch(g, batch_size=n))",
+            "d.apply(tf.data.experimental.map_and_batch(g, batch_size=n, drop_remainder=True))",
+        ),
+        (
+            "d.apply(tf.contrib.data.map_and_batch(g, n, 2, False))",
+            "d.apply(tf.contrib.data.map_and_batch(g, n, 2, True))",
+        ),
+    ],
+)
+def test_the_last_batch_is_dropped(before: str, after: str) -> None:
+    assert migrated(f"{HEAD}d = {before}\n", RULE).after.decode() == f"{HEAD}d = {after}\n"
+
+
+def test_a_dataset_is_followed_through_names_branches_and_parameters() -> None:
+    source = (
+        HEAD
+        + """
+def source(files):
+    ds = tf.data.Dataset.from_tensor_slices(files)
+    if shuffled:
+        ds = ds.shuffle(10)
+    return ds.map(parse)
+
+def train(files):
+    d = source(files)
+    d = d.repeat()
+    return d.batch(4)
+
+def pipeline(dataset):
+    return dataset.prefetch(2).batch(4)
+
+class Input:
+    def __init__(self, files):
+        self.ds = tf.data.TFRecordDataset(files)
+    def get(self):
+        return self.ds.batch(4)
+"""
+    )
+    assert migrated(source, RULE).after.decode().count("batch(4, drop_remainder=True)") == 3
+
+
+def test_a_dataset_from_another_file_is_known() -> None:
+    other = HEAD + "def source(files):\n    return tf.data.TFRecordDataset(files)\n"
+    main = HEAD + "from reading import source\nd = source(f).batch(4)\n"
+    assert "drop_remainder=True" in migrated(main, RULE, others={"reading.py": other}).after.decode()
+
+
+def test_a_likely_dataset_is_left_to_a_person() -> None:
+    check_says(RULE, HEAD + "from reading import source\ndataset = source(f)\ndataset.batch(4)\n", "manual", "may be")
+
+
+def test_a_value_from_outside_is_set_here_and_its_callers_are_named() -> None:
+    source = HEAD + "def pipe(files, drop):\n    return tf.data.TFRecordDataset(files).batch(4, drop_remainder=drop)\n"
+    assert "has no effect" in said(migrated(source, RULE), "advice")
+    caller = "import tensorflow as tf\nfrom script import pipe\npipe(f, False)\npipe(f, drop=True)\n"
+    assert "main.py:3, main.py:4" in said(migrated(source, RULE, others={"main.py": caller}), "advice")
+
+
+def test_pictures_lost_in_evaluation_are_mentioned() -> None:
+    source = HEAD + "def eval_input_fn():\n    return tf.data.TFRecordDataset(f).batch(4)\n"
+    assert "lost" in said(migrated(source, RULE), "advice")
+
+
+def test_an_assertion_that_counts_predictions_is_reported_and_others_are_not() -> None:
+    check_says("dataset_counts", HEAD + "assert len(predictions) == num_examples\n", "manual", "last batch")
+    check_says("dataset_counts", HEAD + "assert num_written_lines == num_actual_predict_examples\n", "manual", "fails")
+    check_noop("dataset_counts", HEAD + "assert len(shape) == 4\nassert x == y\nassert num_layers == len(layers)\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("tf.estimator.inputs.numpy_input_fn(x, y, 8, 2, True)\n", "num_epochs"),
+        ("tf.data.TFRecordDataset(f).repeat(epochs)\n", "without a count"),
+        ("b = batch_size // num_gpus\n", "per device"),
+        ("p = tf.placeholder(tf.float32, [None, None, 3])\n", "dynamic"),
+    ],
+)
+def test_advice_about_input(source: str, word: str) -> None:
+    check_says("dataset_advice", HEAD + source, "advice", word)
+
+
+def test_no_advice_where_none_is_due() -> None:
+    check_noop(
+        "dataset_advice",
+        HEAD + "tf.data.TFRecordDataset(f).repeat()\np = tf.placeholder(tf.float32, [None, 3])\n'a'.repeat(3)\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "word"),
+    [
+        ("ok = tf.reduce_all(tf.is_finite(grads))\n", "manual", "NPULossScaleOptimizer"),
+        ("ok = tf.is_nan(image)\n", "advice", "host"),
+        ("cell = tf.contrib.cudnn_rnn.CudnnLSTM(1, 8)\n", "manual", "cuDNN"),
+        ("cell = tf.nn.rnn_cell.BasicLSTMCell(8)\n", "advice", "recurrent"),
+        ("x = tf.py_func(f, [a], tf.float32)\n", "advice", "host"),
+        ("def model(features, labels, mode):\n    tf.summary.scalar('a', x)\n", "advice", "host_call"),
+        ("assert features.dtype == dtype\n", "advice", "cast"),
+    ],
+)
+def test_advice_about_model_code(source: str, status: str, word: str) -> None:
+    check_says("model_advice", HEAD + source, status, word)
+
+
+def test_summaries_elsewhere_are_no_finding() -> None:
+    check_noop("model_advice", HEAD + "tf.summary.scalar('a', x)\n")
+
+
+def test_the_seeds_casts_are_made_once() -> None:
+    source = HEAD + "a = tf.metrics.accuracy(labels=tf.cast(l, tf.float32), predictions=p)\n"
+    check_noop("seed_tuning", source, preset="resnet-seed")

@@ -1,0 +1,536 @@
+"""Distribution: strategies, optimizers, gradients, first values, metrics, variables of the environment."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+NPU = "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
+
+
+def after(source: str, rule: str = "", **options: object) -> str:
+    return migrated(dedent(source), rule, **options).after.decode()
+
+
+def wrapped(source: str, **options: object) -> str:
+    return after(HEAD + dedent(source), "distribute_optimizer", distributed=True, **options)
+
+
+# ---- V1: strategies
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from mine import MirroredStrategy\ns = MirroredStrategy()\nrun(s)\n",
+        "import tensorflow as tf\nprint(tf.distribute.get_strategy())\n",
+        "class tf:\n    distribute = None\ns = tf.distribute.MirroredStrategy()\n",
+    ],
+)
+def test_other_strategies_are_left_alone(source: str, distributed: bool) -> None:
+    check_noop("distribute_strategy", source, distributed=distributed)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "tf.distribute.MirroredStrategy(devices=['/gpu:0'])",
+        "tf.distribute.experimental.MultiWorkerMirroredStrategy()",
+        "tf.distribute.experimental.CentralStorageStrategy()",
+        "tf.contrib.distribute.MirroredStrategy(num_gpus=2)",
+        "tf.contrib.distribute.CollectiveAllReduceStrategy(\n    num_gpus_per_worker=1)",
+    ],
+)
+def test_a_strategy_that_is_passed_on_becomes_none(made: str) -> None:
+    uses = "if s is not None:\n    run(s, strategy=s)\nif s: pass\n"
+    check_rewrite("distribute_strategy", HEAD + f"s = {made}  # why\n{uses}", HEAD + f"s = None  # why\n{uses}")
+
+
+def test_in_a_distributed_run_it_becomes_the_accelerators() -> None:
+    text = after(HEAD + "s = tf.distribute.MirroredStrategy()\nwith s.scope():\n    run()\n", distributed=True)
+    assert "s = npu_strategy.NPUStrategy()\nwith s.scope():" in text
+    assert "from npu_bridge.estimator.npu import npu_strategy\n" in text
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "s = MADE\nwith s.scope():\n    run()\n",
+        "s = MADE\nn = s.num_replicas_in_sync\n",
+        "s = MADE\nrun(s)\nprint(s.extended)\n",
+        "s = MADE\ndef f(strategy):\n    return strategy.num_replicas_in_sync\nf(s)\n",
+        "with MADE.scope():\n    run()\n",
+        "def f():\n    return MADE\n",
+    ],
+)
+def test_a_strategy_of_which_more_is_asked_is_left_to_a_person(use: str) -> None:
+    source = HEAD + use.replace("MADE", "tf.distribute.MirroredStrategy()")
+    check_says("distribute_strategy", source, "manual", "strategy")
+
+
+def test_what_the_run_configuration_left_unused_is_not_made() -> None:
+    source = HEAD + "s = tf.distribute.MirroredStrategy()\nc = tf.estimator.RunConfig(train_distribute=s)\n"
+    for distributed in (False, True):
+        text = after(source, distributed=distributed)
+        assert "s = None\n" in text
+        assert "c = NPURunConfig()" in text
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_a_helper_that_chooses_is_only_reported(distributed: bool) -> None:
+    source = HEAD + (
+        "def get_distribution_strategy(kind):\n"
+        "    if kind == 'one':\n"
+        "        return tf.distribute.OneDeviceStrategy('device:GPU:0')\n"
+        "    return tf.distribute.MirroredStrategy()\n"
+        "s = get_distribution_strategy('one')\n"
+    )
+    result = check_says("distribute_strategy", source, "manual", "helper", distributed=distributed)
+    assert len(result.findings) == 3
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "tf.distribute.experimental.ParameterServerStrategy()",
+        "tf.distribute.experimental.TPUStrategy(r)",
+        "tf.train.SyncReplicasOptimizer(opt, 4)",
+        "tf.train.Server(cluster)",
+    ],
+)
+def test_servers_and_tpus_are_named(made: str) -> None:
+    check_says("distribute_servers", HEAD + f"s = {made}\n", "manual", "")
+
+
+# ---- V2: optimizers
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "opt = tf.train.AdamOptimizer(1)\n",
+        "opt = tf.train.AdamOptimizer(1)\nprint(opt, isinstance(opt, tf.train.Optimizer), opt.get_name())\n",
+        "opt = tf.keras.optimizers.Adam(1)\nopt.minimize(loss)\n",
+        "model.compile(optimizer=tf.train.AdamOptimizer(1), loss='mse')\n",
+        "tf.contrib.opt.ScipyOptimizerInterface(loss).minimize(sess)\n",
+        "class Optimizer:\n    def minimize(self, x): pass\nOptimizer().minimize(1)\nscheduler.minimize(2)\n",
+        NPU + "opt = NPUDistributedOptimizer(tf.train.AdamOptimizer(1))\nopt.minimize(loss)\n",
+        NPU + "opt = tf.train.AdamOptimizer(1)\nnpu = NPUDistributedOptimizer(opt)\nnpu.minimize(loss)\n",
+        "from npu_bridge.npu_init import *\nopt = npu_tf_optimizer(tf.train.AdamOptimizer(1))\nopt.minimize(loss)\n",
+        "import horovod.tensorflow as hvd\nopt = hvd.DistributedOptimizer(tf.train.AdamOptimizer(1))\n"
+        "opt.minimize(l)\n",
+    ],
+)
+def test_what_does_not_train_and_what_is_wrapped_stay(source: str) -> None:
+    if source.startswith("class Optimizer"):
+        result = migrated(HEAD + source, "distribute_optimizer", distributed=True)
+        assert not result.changed
+    else:
+        check_noop("distribute_optimizer", HEAD + source, distributed=True)
+
+
+def test_nothing_is_wrapped_on_one_device() -> None:
+    text = after(HEAD + "opt = tf.train.AdamOptimizer(1)\ntrain = opt.minimize(loss)\n")
+    assert "NPUDistributedOptimizer" not in text
+
+
+def test_it_is_wrapped_behind_its_construction() -> None:
+    before = (
+        "import tensorflow.compat.v1 as tf1\ndef f():\n\topt = tf1.train.MomentumOptimizer(\n"
+        "\t\t0.1, 0.9)  # sgd\n\tgvs = opt.compute_gradients(l)\n"
+    )
+    later = before.replace("  # sgd\n", "  # sgd\n\topt = NPUDistributedOptimizer(opt)\n").replace(
+        "tf1\n", "tf1\n" + NPU, 1
+    )
+    check_rewrite("distribute_optimizer", before, later, distributed=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        (
+            "t = tf.train.AdamOptimizer(1).minimize(l)\n",
+            "t = NPUDistributedOptimizer(tf.train.AdamOptimizer(1)).minimize(l)\n",
+        ),
+        (
+            "def f():\n    return tf.train.AdamOptimizer(1)\n",
+            "def f():\n    return NPUDistributedOptimizer(tf.train.AdamOptimizer(1))\n",
+        ),
+        (
+            "def f():\n    o = tf.train.AdamOptimizer(1)\n    return o, 2\n",
+            "def f():\n    o = tf.train.AdamOptimizer(1)\n    o = NPUDistributedOptimizer(o)\n    return o, 2\n",
+        ),
+        (
+            "o = tf.train.AdamOptimizer(1) if a else tf.contrib.opt.LARSOptimizer(1)\no.minimize(l)\n",
+            "o = tf.train.AdamOptimizer(1) if a else tf.contrib.opt.LARSOptimizer(1)\n"
+            "o = NPUDistributedOptimizer(o)\no.minimize(l)\n",
+        ),
+        (
+            "class M:\n    def __init__(self):\n        self.o = tf.train.AdamOptimizer(1)\n"
+            "    def step(self):\n        return self.o.minimize(l)\n",
+            "class M:\n    def __init__(self):\n        self.o = tf.train.AdamOptimizer(1)\n"
+            "        self.o = NPUDistributedOptimizer(self.o)\n    def step(self):\n"
+            "        return self.o.minimize(l)\n",
+        ),
+        (
+            "op = tf.contrib.layers.optimize_loss(l, s, optimizer=lambda r: tf.train.AdamOptimizer(r))\n",
+            "op = tf.contrib.layers.optimize_loss(l, s, optimizer=lambda r: "
+            "NPUDistributedOptimizer(tf.train.AdamOptimizer(r)))\n",
+        ),
+        (
+            "o = tf.train.AdamOptimizer(1)\nop = tf.contrib.slim.learning.create_train_op(l, o)\n",
+            "o = tf.train.AdamOptimizer(1)\no = NPUDistributedOptimizer(o)\n"
+            "op = tf.contrib.slim.learning.create_train_op(l, o)\n",
+        ),
+        (
+            "def step(opt):\n    return opt.minimize(l)\nstep(tf.train.AdamOptimizer(1))\n",
+            "def step(opt):\n    return opt.minimize(l)\nstep(NPUDistributedOptimizer(tf.train.AdamOptimizer(1)))\n",
+        ),
+    ],
+)
+def test_every_way_to_train(before: str, later: str) -> None:
+    assert wrapped(before) == HEAD + NPU + later
+
+
+def test_one_line_behind_a_choice() -> None:
+    before = (
+        "def f():\n"
+        "  if lars:\n"
+        "    opt = tf.contrib.opt.LARSOptimizer(1)\n"
+        "  elif adam:\n"
+        "    opt = tf.train.AdamOptimizer(1)\n"
+        "  else:\n"
+        "    raise ValueError(adam)\n"
+        "  return opt.minimize(l)\n"
+    )
+    later = before.replace("  return opt", "  opt = NPUDistributedOptimizer(opt)\n  return opt")
+    assert wrapped(before) == HEAD + NPU + later
+
+
+def test_a_choice_without_an_else_wraps_each_where_it_is_made() -> None:
+    before = (
+        "opt = tf.train.AdamOptimizer(1)\nif sgd:\n    opt = tf.train.GradientDescentOptimizer(1)\nopt.minimize(l)\n"
+    )
+    later = (
+        "opt = tf.train.AdamOptimizer(1)\nopt = NPUDistributedOptimizer(opt)\nif sgd:\n"
+        "    opt = tf.train.GradientDescentOptimizer(1)\n    opt = NPUDistributedOptimizer(opt)\nopt.minimize(l)\n"
+    )
+    assert wrapped(before) == HEAD + NPU + later
+
+
+def test_a_use_within_a_branch_wraps_before_it() -> None:
+    before = (
+        "if a:\n    o = tf.train.AdamOptimizer(1)\n    t = o.minimize(l)\nelse:\n"
+        "    o = tf.train.FtrlOptimizer(1)\n    t = o.minimize(l)\n"
+    )
+    text = wrapped(before)
+    assert text.count("    o = NPUDistributedOptimizer(o)\n    t = o.minimize(l)\n") == 2
+
+
+def test_of_an_optimizer_within_another_the_inner_one_is_wrapped() -> None:
+    text = wrapped("o = tf.train.AdamOptimizer(1)\no = tf.contrib.opt.MovingAverageOptimizer(o)\no.minimize(l)\n")
+    assert "o = tf.train.AdamOptimizer(1)\no = NPUDistributedOptimizer(o)\no = tf.contrib.opt.Moving" in text
+    assert text.count("NPUDistributedOptimizer(") == 1
+
+
+def test_a_class_of_the_project_that_derives_from_an_optimizer() -> None:
+    others = {"optim.py": HEAD + "class Lamb(tf.train.Optimizer):\n    pass\n"}
+    source = "import tensorflow as tf\nimport optim\no = optim.Lamb(1)\no.apply_gradients(g)\n"
+    text = after(source, "distribute_optimizer", others=others, distributed=True)
+    assert "o = optim.Lamb(1)\no = NPUDistributedOptimizer(o)\n" in text
+
+
+def test_what_is_wrapped_by_a_caller_is_not_wrapped_twice() -> None:
+    others = {
+        "main.py": "import horovod.tensorflow as hvd\nfrom script import make\nopt = hvd.DistributedOptimizer(make())\n"
+    }
+    source = HEAD + "def make():\n    return tf.train.AdamOptimizer(1)\n"
+    check_says("distribute_optimizer", source, "manual", "once", others=others, distributed=True)
+
+
+@pytest.mark.parametrize("use", ["table = {'adam': %s}", "train(%s)", "a, b = %s, 1"])
+def test_where_it_goes_must_be_seen(use: str) -> None:
+    check_says(
+        "distribute_optimizer", HEAD + use % "tf.train.AdamOptimizer(1)" + "\n", "manual", "once", distributed=True
+    )
+
+
+def test_a_class_that_only_calls_itself_an_optimizer_is_left_to_a_person() -> None:
+    source = HEAD + "import other\no = other.MyOptimizer(1)\no.minimize(l)\n"
+    check_says("distribute_optimizer", source, "manual", "not shown", distributed=True)
+
+
+def test_wrapper_style_and_the_loss_scale() -> None:
+    text = wrapped("o = tf.train.AdamOptimizer(1)\no.minimize(l)\n", style="wrapper")
+    assert "o = npu_distributed_optimizer_wrapper(o)\n" in text
+    source = (
+        "from npu_bridge.npu_init import *\no = NPULossScaleOptimizer(tf.train.AdamOptimizer(1), m)\no.minimize(l)\n"
+    )
+    text = wrapped(source)
+    assert (
+        "o = NPULossScaleOptimizer(NPUDistributedOptimizer(tf.train.AdamOptimizer(1)), m, is_distributed=True)" in text
+    )
+
+
+# ---- V3: gradients
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "g = tf.gradients(y, x)[0]\nprint(g)\n",
+        "g = tf.gradients(d, [x])[0]\nloss += tf.norm(g)\nopt.minimize(loss)\n",
+        "g = tf.gradients(d, [x])[0]\nloss = l + tf.norm(g)\ngvs = opt.compute_gradients(loss)\n"
+        "opt.apply_gradients(gvs)\n",
+        "from npu_bridge.npu_init import *\ng = npu_allreduce(tf.gradients(l, v))\nopt.apply_gradients(zip(g, v))\n",
+        "from npu_bridge.hccl import hccl_ops\ng = tf.gradients(l, v)\ng = [hccl_ops.allreduce(x, 'sum') for x in g]\n"
+        "opt.apply_gradients(zip(g, v))\n",
+        "def gradients(a, b): pass\ng = gradients(l, v)\nopt.apply_gradients(zip(g, v))\n",
+    ],
+)
+def test_gradients_of_other_things_and_exchanged_ones_stay(source: str) -> None:
+    check_noop("distribute_gradients", HEAD + source, distributed=True)
+
+
+BERT = """\
+import tensorflow as tf
+def create_optimizer(loss, init_lr):
+  optimizer = AdamWeightDecayOptimizer(learning_rate=init_lr)
+  tvars = tf.trainable_variables()
+  grads = tf.gradients(loss, tvars)
+  (grads, _) = tf.clip_by_global_norm(grads, clip_norm=1.0)
+  return optimizer.apply_gradients(zip(grads, tvars), global_step=step)
+class AdamWeightDecayOptimizer(tf.train.Optimizer):
+  pass
+"""
+
+
+def test_clipped_gradients_of_ones_own_optimizer() -> None:
+    text = after(BERT, distributed=True)
+    assert "  optimizer = NPUDistributedOptimizer(optimizer)\n" in text
+    assert "  grads = [grad for grad, _ in optimizer.compute_gradients(loss, tvars)]\n  (grads, _) = tf.clip" in text
+
+
+def test_further_arguments_go_along_and_others_make_it_a_reduction() -> None:
+    head = HEAD + NPU + "v = tf.trainable_variables()\no = NPUDistributedOptimizer(x)\n"
+    text = after(head + "g = tf.gradients(l, v, grad_ys=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True)
+    assert "g = [grad for grad, _ in o.compute_gradients(l, v, grad_loss=s)]" in text
+    text = after(
+        head + "g = tf.gradients(l, v, stop_gradients=s)\no.apply_gradients(zip(g, v))\n", "V3", distributed=True
+    )
+    assert "g = npu_allreduce(tf.gradients(l, v, stop_gradients=s))" in text
+
+
+def test_an_optimizer_that_is_made_later_makes_it_a_reduction() -> None:
+    source = HEAD + "v = tf.trainable_variables()\ng = tf.gradients(l, v)\no = make()\no.apply_gradients(zip(g, v))\n"
+    assert "g = npu_allreduce(tf.gradients(l, v))" in after(source, "V3", distributed=True)
+
+
+def test_gradients_by_something_else_than_what_is_updated_are_left_to_a_person() -> None:
+    source = HEAD + "g = tf.gradients(l, x)\no.apply_gradients(pairs(g))\n"
+    check_says("distribute_gradients", source, "manual", "training loss", distributed=True)
+
+
+# ---- V4: first values
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "with tf.Session() as sess:\n    sess.run(tf.global_variables_initializer())\n",  # nothing trains here
+        "opt.minimize(l)\ndef evaluate():\n    sess.run(tf.global_variables_initializer())\n",
+        "opt.minimize(l)\nsess.run(tf.local_variables_initializer())\nsubprocess.run(init)\n",
+        "from npu_bridge.hccl import hccl_ops\nopt.minimize(l)\nsess.run(tf.global_variables_initializer())\n"
+        "sess.run([hccl_ops.broadcast([v], 0) for v in vs])\n",
+    ],
+)
+def test_sessions_that_do_not_train_or_broadcast_already_stay(source: str) -> None:
+    check_noop("distribute_broadcast", HEAD + source, distributed=True)
+
+
+@pytest.mark.parametrize(
+    ("init", "run"),
+    [
+        ("sess.run(tf.initialize_all_variables())", "sess.run(bcast_op)"),
+        ("sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])", "sess.run(bcast_op)"),
+        ("self.sess.run(init)", "self.sess.run(bcast_op)"),
+        ("init.run()", "bcast_op.run()"),
+        ("tf.global_variables_initializer().run(session=sess)", "bcast_op.run(session=sess)"),
+    ],
+)
+def test_a_broadcast_follows_the_initialiser(init: str, run: str) -> None:
+    head = HEAD + "init = tf.group(tf.global_variables_initializer(), tf.tables_initializer())\nopt.minimize(l)\n"
+    text = after(head + f"with tf.Session() as sess:\n    {init}  # start\n    go()\n", "V4", distributed=True)
+    op = "tf.group(*[var.assign(hccl_ops.broadcast([var], 0)[0]) for var in tf.trainable_variables()])"
+    assert f"    {init}  # start\n    bcast_op = {op}\n    {run}\n    go()\n" in text
+
+
+def test_a_session_with_a_graph_of_its_own_is_left_to_a_person() -> None:
+    source = HEAD + "opt.minimize(l)\ns = tf.Session(graph=g)\ns.run(tf.global_variables_initializer())\n"
+    check_says("distribute_broadcast", source, "manual", "graph", distributed=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("MonitoredTrainingSession()", "MonitoredTrainingSession(hooks=[HOOK])"),
+        ("MonitoredTrainingSession(hooks=[a, b], config=c)", "MonitoredTrainingSession(hooks=[HOOK, a, b], config=c)"),
+        ("MonitoredTrainingSession(hooks=h)", "MonitoredTrainingSession(hooks=[HOOK] + list(h or []))"),
+        ("SingularMonitoredSession([])", "SingularMonitoredSession([HOOK])"),
+    ],
+)
+def test_a_monitored_session_gets_the_hook(before: str, later: str) -> None:
+    text = after(HEAD + f"def train():\n    opt.minimize(l)\n    return tf.train.{before}\n", "V4", distributed=True)
+    assert later.replace("HOOK", "NPUBroadcastGlobalVariablesHook(0, get_rank_id())") in text
+
+
+def test_a_canned_estimator_gets_the_hook_and_an_npu_estimator_does_not() -> None:
+    head = HEAD + "def f():\n    e = tf.estimator.DNNClassifier([8], columns)\n"
+    text = after(head + "    e.train(fn, steps=2)\n", "distribute_broadcast", distributed=True)
+    assert "e.train(fn, steps=2, hooks=[NPUBroadcastGlobalVariablesHook(0, get_rank_id())])" in text
+    check_noop("distribute_broadcast", HEAD + "e = tf.estimator.Estimator(f)\ne.train(fn)\n", distributed=True)
+
+
+@pytest.mark.parametrize("call", ["tf.train.Supervisor(logdir=d)", "tf.contrib.slim.learning.train(op, d)"])
+def test_sessions_that_somebody_else_opens_are_left_to_a_person(call: str) -> None:
+    check_says(
+        "distribute_broadcast", HEAD + f"opt.minimize(l)\ns = {call}\n", "manual", "same values", distributed=True
+    )
+
+
+# ---- V6: metrics
+
+
+def test_metrics_are_averaged_only_when_asked_for() -> None:
+    source = (
+        HEAD
+        + "def f():\n    a = tf.metrics.mean(x)\n    return tf.estimator.EstimatorSpec(m, eval_metric_ops={'a': a})\n"
+    )
+    assert "allreduce" not in after(source, distributed=True)
+    text = after(source, distributed=True, metrics_allreduce=True)
+    assert '{\'a\': (hccl_ops.allreduce(a[0], "sum") / int(os.getenv("RANK_SIZE", "1")), a[1])}' in text
+
+
+def test_metrics_in_another_form_go_through_a_comprehension() -> None:
+    source = HEAD + "s = tf.estimator.EstimatorSpec(m, eval_metric_ops=metric_fn(*t))\n"
+    text = after(source, "distribute_metrics", metrics_allreduce=True)
+    assert "for key, (value, update) in metric_fn(*t).items()}" in text
+    source = HEAD + "def f(metrics):\n    return tf.estimator.EstimatorSpec(m, eval_metric_ops=metrics)\n"
+    check_says("distribute_metrics", source, "manual", "average metrics", metrics_allreduce=True)
+    check_noop("distribute_metrics", HEAD + "s = tf.estimator.EstimatorSpec(m, l)\n", metrics_allreduce=True)
+
+
+# ---- V7: the environment
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "n = int(os.getenv('RANK_SIZE'))\n",  # not migrated: somebody else's variable
+        "from npu_bridge.estimator import npu_ops\nn = int(os.getenv('RANK_SIZE', '8'))\n",
+        "from npu_bridge.estimator import npu_ops\nn = os.getenv('RANK_SIZE')\nm = int(os.getenv('OTHER'))\n",
+    ],
+)
+def test_other_variables_and_those_with_a_default_stay(source: str) -> None:
+    check_noop("distribute_environment", "import os\n" + source)
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("int(os.environ.get('RANK_ID'))", "int(os.environ.get('RANK_ID', \"0\"))"),
+        ("int(os.environ['RANK_SIZE'])", "int(os.environ.get('RANK_SIZE', \"1\"))"),
+        ("int(os.environ.get('RANK_SIZE', '').strip())", "int(os.environ.get('RANK_SIZE', \"1\").strip())"),
+        ("int(os.getenv('DEVICE_ID'))", "int(os.getenv('DEVICE_ID', \"0\"))"),
+    ],
+)
+def test_a_default_is_written(before: str, later: str) -> None:
+    head = "import os\nfrom hccl.manage.api import get_rank_id\nx = "
+    check_rewrite("distribute_environment", head + before + "\n", head + later + "\n")
+
+
+def test_a_variable_that_is_made_a_number_later() -> None:
+    head = "import os\nfrom npu_bridge.npu_init import *\n"
+    before = head + "size = os.environ.get('RANK_SIZE', '').strip()\nif int(size) > 1:\n    print(int(size))\n"
+    check_rewrite("distribute_environment", before, before.replace("''", '"1"'))
+
+
+# ---- D5 and D6: shards
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "loader.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)\n",
+        "ds = tf.data.Dataset.range(9).shard(2, 0)\n",
+        "from hccl.manage.api import get_rank_id, get_rank_size\n"
+        "ds = tf.data.Dataset.range(9).shard(get_rank_size(), get_rank_id())\n",
+        "import os\nn = int(os.getenv('RANK_SIZE', '1'))\n"
+        "ds = tf.data.Dataset.range(9).shard(n, int(os.getenv('RANK_ID', '0')))\n",
+    ],
+)
+def test_other_shards_stay(source: str) -> None:
+    check_noop("dataset_shard", HEAD + source, distributed=True)
+
+
+def test_a_shard_by_an_input_context_goes_by_rank() -> None:
+    before = HEAD + (
+        "def input_fn(input_context=None):\n"
+        "  dataset = tf.data.Dataset.from_tensor_slices(files)\n"
+        "  if input_context:\n"
+        "    dataset = dataset.shard(input_context.num_input_pipelines,  # how many\n"
+        "                            input_context.input_pipeline_id)\n"
+        "  return dataset\n"
+    )
+    result = migrated(before, "dataset_shard", distributed=True)
+    assert (
+        "dataset.shard(get_rank_size(),  # how many\n                            get_rank_id())"
+        in result.after.decode()
+    )
+    assert any(one.status == "manual" and "if input_context" in one.message for one in result.findings)
+    check_says("dataset_shard", before, "advice", "--distributed")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "num_shards=strategy.num_replicas_in_sync, index=config.global_id_in_cluster",
+        "len(cluster['worker']), cluster_task",
+        "config.num_worker_replicas, config.task_id",
+    ],
+)
+def test_shards_by_a_cluster_go_by_rank(given: str) -> None:
+    head = "import json, os\ncluster = json.loads(os.environ['TF_CONFIG'])\ncluster_task = cluster['task']['index']\n"
+    text = after(
+        HEAD + head + f"def f():\n    return tf.data.Dataset.range(9).shard({given})\n", "D5", distributed=True
+    )
+    assert "get_rank_size(), " in text
+    assert "get_rank_id())" in text
+
+
+def test_ranks_from_the_environment_when_asked_for() -> None:
+    source = HEAD + "def f(c):\n    return tf.data.Dataset.range(9).shard(c.num_input_pipelines, c.input_pipeline_id)\n"
+    text = after(source, "dataset_shard", distributed=True, rank="env")
+    assert '.shard(int(os.getenv("RANK_SIZE", "1")), int(os.getenv("RANK_ID", "0")))' in text
+
+
+def test_a_shard_of_unknown_origin_is_left_to_a_person() -> None:
+    source = HEAD + "def f(n, i):\n    return tf.data.Dataset.range(9).shard(n, i)\n"
+    check_says("dataset_shard", source, "manual", "rank", distributed=True)
+    check_noop("dataset_shard", source)
+
+
+def test_data_that_is_never_sharded_is_mentioned_once() -> None:
+    source = (
+        HEAD + "def input_fn():\n    ds = tf.data.Dataset.list_files(p)\n"
+        "    return ds.interleave(lambda f: tf.data.TFRecordDataset(f))\n"
+    )
+    result = check_says("dataset_unsharded", source, "advice", "same examples", distributed=True)
+    assert len(result.findings) == 1
+    check_noop("dataset_unsharded", source.replace("input_fn", "eval_input_fn"), distributed=True)
+    check_noop("dataset_unsharded", source.replace("return ds", "return ds.shard(n, i)"), distributed=True)

@@ -1,0 +1,136 @@
+"""Keras gets a session for the device, before its first layer, in the script that is started."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+RULE = "keras_session"
+HEAD = "import tensorflow as tf\n"
+MODEL = "model = tf.keras.Sequential([tf.keras.layers.Dense(1)])\nmodel.compile('sgd', 'mse')\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MODEL,  # built, never run by Keras
+        "from sklearn.svm import SVC\nmodel = SVC()\nmodel.fit(x, y)\n",
+        "tf.keras.backend.set_session(tf.Session())\n" + MODEL + "model.fit(x, y)\n",
+        "tf.enable_eager_execution()\n" + MODEL + "model.fit(x, y)\n",
+        MODEL.replace("'mse'", "'mse', run_eagerly=True") + "model.fit(x, y)\n",
+        MODEL + "e = tf.keras.estimator.model_to_estimator(model)\n",
+        "from npu_bridge.npu_init import *\ns = set_keras_session_npu_config()\n" + MODEL + "model.fit(x, y)\n",
+        "def model_fn(f):\n    net = tf.keras.Sequential([tf.keras.layers.Dense(1)])\n    return net(f)\n",
+    ],
+)
+def test_no_session_where_keras_needs_none(body: str) -> None:
+    check_noop(RULE, HEAD + body)
+
+
+def test_a_session_set_in_another_file_is_enough() -> None:
+    other = "import tensorflow as tf\ndef setup():\n    tf.keras.backend.set_session(tf.Session())\n"
+    check_noop(RULE, HEAD + MODEL + "model.fit(x, y)\n", others={"setup.py": other})
+
+
+def test_a_file_that_only_defines_is_no_script() -> None:
+    body = "def train(x):\n    model = tf.keras.Sequential()\n    model.fit(x)\n"
+    check_says(RULE, HEAD + body, "manual", "--entry")
+
+
+def test_the_entry_script_gets_the_session_of_all() -> None:
+    library = HEAD + "def train(x):\n    model = tf.keras.Sequential()\n    model.fit(x)\n"
+    script = "import library\nimport tensorflow as tf\nif __name__ == '__main__':\n    library.train(3)\n"
+    others = {"library.py": library}
+    after = migrated(script, RULE, path="script.py", others=others, entry="script.py").after.decode()
+    assert (
+        "    tf.keras.backend.set_session(npu_keras_sess)\n    library.train(3)\n    npu_keras_sess.close()\n" in after
+    )
+    check_noop(RULE, library, path="library.py", others={"script.py": script}, entry="script.py")
+
+
+def test_at_module_level_if_a_layer_is_made_there_and_closed_in_main() -> None:
+    body = """
+        import tensorflow as tf
+        from absl import app
+        base = tf.keras.applications.ResNet50(weights=None)
+        def main(_):
+            base.fit(x, y)
+            return base.evaluate(x, y)
+        if __name__ == '__main__':
+            app.run(main)
+        """
+    after = migrated(dedent(body), RULE).after.decode()
+    assert after.index("set_session(npu_keras_sess)") < after.index("base = ")
+    assert "    result = base.evaluate(x, y)\n    npu_keras_sess.close()\n    return result\n" in after
+    assert after.endswith("    app.run(main)\n")
+
+
+def test_in_main_behind_its_docstring_if_all_is_made_in_functions() -> None:
+    body = """
+        import tensorflow as tf
+        def build():
+          return tf.keras.Sequential()
+        def main():
+          '''Train it.'''
+          model = build()
+          model.fit(x, y)
+        main()
+        """
+    after = migrated(dedent(body), RULE).after.decode()
+    assert "  '''Train it.'''\n  config = tf.ConfigProto()\n  custom_op = " in after
+    assert "  model.fit(x, y)\n  npu_keras_sess.close()\nmain()\n" in after
+
+
+def test_a_loop_at_module_level_is_not_entered() -> None:
+    body = "for n in range(3):\n    model = tf.keras.Sequential()\n    model.fit(x, y)\n"
+    after = migrated(HEAD + body, RULE).after.decode()
+    assert after.count("NpuOptimizer") == 1
+    assert after.endswith(f"set_session(npu_keras_sess)\n{body}npu_keras_sess.close()\n")
+
+
+def test_a_module_that_leaves_early_without_a_main_closes_at_exit() -> None:
+    body = "import sys\nmodel = tf.keras.Sequential()\nmodel.fit(x, y)\nsys.exit(0)\n"
+    after = migrated(HEAD + body, RULE).after.decode()
+    assert "atexit.register(lambda: npu_keras_sess.close())" in after
+    assert after.endswith("sys.exit(0)\n")
+
+
+def test_a_subclass_of_model_counts() -> None:
+    body = "class Net(tf.keras.Model):\n    pass\nnet = Net()\nnet.fit(x, y)\n"
+    assert "set_session" in migrated(HEAD + body, RULE).after.decode()
+
+
+def test_standalone_keras_and_no_tensorflow() -> None:
+    body = "from keras.models import Sequential\nfrom keras import backend as K\nm = Sequential()\nm.fit(x, y)\n"
+    after = migrated(body, RULE).after.decode()
+    assert "import tensorflow as tf\n" in after
+    assert "\nK.set_session(npu_keras_sess)\nm = Sequential()\n" in after
+    plain = migrated(body.replace("from keras import backend as K\n", ""), RULE).after.decode()
+    assert "from keras.backend import set_session\n" in plain
+    assert "\nset_session(npu_keras_sess)\n" in plain
+
+
+def test_wrapper_style() -> None:
+    after = migrated(HEAD + MODEL + "model.fit(x, y)\n", RULE, style="wrapper").after.decode()
+    assert "\nnpu_keras_sess = set_keras_session_npu_config()\nmodel = " in after
+    assert after.endswith("model.fit(x, y)\nclose_session(npu_keras_sess)\n")
+
+
+def test_the_session_rules_find_nothing_more_to_do() -> None:
+    result = migrated(HEAD + MODEL + "model.fit(x, y)\n")
+    assert {finding.rule for finding in result.findings if finding.status != "advice"} == {"tf1.keras_session"}
+
+
+def test_a_session_taken_from_keras_needs_one_too() -> None:
+    body = "from tensorflow.keras import backend as K\nsess = K.get_session()\nsess.run(a)\n"
+    after = migrated(HEAD + body, RULE).after.decode()
+    assert after.index("K.set_session(npu_keras_sess)") < after.index("sess = K.get_session()")
+
+
+def test_the_compatible_tensorflow_is_preferred() -> None:
+    head = "import tensorflow as tf2\nimport tensorflow.compat.v1 as tf\n"
+    after = migrated(head + MODEL + "model.fit(x, y)\n", RULE).after.decode()
+    assert "\nconfig = tf.ConfigProto()\n" in after

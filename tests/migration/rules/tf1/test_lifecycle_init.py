@@ -1,0 +1,109 @@
+"""Communication is started in the script that is started, before ranks are asked for, and ended."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from migration.checking import check_noop, migrated
+
+RULE = "lifecycle_init"
+RANKS = "import tensorflow as tf\nfrom hccl.manage.api import get_rank_size\n"
+MAIN = """
+import tensorflow as tf
+from data import input_fn
+
+def main(_):
+  '''Run.'''
+  train(input_fn)
+  return 0
+
+if __name__ == '__main__':
+  tf.app.run()
+"""
+DATA = """
+import tensorflow as tf
+def input_fn(context):
+    data = tf.data.TFRecordDataset(f)
+    return data.shard(context.num_input_pipelines, context.input_pipeline_id)
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "print(1)\nif __name__ == '__main__':\n    main()\n",
+        "from npu_bridge.npu_init import *\ns, e = init_resource()\nprint(get_rank_size())\n",
+        "from npu_bridge.estimator.npu import npu_plugin\nnpu_plugin.npu_resource_init()\nprint(get_rank_size())\n",
+        "def data():\n    return get_rank_size()\n",  # no script
+    ],
+)
+def test_nothing_to_start(body: str) -> None:
+    check_noop(RULE, RANKS + body, distributed=True)
+
+
+def test_not_for_one_device_and_not_with_ranks_from_the_environment() -> None:
+    for options in ({}, {"distributed": True, "rank": "env"}):
+        after = migrated(RANKS + "print(get_rank_size())\n", **options).after.decode()  # type: ignore[arg-type]
+        assert "initialize_system" not in after
+
+
+def test_a_script_that_has_nothing_to_do_with_ranks_is_left_alone() -> None:
+    other = "import tensorflow as tf\ndef main():\n    convert()\nif __name__ == '__main__':\n    main()\n"
+    check_noop(RULE, other, path="convert.py", others={"data.py": DATA}, distributed=True)
+
+
+def test_the_file_with_main_starts_for_the_file_with_the_data() -> None:
+    after = migrated(MAIN, RULE, path="main.py", others={"data.py": DATA}, distributed=True).after.decode()
+    start = (
+        "  init_sess, npu_init = init_npu()\n  npu_shutdown = npu_ops.shutdown_system()\n  init_sess.run(npu_init)\n"
+    )
+    assert f"  '''Run.'''\n{start}  train(input_fn)\n" in after
+    assert "  init_sess.run(npu_shutdown)\n  init_sess.close()\n  return 0\n" in after
+    assert after.index("def init_npu") < after.index("def main")
+
+
+def test_relative_and_package_imports_are_followed() -> None:
+    main = MAIN.replace("from data import", "from official.vision import data\nfrom official.vision.data import")
+    others = {"data.py": DATA, "unused.py": "import tensorflow\n"}
+    assert b"init_npu" in migrated(main, RULE, path="main.py", others=others, distributed=True).after
+    package = {"net/data.py": DATA}
+    relative = MAIN.replace("from data", "from .data")
+    assert b"init_npu" in migrated(relative, RULE, path="net/main.py", others=package, distributed=True).after
+
+
+def test_a_script_without_functions() -> None:
+    after = migrated(RANKS + "batch = 8\nprint(batch // get_rank_size())\n", RULE, distributed=True).after.decode()
+    assert after.index("batch = 8") < after.index("init_sess.run(npu_init)") < after.index("print(")
+    assert after.endswith("init_sess.run(npu_shutdown)\ninit_sess.close()\n")
+
+
+def test_a_guard_without_a_main() -> None:
+    body = "def go():\n    get_rank_size()\n\nif __name__ == '__main__':\n    go()\n"
+    after = migrated(RANKS + body, RULE, distributed=True).after.decode()
+    assert "    init_sess.run(npu_init)\n    go()\n    init_sess.run(npu_shutdown)\n    init_sess.close()\n" in after
+
+
+def test_the_vendors_helpers_and_the_plugin() -> None:
+    text = RANKS + "def main():\n    get_rank_size()\nmain()\n"
+    after = migrated(text, RULE, distributed=True, style="wrapper").after.decode()
+    assert "    npu_sess, npu_shutdown = init_resource()\n    get_rank_size()\n" in after
+    assert "    shutdown_resource(npu_sess, npu_shutdown)\n    close_session(npu_sess)\n" in after
+    after = migrated(text, RULE, distributed=True, resources="plugin").after.decode()
+    assert "    npu_plugin.npu_resource_init()\n    get_rank_size()\n    npu_plugin.npu_resource_shutdown()\n" in after
+
+
+def test_the_session_that_starts_is_not_reported_again() -> None:
+    once = migrated(RANKS + "def main():\n    get_rank_size()\nmain()\n", distributed=True).after.decode()
+    again = migrated(dedent(once), distributed=True)
+    assert not [finding for finding in again.findings if finding.status != "advice"]
+
+
+def test_a_runner_that_is_not_known_starts_its_function() -> None:
+    text = (
+        RANKS + "from mylib import app\ndef go(_):\n    get_rank_size()\nif __name__ == '__main__':\n    app.run(go)\n"
+    )
+    after = migrated(text, RULE, distributed=True).after.decode()
+    assert "def go(_):\n    init_sess, npu_init = init_npu()\n" in after
+    assert after.endswith("    app.run(go)\n")

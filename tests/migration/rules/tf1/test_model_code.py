@@ -1,0 +1,174 @@
+"""Device blocks, dropout, GELU."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import tensorflow as tf\n"
+
+
+def body(source: str, rule: str, **options: object) -> str:
+    return migrated(HEAD + source, rule, **options).after.decode().partition(HEAD)[2]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "with tf.device(None):\n    x = 1\n",
+        "d = tf.device\n",
+        "with torch.device('gpu'):\n    x = 1\n",
+        "with open('gpu') as f:\n    x = 1\n",
+    ],
+)
+def test_other_blocks_are_left_alone(source: str) -> None:
+    check_noop("device_block", HEAD + source)
+
+
+def test_a_block_for_the_cpu_stays_and_is_mentioned() -> None:
+    check_says("device_block", HEAD + "with tf.device('/cpu:0'):\n    x = 1\n", "advice", "stays")
+
+
+def test_a_block_that_is_decided_at_run_time_is_left_to_a_person() -> None:
+    check_says("device_block", HEAD + "with tf.device(FLAGS.where):\n    x = 1\n", "manual", "run time")
+    setter = HEAD + "with tf.device(tf.train.replica_device_setter()):\n    x = 1\n"
+    check_says("device_block", setter, "manual", "parameter servers")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("with tf.device('/gpu:0'): x = 1\n", "x = 1\n"),
+        ("with a, tf.device('/gpu:0'), b as c:\n    x = 1\n", "with a, b as c:\n    x = 1\n"),
+        ("with a, tf.device('/gpu:0'):\n    x = 1\n", "with a:\n    x = 1\n"),
+        ("with (tf.device('/gpu:0'), a):\n    x = 1\n", "with (a):\n    x = 1\n"),
+        ("with tf.device('/device:GPU:%d' % i):\n    x = 1\n", "x = 1\n"),
+        ("with tf.device(f'/gpu:{i}'):\n    x = 1\n", "x = 1\n"),
+        ("with tf.device(var.device):\n    x = 1\n", "x = 1\n"),
+        (
+            "with tf.device('/gpu:0'):  # here\n    # 1st\n    x = 1\n\n    if x:\n        y = 2\n    # last\nz = 3\n",
+            "# here\n# 1st\nx = 1\n\nif x:\n    y = 2\n# last\nz = 3\n",
+        ),
+        ("if a:\n\twith tf.device('/gpu:0'):\n\t\tx = 1\n\t\ty = 2\n", "if a:\n\tx = 1\n\ty = 2\n"),
+        (
+            "with tf.device('/gpu:0'):\n    x = '''a\n    b\n'''\n    y = f(1,\n          2)\n",
+            "x = '''a\n    b\n'''\ny = f(1,\n      2)\n",
+        ),
+        (
+            "with tf.device('/gpu:0'):\n    with tf.device('/gpu:1'):\n        x = 1\n    y = 2\n",
+            "x = 1\ny = 2\n",
+        ),
+    ],
+)
+def test_blocks_for_a_gpu_are_unwrapped(before: str, after: str) -> None:
+    assert body(before, "device_block") == after
+
+
+def test_the_block_may_name_the_cpu_instead() -> None:
+    assert body("with tf.device('/gpu:0'):\n    x = 1\n", "device_block", device="cpu") == (
+        "with tf.device('/cpu:0'):\n    x = 1\n"
+    )
+
+
+def test_towers_are_left_to_a_person() -> None:
+    source = HEAD + "for i in range(num_gpus):\n    with tf.device('/gpu:%d' % i):\n        x = 1\n"
+    assert any("tower" in finding.message for finding in migrated(source, "device_block").findings)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("tf.nn.dropout(x, 0.5)", "npu_ops.dropout(x, 0.5)"),
+        ("tf.nn.dropout(x, keep_prob=k, seed=1)", "npu_ops.dropout(x, keep_prob=k, seed=1)"),
+        ("tf.nn.dropout(x, rate=0.1)", "npu_ops.dropout(x, keep_prob=1.0 - 0.1)"),
+        ("tf.nn.dropout(x, rate=r - 0.1)", "npu_ops.dropout(x, keep_prob=1.0 - (r - 0.1))"),
+        ("tf.nn.dropout(x, rate=(r - 0.1))", "npu_ops.dropout(x, keep_prob=1.0 - (r - 0.1))"),
+        ("tf.nn.dropout(x, rate=a if t else b)", "npu_ops.dropout(x, keep_prob=1.0 - (a if t else b))"),
+        ("tf.nn.dropout(rate=f(1), x=x, name='d',)", "npu_ops.dropout(keep_prob=1.0 - f(1), x=x, name='d',)"),
+        ("tf.nn.dropout(x, keep_prob=None, rate=0.1)", "npu_ops.dropout(x, keep_prob=1.0 - 0.1)"),
+        ("tf.nn.dropout(x, rate=1 - keep)", "npu_ops.dropout(x, keep_prob=1.0 - (1 - keep))"),
+        (
+            "tf.nn.dropout(\n    x,  # the input\n    rate=0.1,  # dropped\n)",
+            "npu_ops.dropout(\n    x,  # the input\n    keep_prob=1.0 - 0.1,  # dropped\n)",
+        ),
+    ],
+)
+def test_dropout_keeps_its_meaning(before: str, after: str) -> None:
+    text = body(f"y = {before}\n", "dropout")
+    assert text == f"from npu_bridge.estimator import npu_ops\ny = {after}\n"
+
+
+@pytest.mark.parametrize("call", ["Dropout(0.1)", "self.dropout(x)", "tf.layers.dropout(x)", "nn.dropout(x)"])
+def test_other_dropouts_are_left_alone(call: str) -> None:
+    check_noop("dropout", HEAD + f"y = {call}\n")
+
+
+def test_a_noise_shape_and_a_keep_prob_of_zero_are_mentioned() -> None:
+    check_says("dropout", HEAD + "y = tf.nn.dropout(x, 0.5, [1, 2])\n", "advice", "noise_shape")
+    check_says("dropout", HEAD + "y = tf.nn.dropout(x, rate=1.0)\n", "manual", "(0, 1]")
+    second = "import tensorflow.compat.v2 as tf2\ny = tf2.nn.dropout(x, 0.1)\n"
+    check_says("dropout", second, "advice", "second place")
+
+
+def test_a_name_that_is_taken_gets_another() -> None:
+    text = body("npu_ops = 3\ny = tf.nn.dropout(x, 0.5)\n", "dropout")
+    assert "import npu_ops as npu_npu_ops" in text
+    assert "y = npu_npu_ops.dropout(x, 0.5)" in text
+
+
+GELU = [
+    "return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * tf.pow(x, 3))))",
+    "return x * 0.5 * (1.0 + tf.math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))",
+    "return tf.multiply(x, 0.5 * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x ** 3))))",
+]
+
+
+@pytest.mark.parametrize("line", GELU)
+def test_gelu_is_known_by_its_formula(line: str) -> None:
+    source = f"import math\nimport numpy as np\n{HEAD}\n\ndef activation(x):\n    {line}\n"
+    text = migrated(source, "gelu").after.decode()
+    assert "def activation(x):\n    return npu_unary_ops.gelu(x)\n" in text
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def gelu(x):\n    return tf.tanh(x)\n",
+        "def gelu(x, a):\n    return a * 0.5 * x * (1 + tf.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))\n",
+        "def gelu(x):\n    return 0.5 * x * (1 + mine.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))\n",
+        "def gelu(x):\n    return 0.5 * x * (1 + tf.tanh(0.8 * (x + 0.044715 * x ** 3)))\n",
+    ],
+)
+def test_other_formulas_are_left_alone(function: str) -> None:
+    check_noop("gelu", HEAD + function)
+
+
+def test_the_exact_gelu_in_a_method_is_only_mentioned() -> None:
+    source = HEAD + "class A:\n    def gelu(self, x):\n        return x * 0.5 * (1.0 + tf.erf(x / tf.sqrt(2.0)))\n"
+    check_says("gelu", source, "advice", "erf")
+
+
+def test_docstring_and_comments_of_gelu_survive_and_a_local_used_elsewhere_stays() -> None:
+    check_rewrite(
+        "gelu",
+        "import numpy as np\n"
+        + HEAD
+        + '''
+def gelu(x):
+    """Smooth."""
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * tf.pow(x, 3))
+    tf.summary.histogram("inner", inner)
+    return 0.5 * x * (1 + tf.tanh(inner))  # paper
+''',
+        "import numpy as np\n"
+        + HEAD
+        + "from npu_bridge.estimator.npu_unary_ops import npu_unary_ops\n"
+        + '''
+def gelu(x):
+    """Smooth."""
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * tf.pow(x, 3))
+    tf.summary.histogram("inner", inner)
+    return npu_unary_ops.gelu(x)  # paper
+''',
+    )

@@ -1,0 +1,406 @@
+"""Sessions get a config that carries NpuOptimizer, in every spelling; other people's sessions are left alone."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent, indent
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+RULE = "session_config"
+REWRITER = "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
+WRAPPER = "from npu_bridge.npu_init import npu_config_proto\n"
+
+
+def filled(config: str = "config", custom: str = "custom_op", by: str = "") -> str:
+    lines = (
+        f"{custom} = {config}.graph_options.rewrite_options.custom_optimizers.add()\n"
+        f'{custom}.name = "NpuOptimizer"\n'
+        f'{custom}.parameter_map["use_off_line"].b = True\n'
+        f"{config}.graph_options.rewrite_options.remapping = RewriterConfig.OFF\n"
+    )
+    return indent(lines, by)
+
+
+NEW = "config = tf.ConfigProto()\n" + filled()
+
+
+# ---- what must not change
+
+
+def test_other_peoples_sessions_are_left_alone() -> None:
+    check_noop(RULE, "import requests\nfrom sqlalchemy.orm import Session\nrequests.Session()\nSession(config=None)\n")
+    check_noop(RULE, "import tensorflow as tf\nclass tf2:\n    Session = dict\ntf2.Session()\nself.Session()\n")
+    check_noop(RULE, "from boto3 import Session\nimport tensorflow as tf\ns = Session(config=1)\n")
+
+
+def test_a_shadowed_name_is_not_tensorflow() -> None:
+    check_noop(RULE, "import tensorflow as tf\ndef f(tf):\n    return tf.Session()\n")
+
+
+def test_a_config_that_carries_the_optimizer_is_ready() -> None:
+    check_noop(RULE, f"import tensorflow as tf\n{REWRITER}{NEW}sess = tf.Session(config=config)\n")
+    check_noop(
+        RULE,
+        """
+        import tensorflow as tf
+        from npu_bridge.npu_init import *
+        def run():
+            config = tf.ConfigProto()
+            options = config.graph_options.rewrite_options
+            op = options.custom_optimizers.add()
+            op.name = "NpuOptimizer"
+            with tf.Session(config=config) as sess:
+                pass
+            with tf.Session(config=npu_config_proto(config_proto=config)) as sess:
+                pass
+        """,
+    )
+
+
+def test_a_wrapped_variable_is_ready() -> None:
+    check_noop(
+        RULE,
+        """
+        import tensorflow as tf
+        from npu_bridge.npu_init import npu_config_proto
+        config = npu_config_proto(config_proto=tf.ConfigProto(allow_soft_placement=True))
+        sess = tf.InteractiveSession(config=config)
+        """,
+    )
+
+
+def test_a_session_in_a_type_hint_or_a_check_is_no_session() -> None:
+    check_noop(RULE, "import tensorflow as tf\ndef f(sess: tf.Session):\n    return isinstance(sess, tf.Session)\n")
+
+
+def test_a_session_that_only_freezes_stays_on_the_host() -> None:
+    freeze = """
+        import tensorflow as tf
+        def freeze(path):
+            saver = tf.train.import_meta_graph(path + ".meta")
+            with tf.Session() as sess:
+                sess.run(tf.global_variables_initializer())
+                saver.restore(sess, path)
+                out = tf.graph_util.convert_variables_to_constants(sess, sess.graph_def, ["out"])
+        """
+    check_says(RULE, freeze, "advice", "left on the host")
+
+
+def test_a_session_that_restores_and_runs_does_not_stay_on_the_host() -> None:
+    text = """
+        import tensorflow as tf
+        with tf.Session() as sess:
+            saver.restore(sess, path)
+            {}
+        """
+    for use in ("sess.run(logits)", "logits.eval()", "evaluate(sess)"):
+        after = migrated(dedent(text.format(use)), RULE).after.decode()
+        assert "NpuOptimizer" in after, use
+
+
+@pytest.mark.parametrize("call", ["tf.Session(**options)", "tf.Session(*options)"])
+def test_arguments_that_are_not_seen_are_for_a_person(call: str) -> None:
+    check_says(RULE, f"import tensorflow as tf\nsess = {call}\n", "manual", "config")
+
+
+def test_sessions_made_elsewhere_are_for_a_person() -> None:
+    check_says(RULE, "import tensorflow as tf\nclass Mine(tf.Session):\n    pass\n", "manual", "elsewhere")
+    text = "import functools\nimport tensorflow as tf\nmake = functools.partial(tf.Session, '')\n"
+    check_says(RULE, text, "manual", "elsewhere")
+
+
+def test_an_unknown_receiver_is_for_a_person() -> None:
+    text = "import tensorflow as tf\ndef f(sv):\n    with sv.managed_session('') as sess:\n        pass\n"
+    check_says(RULE, text, "manual", "Supervisor")
+
+
+# ---- no config yet
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "make"),
+    [
+        ("import tensorflow as tf\n", "tf.Session", "tf.ConfigProto"),
+        ("import tensorflow.compat.v1 as tf1\n", "tf1.InteractiveSession", "tf1.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.compat.v1.Session", "tf.compat.v1.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.train.MonitoredTrainingSession", "tf.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.train.SingularMonitoredSession", "tf.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.train.ChiefSessionCreator", "tf.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.train.WorkerSessionCreator", "tf.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.contrib.training.train", "tf.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.train.Supervisor().managed_session", "tf.ConfigProto"),
+        ("import tensorflow as tf\n", "tf.train.Supervisor().prepare_or_wait_for_session", "tf.ConfigProto"),
+    ],
+)
+def test_every_way_to_open_a_session(head: str, name: str, make: str) -> None:
+    new = NEW.replace("tf.ConfigProto", make)
+    check_rewrite(RULE, f"{head}s = {name}()\n", f"{head}{REWRITER}{new}s = {name}(config=config)\n")
+
+
+@pytest.mark.parametrize(
+    "call", ["learning.train(op, d", "evaluation.evaluate_once('', c, d", "evaluation.evaluation_loop('', c, d"]
+)
+def test_slim_calls_it_session_config(call: str) -> None:
+    head = "import tensorflow as tf\nfrom tensorflow.contrib import slim\n"
+    after = f"{head}{REWRITER}{NEW}slim.{call}, session_config=config)\n"
+    check_rewrite(RULE, f"{head}slim.{call})\n", after)
+
+
+def test_a_session_imported_by_name() -> None:
+    before = "from tensorflow import Session as S\nsess = S()\n"
+    new = NEW.replace("tf.ConfigProto", "ConfigProto")
+    head = "from tensorflow import Session as S\nfrom tensorflow import ConfigProto\n"
+    check_rewrite(RULE, before, f"{head}{REWRITER}{new}sess = S(config=config)\n")
+
+
+def test_the_module_rewriter_config_pb2_is_used_where_it_is_imported() -> None:
+    head = "import tensorflow as tf\nfrom tensorflow.core.protobuf import rewriter_config_pb2\n"
+    new = NEW.replace("RewriterConfig.OFF", "rewriter_config_pb2.RewriterConfig.OFF")
+    check_rewrite(RULE, f"{head}s = tf.Session()\n", f"{head}{new}s = tf.Session(config=config)\n")
+
+
+def test_names_in_use_are_not_taken() -> None:
+    before = "import tensorflow as tf\nconfig, custom_op = read()\ns = tf.Session()\n"
+    new = "npu_config = tf.ConfigProto()\n" + filled("npu_config", "npu_custom_op")
+    after = f"import tensorflow as tf\n{REWRITER}config, custom_op = read()\n{new}s = tf.Session(config=npu_config)\n"
+    check_rewrite(RULE, before, after)
+
+
+def test_each_function_has_names_of_its_own_and_one_config() -> None:
+    before = """
+        import tensorflow as tf
+        def train(config):
+            with tf.Session() as sess:
+                sess.run(a)
+            with tf.Session() as sess:
+                sess.run(b)
+        def test():
+            return run(tf.Session())
+        """
+    result = migrated(dedent(before), RULE).after.decode()
+    assert result.count("with tf.Session(config=npu_config) as sess:") == 2
+    assert result.count("tf.ConfigProto()") == 2
+    assert "    return run(tf.Session(config=config))" in result
+
+
+def test_a_config_of_one_branch_is_not_used_in_another() -> None:
+    before = """
+        import tensorflow as tf
+        def run(train):
+            if train:
+                sess = tf.Session()
+            else:
+                sess = tf.Session()
+        """
+    assert migrated(dedent(before), RULE).after.decode().count("tf.ConfigProto()") == 2
+
+
+def test_with_items_comments_and_layout_stay() -> None:
+    before = """
+        import tensorflow as tf
+        def main(_):
+          # open it
+          with tf.Graph().as_default() as g, tf.Session(
+              graph=g,  # ours
+          ) as sess:
+            sess.run(a)
+        """
+    after = f"""
+        import tensorflow as tf
+        {REWRITER.strip()}
+        def main(_):
+          # open it
+          config = tf.ConfigProto()
+{indent(filled(by="  "), "        ").rstrip()}
+          with tf.Graph().as_default() as g, tf.Session(
+              graph=g,  # ours
+              config=config,
+          ) as sess:
+            sess.run(a)
+        """
+    check_rewrite(RULE, before, after)
+
+
+def test_tabs_and_line_ends_are_kept() -> None:
+    before = "import tensorflow as tf\r\ndef f():\r\n\tif x:\r\n\t\ts = tf.Session()\r\n\t\ts.run(a)"
+    result = migrated(before, RULE).after
+    assert b"\r\n\t\tconfig = tf.ConfigProto()\r\n\t\tcustom_op = " in result
+    assert result.count(b"\n") == result.count(b"\r\n")
+    assert result.endswith(b"\t\ts.run(a)")
+
+
+def test_a_monitored_session_gets_a_creator() -> None:
+    before = "import tensorflow as tf\nwith tf.train.MonitoredSession(hooks=h) as s:\n    s.run(a)\n"
+    after = (
+        f"import tensorflow as tf\n{REWRITER}{NEW}with tf.train.MonitoredSession("
+        "hooks=h, session_creator=tf.train.ChiefSessionCreator(config=config)) as s:\n    s.run(a)\n"
+    )
+    check_rewrite(RULE, before, after)
+
+
+# ---- a config is there
+
+
+def test_a_positional_config_is_edited_in_place() -> None:
+    before = "import tensorflow as tf\ns = tf.Session('', None, tf.ConfigProto(log_device_placement=True))\n"
+    made = "config = tf.ConfigProto(log_device_placement=True)\n" + filled()
+    check_rewrite(RULE, before, f"import tensorflow as tf\n{REWRITER}{made}s = tf.Session('', None, config)\n")
+    check_rewrite(
+        RULE,
+        "import tensorflow as tf\ns = tf.Session('', None, None)\n",
+        f"import tensorflow as tf\n{REWRITER}{NEW}s = tf.Session('', None, config)\n",
+    )
+
+
+def test_a_variable_is_filled_once_behind_its_settings() -> None:
+    before = """
+        import tensorflow as tf
+        conf = tf.ConfigProto(allow_soft_placement=True)
+        conf.gpu_options.allow_growth = True  # grow
+        def a():
+            return tf.Session(config=conf)
+        for i in range(3):
+            with tf.Session(config=conf) as sess:
+                sess.run(x)
+        """
+    after = f"""
+        import tensorflow as tf
+        {REWRITER.strip()}
+        conf = tf.ConfigProto(allow_soft_placement=True)
+        conf.gpu_options.allow_growth = True  # grow
+{indent(filled("conf"), "        ").rstrip()}
+        def a():
+            return tf.Session(config=conf)
+        for i in range(3):
+            with tf.Session(config=conf) as sess:
+                sess.run(x)
+        """
+    check_rewrite(RULE, before, after)
+
+
+def test_an_attribute_is_filled_where_it_is_assigned() -> None:
+    before = """
+        import tensorflow as tf
+        class Trainer:
+            def __init__(self):
+                self.config = tf.ConfigProto()
+            def open(self):
+                self.sess = tf.Session(config=self.config)
+        """
+    result = migrated(dedent(before), RULE).after.decode()
+    assert "self.config = tf.ConfigProto()\n        custom_op = self.config.graph_options" in result
+    assert result.count("NpuOptimizer") == 1
+
+
+def test_both_branches_are_filled() -> None:
+    before = """
+        import tensorflow as tf
+        if gpu:
+            config = tf.ConfigProto(device_count={"GPU": 1})
+        else:
+            config = tf.ConfigProto()
+        sess = tf.Session(config=config)
+        """
+    result = migrated(dedent(before), RULE).after.decode()
+    assert result.count("    custom_op.name") + result.count("    npu_custom_op.name") == 2
+
+
+def test_a_value_that_is_not_known_is_wrapped() -> None:
+    for value in ("conf", "make()", "conf if x else None", "flags.config"):
+        before = f"import tensorflow as tf\ndef f(conf, x, flags):\n    return tf.Session(config={value})\n"
+        after = (
+            f"import tensorflow as tf\n{WRAPPER}def f(conf, x, flags):\n"
+            f"    return tf.Session(config=npu_config_proto(config_proto={value}))\n"
+        )
+        check_rewrite(RULE, before, after)
+
+
+def test_a_config_that_may_be_none_is_wrapped() -> None:
+    before = "import tensorflow as tf\nc = None\nif g:\n    c = tf.ConfigProto()\ns = tf.Session(config=c)\n"
+    assert "npu_config_proto(config_proto=c)" in migrated(before, RULE).after.decode()
+
+
+def test_a_config_that_needs_the_statement_it_stands_in_is_wrapped() -> None:
+    before = """
+        import tensorflow as tf
+        with open(p) as f, tf.Session(config=tf.ConfigProto(device_count=read(f))) as s:
+            s.run(a)
+        """
+    assert "npu_config_proto(config_proto=tf.ConfigProto(device_count=read(f)))" in str(migrated(dedent(before), RULE))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make = lambda: {}",
+        "many = [{} for _ in range(2)]",
+        "def f(sess={}):\n    pass",
+        "@use({})\ndef f():\n    pass",
+        "class A:\n    sess = {}",
+        "x = 1; sess = {}",
+        "if x: sess = {}",
+        "if x:\n    pass\nelif {}:\n    pass",
+    ],
+)
+def test_where_statements_cannot_stand_the_helper_is_used(line: str) -> None:
+    for inner in ("", "config=tf.ConfigProto(log_device_placement=False)"):
+        before = f"import tensorflow as tf\n{line.format(f'tf.Session({inner})')}\n"
+        old = f"config_proto={inner.removeprefix('config=')}" if inner else ""
+        call = f"tf.Session(config=npu_config_proto({old}))"
+        check_rewrite(RULE, before, f"import tensorflow as tf\n{WRAPPER}{line.format(call)}\n")
+
+
+def test_wrapper_style_is_one_expression() -> None:
+    before = "import tensorflow as tf\nc = tf.ConfigProto()\nwith tf.Session(config=c) as s:\n    s.run(a)\n"
+    result = check_rewrite(
+        RULE,
+        before,
+        f"import tensorflow as tf\n{WRAPPER}c = tf.ConfigProto()\n"
+        "with tf.Session(config=npu_config_proto(config_proto=c)) as s:\n    s.run(a)\n",
+        style="wrapper",
+    )
+    assert sum("memory_optimization" in finding.message for finding in result.findings) == 1
+
+
+def test_a_session_handed_to_keras_is_not_made_twice() -> None:
+    before = """
+        import tensorflow as tf
+        from tensorflow.keras import backend as K
+        K.set_session(tf.Session(config=tf.ConfigProto(allow_soft_placement=True)))
+        """
+    after = f"""
+        import tensorflow as tf
+        from tensorflow.keras import backend as K
+        {REWRITER.strip()}
+        config = tf.ConfigProto(allow_soft_placement=True)
+{indent(filled(), "        ").rstrip()}
+        K.set_session(tf.Session(config=config))
+        """
+    check_rewrite(RULE, before, after)
+
+
+def test_modern_syntax() -> None:
+    before = """
+        import tensorflow as tf
+        def f(x, /, *, y):
+            match x:
+                case 1:
+                    with (tf.Graph().as_default(), tf.Session() as sess):
+                        print(f"{sess.run(a)!r:>{y}}")
+                case _:
+                    if (sess := tf.Session()):
+                        return sess
+        """
+    result = migrated(dedent(before), RULE).after.decode()
+    assert result.count("tf.Session(config=") == 2
+    ast.parse(result)
+
+
+def test_a_helper_and_statements_in_one_file() -> None:
+    before = "import tensorflow as tf\nmake = lambda: tf.Session()\nwith tf.Session() as sess:\n    sess.run(a)\n"
+    after = migrated(before, RULE).after.decode()
+    assert "lambda: tf.Session(config=npu_config_proto())" in after
+    assert "with tf.Session(config=config) as sess:" in after

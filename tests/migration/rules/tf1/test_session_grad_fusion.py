@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from migration.checking import check_noop, check_says, migrated
+
+RULE = "session_grad_fusion"
+NPU = """
+import tensorflow as tf
+def make():
+\tconfig = tf.ConfigProto()
+\top = config.graph_options.rewrite_options.custom_optimizers.add()
+\top.name = "NpuOptimizer"
+\top.parameter_map["use_off_line"].b = True
+\treturn tf.Session(config=config)
+"""
+
+
+def test_nothing_without_the_accelerators_optimizer() -> None:
+    check_noop(RULE, "import tensorflow as tf\nop.name = 'NpuOptimizer'\nsess = tf.Session()\n", distributed=True)
+
+
+def test_a_single_device_needs_no_fusion() -> None:
+    assert b"GradFusion" not in migrated(NPU).after
+
+
+def test_a_list_that_is_there_is_left_alone() -> None:
+    extended = 'config.graph_options.rewrite_options.optimizers.extend(["GradFusionOptimizer"])'
+    check_noop(RULE, NPU.replace("\treturn", f"\t{extended}\n\treturn"), distributed=True)
+
+
+def test_the_session_that_starts_communication_needs_none() -> None:
+    text = NPU.replace("\tconfig =", "\tstart = npu_ops.initialize_system()\n\tconfig =")
+    text = text.replace("as tf\n", "as tf\nfrom npu_bridge.estimator import npu_ops\n", 1)
+    check_noop(RULE, text, distributed=True)
+
+
+def test_the_whole_list_in_the_files_own_indentation() -> None:
+    after = migrated(NPU, RULE, distributed=True).after.decode()
+    assert '\tconfig.graph_options.rewrite_options.optimizers.extend([\n\t\t"pruning", ' in after
+    assert '"layout", "GradFusionOptimizer",\n\t])\n\treturn tf.Session' in after
+
+
+def test_the_helper_is_for_a_person() -> None:
+    text = "import tensorflow as tf\nfrom npu_bridge.npu_init import *\ns = tf.Session(config=npu_config_proto())\n"
+    check_says(RULE, text, "manual", "GradFusionOptimizer", distributed=True)
+
+
+def test_with_the_config_made_in_the_same_run() -> None:
+    after = migrated("import tensorflow as tf\ns = tf.Session()\ns.run(a)\n", distributed=True).after.decode()
+    assert after.index("remapping") < after.index("GradFusionOptimizer") < after.index("tf.Session")

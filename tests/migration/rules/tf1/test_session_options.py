@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from migration.checking import check_noop, check_says, migrated
+
+RULE = "session_options"
+NPU = """
+import tensorflow as tf
+config = tf.ConfigProto()
+op = config.graph_options.rewrite_options.custom_optimizers.add()
+op.name = "NpuOptimizer"
+op.parameter_map["use_off_line"].b = True  # on the device
+{}sess = tf.Session(config=config)
+"""
+
+
+def test_keys_that_are_set_stay_as_they_are() -> None:
+    text = NPU.format('op.parameter_map["precision_mode"].s = tf.compat.as_bytes("force_fp16")\n')
+    check_noop(RULE, text, precision="allow_mix_precision")
+    both = NPU.format('op.parameter_map["precision_mode_v2"].s = tf.compat.as_bytes("fp16")\n')
+    check_noop(RULE, both, precision="allow_mix_precision")
+
+
+def test_nothing_is_added_unless_asked_for() -> None:
+    assert migrated(NPU.format(""), style="explicit").after.decode().count("parameter_map") == 1
+
+
+def test_keys_follow_the_command_line() -> None:
+    result = migrated(NPU.format(""), RULE, precision="mixed_float16", profile="/tmp/p", dump="/d", dump_step="0|5")
+    assert result.after.decode() == NPU.format(
+        'op.parameter_map["precision_mode_v2"].s = tf.compat.as_bytes("mixed_float16")\n'
+        'op.parameter_map["profiling_mode"].b = True\n'
+        'op.parameter_map["profiling_options"].s = tf.compat.as_bytes(\'{"output": "/tmp/p", '
+        '"training_trace": "on", "fp_point": "", "bp_point": ""}\')\n'
+        'op.parameter_map["enable_dump"].b = True\n'
+        'op.parameter_map["dump_path"].s = tf.compat.as_bytes("/d")\n'
+        'op.parameter_map["dump_step"].s = tf.compat.as_bytes("0|5")\n'
+        'op.parameter_map["dump_mode"].s = tf.compat.as_bytes("all")\n'
+    )
+
+
+def test_the_whole_of_it_for_a_plain_session() -> None:
+    text = "from tensorflow import Session\ns = Session()\ns.run(a)\n"
+    after = migrated(text, precision="allow_mix_precision").after.decode()
+    assert '.parameter_map["precision_mode"].s = "allow_mix_precision".encode()\n' in after
+
+
+def test_helpers_have_no_room() -> None:
+    text = "import tensorflow as tf\nfrom npu_bridge.npu_init import *\ns = tf.Session(config=npu_config_proto())\n"
+    check_says(RULE, text, "manual", "precision_mode", precision="force_fp32")
+
+
+def test_loops_of_a_session_are_advice() -> None:
+    check_says(RULE, NPU.format(""), "advice", "set_iteration_per_loop", loop=100)

@@ -1,0 +1,89 @@
+"""XLA goes off; other settings that disturb the device are advice."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says
+
+RULE = "session_xla"
+HEAD = "import tensorflow as tf\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "settings.global_jit_level = 2\n",
+        "c = tf.ConfigProto()\nc.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.OFF\n",
+        "config = tf.ConfigProto()\nconfig.graph_options.optimizer_options.global_jit_level = -1\n",
+        "config = tf.ConfigProto(allow_soft_placement=True, log_device_placement=False)\n",
+        "config.graph_options.rewrite_options.remapping = RewriterConfig.OFF\n",
+        "config.graph_options.rewrite_options.memory_optimization = RewriterConfig.OFF\n",
+        "placement.allow_soft_placement = False\n",
+        "tf.config.optimizer.set_jit(False)\n",
+        "with tf.xla.experimental.jit_scope(compile_ops=False):\n    pass\n",
+    ],
+)
+def test_what_is_right_or_not_ours_is_left_alone(body: str) -> None:
+    check_noop(RULE, HEAD + body)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("tf.compat.v1.OptimizerOptions.ON_2", "tf.compat.v1.OptimizerOptions.OFF"),
+        ("level", "tf.OptimizerOptions.OFF"),
+        ("1  # on", "tf.OptimizerOptions.OFF  # on"),
+    ],
+)
+def test_a_level_is_switched_off(before: str, after: str) -> None:
+    head = HEAD + "c = tf.ConfigProto()\nc.graph_options.optimizer_options.global_jit_level = "
+    check_rewrite(RULE, f"{head}{before}\n", f"{head}{after}\n")
+
+
+def test_an_alias_of_the_options_is_followed() -> None:
+    head = HEAD + "c = tf.ConfigProto()\noptions = c.graph_options.optimizer_options\n"
+    before = head + "options.global_jit_level = tf.OptimizerOptions.ON_1\n"
+    check_rewrite(RULE, before, head + "options.global_jit_level = tf.OptimizerOptions.OFF\n")
+
+
+def test_options_objects_jit_and_scopes() -> None:
+    check_rewrite(
+        RULE,
+        """
+        import tensorflow as tf
+        options = tf.OptimizerOptions(opt_level=1, global_jit_level=tf.OptimizerOptions.ON_1)
+        later = tf.OptimizerOptions()
+        later.global_jit_level = tf.OptimizerOptions.ON_1
+        tf.config.optimizer.set_jit(True)
+        with tf.xla.experimental.jit_scope():
+            pass
+        with tf.contrib.compiler.jit.experimental_jit_scope(True):
+            pass
+        """,
+        """
+        import tensorflow as tf
+        options = tf.OptimizerOptions(opt_level=1, global_jit_level=tf.OptimizerOptions.OFF)
+        later = tf.OptimizerOptions()
+        later.global_jit_level = tf.OptimizerOptions.OFF
+        tf.config.optimizer.set_jit(False)
+        with tf.xla.experimental.jit_scope(compile_ops=False):
+            pass
+        with tf.contrib.compiler.jit.experimental_jit_scope(False):
+            pass
+        """,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("c.graph_options.rewrite_options.disable_model_pruning = True\n", "pruning"),
+        ("c.graph_options.rewrite_options.constant_folding = RewriterConfig.OFF\n", "constant_folding"),
+        ("c = tf.ConfigProto(allow_soft_placement=False)\n", "soft_placement"),
+        ("c = tf.ConfigProto()\nc.log_device_placement = True\n", "log_device_placement"),
+    ],
+)
+def test_other_settings_are_advice(body: str, word: str) -> None:
+    head = HEAD + "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
+    check_says(RULE, head + body, "advice", word)

@@ -1,0 +1,59 @@
+"""What the survey learns about a project that rules of one file need to know of the others."""
+
+from __future__ import annotations
+
+from viaduct.migration.project import Project, survey
+
+TF = "import tensorflow as tf\n"
+
+
+def surveyed(**files: str) -> Project:
+    return survey((f"{name}.py".replace("__", "/"), text.encode()) for name, text in files.items())
+
+
+def test_a_file_that_only_defines_does_nothing() -> None:
+    project = surveyed(a=TF + "def f(x):\n    return x.fit(1), x.train(2), x.rank()\n")
+    assert not (project.keras_files | project.rank_files | project.cycle_files)
+
+
+def test_who_runs_keras_who_asks_for_ranks() -> None:
+    project = surveyed(
+        keras=TF + "m = tf.keras.Sequential()\nm.fit(x)\n",
+        horovod="import horovod.tensorflow as hvd\nhvd.init()\nprint(hvd.rank())\n",
+        shard=TF + "def f(c, d):\n    return d.shard(c.num_input_pipelines, c.input_pipeline_id)\n",
+        hccl=TF + "from hccl.manage.api import get_rank_id\nget_rank_id()\n",
+        build="import horovod.tensorflow as hvd\nhvd.init()\n",
+    )
+    assert project.keras_files == {"keras.py"}
+    assert project.rank_files == {"horovod.py", "shard.py", "hccl.py"}
+    assert project.mentions["horovod.tensorflow.init"] == {"horovod.py", "build.py"}
+
+
+def test_rounds_of_an_estimator() -> None:
+    head = TF + "def f():\n    e = tf.estimator.Estimator(m)\n"
+    project = surveyed(
+        once=head + "    e.train(a)\n",
+        loop=head + "    for i in x:\n        e.train(a)\n",
+        row=head + "    e.train(a)\n    e.evaluate(a)\n",
+    )
+    assert project.cycle_files == {"loop.py", "row.py"}
+
+
+def test_imports_are_followed_by_the_end_of_their_name() -> None:
+    project = surveyed(
+        main=TF + "from official.resnet import loop\n",
+        loop=TF + "from . import data\n",
+        data=TF,
+        other=TF + "import maindata\n",
+    )
+    assert project.reaches("main.py") == {"main.py", "loop.py", "data.py"}
+    assert project.reaches("other.py") == {"other.py"}
+
+
+def test_helpers_that_make_a_sessions_config() -> None:
+    project = surveyed(
+        helper=TF + "def used():\n    return tf.ConfigProto()\ndef unused():\n    return tf.ConfigProto()\n",
+        main=TF
+        + "from helper import used, unused\nc = used()\ntf.train.MonitoredTrainingSession(config=c)\nunused()\n",
+    )
+    assert project.config_helpers == {"helper.used"}

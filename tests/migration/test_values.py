@@ -1,0 +1,109 @@
+"""What kind of thing an expression is: method rules fire only where this says so."""
+
+from __future__ import annotations
+
+import ast
+from textwrap import dedent
+
+import pytest
+
+from viaduct.migration.names import Names
+from viaduct.migration.project import Project, survey
+from viaduct.migration.source import Source
+from viaduct.migration.values import Values
+
+HEAD = "import tensorflow as tf\n"
+
+
+def kind(text: str, others: dict[str, str] | None = None) -> str | None:
+    """Of what is handed to `mark`."""
+    text = HEAD + dedent(text)
+    files = {"main.py": text} | (others or {})
+    project = survey((path, content.encode()) for path, content in files.items())
+    source = Source(text)
+    values = Values(Names(source, *Project.module_of("main.py")), project)
+    marks = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "mark"]
+    return values.kind(marks[0].args[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mark(Loader())",
+        "mark(x)",
+        "import requests\nmark(requests.Session())",
+        "class Dataset:\n    def batch(self, n): pass\nmark(Dataset())",
+        "ds = tf.data.Dataset.range(3)\nds = 4\nmark(ds)",
+        "ds = tf.data.Dataset.range(3) if x else []\nmark(ds)",
+        "def f(ds): mark(ds)",
+        "def f(ds):\n    mark(ds)\n    ds.map(g)\n    ds.append(1)",
+        "def f(words):\n    mark(words)\n    words.batch(3).repeat()\n    words.sort()",
+        "for ds in things: mark(ds)",
+        "ds = tf.data.Dataset.range(3)\nfor ds in things: pass\nmark(ds)",
+        "mark(tf.data.Dataset.range(3).reduce(0, f))",
+        "class A:\n  def f(self): self.d = tf.data.Dataset.range(3)\n  def g(self):\n    self.d = 3\n    mark(self.d)",
+        "a = b\nb = a\nmark(a)",
+        "def make():\n    if x: return tf.Session()\n    return None\nmark(make())",
+    ],
+)
+def test_what_is_not_shown_has_no_kind(text: str) -> None:
+    assert kind(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mark(tf.data.Dataset.range(3))", "dataset"),
+        ("mark(tf.data.TFRecordDataset(x).map(f).shuffle(3))", "dataset"),
+        ("ds = tf.data.Dataset.range(3)\nds = ds.map(f)\nds = ds.repeat()\nmark(ds)", "dataset"),
+        (
+            "ds = tf.data.Dataset.range(3)\nif x:\n    ds = ds.map(f)\nelse:\n    ds = ds.shuffle(3)\nmark(ds)",
+            "dataset",
+        ),
+        ("if (ds := tf.data.Dataset.range(3)): mark(ds)", "dataset"),
+        ("mark(tf.data.Dataset.range(3) if x else tf.data.Dataset.range(4))", "dataset"),
+        ("def f(ds):\n    mark(ds)\n    return ds.shuffle(3).batch(2)", "dataset"),
+        ("def f(ds):\n    mark(ds)\n    return 1\nf(tf.data.Dataset.range(3))", "dataset"),
+        ("def make(): return tf.data.Dataset.range(3)\nmark(make())", "dataset"),
+        ("def make(): return tf.data.Dataset.range(3)\ndef again(): return make().map(f)\nmark(again())", "dataset"),
+        ("class A:\n    def f(self): self.s = tf.Session()\n    def g(self): mark(self.s)", "session"),
+        (
+            "class A:\n  s = None\n  def f(self):\n    self.s = None\n    self.s = tf.Session()\n    mark(self.s)",
+            "session",
+        ),
+        ("mark(tf.compat.v1.Session())", "session"),
+        ("c = tf.estimator.RunConfig()\nmark(c)", "run_config"),
+        ("mark(tf.train.AdamOptimizer(1))", "optimizer"),
+        ("from tensorflow.keras.models import Sequential\nm = Sequential([])\nmark(m)", "keras_model"),
+    ],
+)
+def test_what_the_text_shows_is_known(text: str, expected: str) -> None:
+    assert kind(text) == expected
+
+
+def test_kinds_travel_between_files() -> None:
+    others = {"data.py": HEAD + "def load(): return tf.data.Dataset.range(3)\n"}
+    assert kind("import data\nmark(data.load().map(f))", others) == "dataset"
+    assert kind("from data import load as get\nmark(get())", others) == "dataset"
+
+
+def test_a_parameter_has_the_kind_that_every_caller_passes() -> None:
+    other = {
+        "other.py": HEAD + "from main import use\nuse(tf.data.Dataset.range(3))\nuse(x=tf.data.Dataset.range(3))\n"
+    }
+    assert kind("def use(x): mark(x)", other) == "dataset"
+    other["third.py"] = HEAD + "from main import use\nuse([1, 2])\n"
+    assert kind("def use(x): mark(x)", other) is None
+
+
+def test_a_broken_file_in_the_project_takes_nothing_from_the_others() -> None:
+    others = {"data.py": HEAD + "def load(): return tf.data.Dataset.range(3)\n", "old.py": HEAD + "print 'x'\n"}
+    assert kind("import data\nmark(data.load())", others) == "dataset"
+
+
+def test_the_origin_of_a_name_assigned_once() -> None:
+    source = Source(HEAD + "a = tf.ConfigProto()\nb = a\nmark(b)\nc = 1\nc = 2\nmark(c)\n")
+    values = Values(Names(source), Project())
+    marks = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "mark"]
+    assert ast.unparse(values.origin(marks[0].args[0])) == "tf.ConfigProto()"
+    assert values.origin(marks[1].args[0]) is marks[1].args[0]

@@ -1,0 +1,111 @@
+"""What of a folder is migrated, copied or left out; nothing outside it is ever touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from viaduct.errors import BadValue
+from viaduct.migration.walk import changed_in_git, walk
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    subprocess.run(["git", *who, "-C", str(folder), *words], check=True, capture_output=True)
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("x = 1\n")
+
+
+def skipped(folder: Path) -> dict[str, str]:
+    return {one.path: one.reason for one in walk(folder).skipped}
+
+
+def test_scripts_notebooks_and_the_rest(tmp_path: Path) -> None:
+    make(tmp_path, "b.py", "a/c.py", "a/n.ipynb", "a/weights.bin", "README")
+    found = walk(tmp_path)
+    assert found.scripts == ["a/c.py", "a/n.ipynb", "b.py"]
+    assert found.others == ["README", "a/weights.bin"]
+    assert found.folders == ["a"]
+
+
+def test_environments_and_caches_are_left_out_and_named(tmp_path: Path) -> None:
+    make(tmp_path, "a.py", "env/lib/x.py", "env/pyvenv.cfg", "__pycache__/a.py", ".git/hook.py", "sub/__pycache__/y.py")
+    assert walk(tmp_path).scripts == ["a.py"]
+    assert skipped(tmp_path) == {
+        ".git": "version control",
+        "__pycache__": "a cache",
+        "env": "a virtual environment",
+        "sub/__pycache__": "a cache",
+    }
+
+
+def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
+    make(tmp_path, "a.py", "build/b.py", "local_settings.py")
+    (tmp_path / ".gitignore").write_text("build/\nlocal_*.py\n")
+    git(tmp_path, "init", "-q")
+    assert walk(tmp_path).scripts == ["a.py"]
+    assert skipped(tmp_path)["build"] == skipped(tmp_path)["local_settings.py"] == "ignored by git"
+
+
+def test_a_folder_that_was_named_is_looked_at_though_a_repository_around_it_ignores_it(tmp_path: Path) -> None:
+    make(tmp_path, "runs/a.py", "runs/sub/b.py")
+    (tmp_path / ".gitignore").write_text("runs/\n")
+    git(tmp_path, "init", "-q")
+    assert walk(tmp_path / "runs").scripts == ["a.py", "sub/b.py"]
+
+
+def test_git_starts_nothing_that_the_project_names(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    make(project, "a.py")
+    git(project, "init", "-q")
+    spy = tmp_path / "spy.sh"
+    spy.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    spy.chmod(0o755)
+    git(project, "config", "core.fsmonitor", str(spy))
+    walk(project)
+    changed_in_git(project)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_links_are_never_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    make(outside, "secret.py")
+    project = tmp_path / "project"
+    make(project, "a.py", "sub/b.py")
+    os.symlink(outside, project / "absolute")
+    os.symlink("../outside/secret.py", project / "out.py")
+    os.symlink("sub", project / "within")
+    os.symlink(".", project / "loop")
+    found = walk(project)
+    assert found.scripts == ["a.py", "sub/b.py"]
+    assert found.links == ["loop", "within"]
+    assert set(skipped(project)) == {"absolute", "out.py"}
+
+
+def test_pipes_and_sockets_are_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    make(tmp_path, "a.py")
+    assert walk(tmp_path).scripts == ["a.py"]
+    assert skipped(tmp_path) == {"pipe.py": "not a plain file"}
+
+
+def test_one_file_is_itself_alone(tmp_path: Path) -> None:
+    make(tmp_path, "a.py", "b.py")
+    found = walk(tmp_path / "a.py")
+    assert found.single
+    assert (found.root, found.scripts) == (tmp_path, ["a.py"])
+
+
+@pytest.mark.parametrize(("name", "word"), [("none.py", "there is no"), ("data.txt", "neither")])
+def test_what_cannot_be_migrated_is_said(tmp_path: Path, name: str, word: str) -> None:
+    (tmp_path / "data.txt").write_text("x")
+    with pytest.raises(BadValue, match=word):
+        walk(tmp_path / name)

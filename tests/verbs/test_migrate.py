@@ -1,0 +1,186 @@
+"""viaduct migrate, as a user calls it."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from migration.small_project import make_project
+from viaduct.errors import ViaductError
+from viaduct.migration.options import Options
+from viaduct.verbs.migrate import main
+
+PRECISION = "allow_mix_precision"
+
+
+app = typer.Typer(add_completion=False)
+app.command()(main)
+
+
+def call(*words: object) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project")
+
+
+def test_by_default_the_changes_are_shown_and_nothing_is_written(project: Path) -> None:
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    result = call(project)
+    assert result.exit_code == 0
+    assert (
+        "-    return ds.batch(32)  # keep me\n+    return ds.batch(32, drop_remainder=True)  # keep me" in result.stdout
+    )
+    assert "tf1.dataset_drop_remainder" in result.stdout
+    assert "old.py:1" in result.stdout
+    assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
+
+
+def test_the_diff_can_be_applied_by_patch(project: Path, tmp_path: Path) -> None:
+    diff = call(project).stdout.partition("\nChanged\n")[0]
+    call(project, "--out", tmp_path / "out", "--quiet")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    applied = subprocess.run(
+        ["git", "-C", str(project), "apply", "-p0", "-"], input=diff, text=True, capture_output=True
+    )
+    assert applied.returncode == 0, applied.stderr
+    for name in ("train.py", "data/pipeline.py"):
+        assert (project / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_check_says_by_its_exit_code_whether_something_would_change(project: Path) -> None:
+    result = call(project, "--check")
+    assert result.exit_code == 1
+    assert "would change train.py" in result.stdout
+    assert call(project / "plain.py", "--check").exit_code == 0
+
+
+def test_strict_says_whether_something_is_left(project: Path) -> None:
+    assert call(project, "--strict", "--quiet").exit_code == 1
+    assert call(project / "plain.py", "--strict").exit_code == 0
+
+
+def test_a_copy_with_start_scripts(project: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert call(project, "--out", out).exit_code == 0
+    assert "NPURunConfig" in (out / "train.py").read_text()
+    assert (out / "scripts/run_8p.sh").exists()
+    assert call(out, "--check", "--skip", "D9").exit_code == 0, "a second run is still"
+    with pytest.raises(ViaductError, match="not empty"):
+        call(project, "--out", out)
+
+
+def test_in_place_wants_a_clean_tree_or_force(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    with pytest.raises(ViaductError, match="not committed"):
+        call(project, "--in-place")
+    assert "RunConfig(" in (project / "train.py").read_text()
+    assert call(project, "--in-place", "--force").exit_code == 0
+    assert "NPURunConfig(" in (project / "train.py").read_text()
+
+
+def test_only_and_skip(project: Path) -> None:
+    only = call(project, "--only", "dataset_drop_remainder").stdout
+    assert "drop_remainder=True" in only
+    assert "NPUEstimator" not in only
+    skip = call(project, "--skip", "D1").stdout
+    assert "NPUEstimator" in skip
+    assert "+    return ds.batch(32, drop" not in skip
+
+
+def test_reports_are_written_beside_what_is_shown(project: Path, tmp_path: Path) -> None:
+    html, sarif, record = tmp_path / "r.html", tmp_path / "s.sarif", tmp_path / "j.json"
+    call(project, "--quiet", "--report", html, "--sarif", sarif, "--json", record, "--lang", "zh")
+    assert "丢弃" in html.read_text(encoding="utf-8")
+    assert json.loads(sarif.read_text())["version"] == "2.1.0"
+    assert json.loads(record.read_text())["summary"]["changed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        (["--only", "estimator_runconfig"], "estimator_run_config"),
+        (["--skip", "nothing_like_it"], "no rule"),
+        (["--precision", "allow_mixed_precision"], PRECISION),
+        (["--precision", f"{PRECISION},mixed_float16"], "not both"),
+        (["--loop", "0"], "1 or more"),
+        (["--dump-step", "3"], "--dump DIR"),
+        (["--dump", "d", "--dump-step", "x"], "names no steps"),
+        (["--profile", "p", "--dump", "d"], "one after the other"),
+        (["--preset", "resnet-sed"], "resnet-seed"),
+        (["--entry", "none.py"], "no such script"),
+        (["--check", "--in-place"], "together"),
+        (["--force"], "for --in-place"),
+        (["--to", "any"], "device-neutral"),
+    ],
+)
+def test_what_cannot_be_asked_is_answered_with_what_can(project: Path, words: list[str], word: str) -> None:
+    with pytest.raises(ViaductError, match=word):
+        call(project, *words)
+
+
+def test_a_path_is_needed_and_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ViaductError, match="migrate what"):
+        call()
+    with pytest.raises(ViaductError, match="there is no"):
+        call(tmp_path / "none")
+    with pytest.raises(ViaductError, match="no Python file"):
+        call(tmp_path)
+
+
+def test_a_report_that_cannot_be_written_is_said(project: Path) -> None:
+    for flag in ("--report", "--json", "--sarif"):
+        with pytest.raises(ViaductError, match=r"README\.md"):
+            call(project, "--quiet", flag, project / "README.md" / "x")
+
+
+def test_rules_are_listed_and_explained() -> None:
+    listed = call("--list").stdout
+    assert "tf1.estimator_run_config" in listed
+    explained = call("--explain", "estimator_run_config").stdout
+    assert "+" in explained
+    assert "NPURunConfig" in explained
+    with pytest.raises(ViaductError, match="estimator_run_config"):
+        call("--explain", "estimator_run_confg")
+
+
+def test_every_option_of_the_room_has_its_flag() -> None:
+    for_torch = {"data_parallel", "int32_targets"}
+    fields = {field.name for field in dataclasses.fields(Options)} - for_torch
+    assert fields <= set(inspect.signature(main).parameters)
+
+
+def test_a_name_that_is_close_to_nothing_is_not_answered_with_a_list(project: Path) -> None:
+    with pytest.raises(ViaductError) as refused:
+        call(project, "--only", "zzzz9")
+    assert len(str(refused.value)) < 200
+
+
+def test_it_starts_quickly(tmp_path: Path) -> None:
+    """Half a second on a quiet machine; processor time, since tests run beside others."""
+    (tmp_path / "a.py").write_text("import tensorflow as tf\ntf.data.Dataset.range(3).batch(2)\n")
+    code = "import sys, time; from viaduct.cli import main\ntry:\n    main()\nfinally:\n    print(time.process_time())"
+    runs = []
+    for _ in range(3):
+        began = time.perf_counter()
+        answer = subprocess.run(
+            [sys.executable, "-c", code, "migrate", str(tmp_path), "--quiet"], capture_output=True, text=True
+        )
+        assert answer.returncode == 0, answer.stderr
+        runs.append((float(answer.stdout.splitlines()[-1]), time.perf_counter() - began))
+    assert min(runs)[0] < 0.75, f"{runs} on {os.cpu_count()} cores"
