@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comparison.scenes import Array, Story
+from viaduct.comparison.explain import explain
 
 
 def off(values: Array, by: float = 0.3) -> Array:
@@ -284,3 +285,20 @@ def test_a_relu_s_kink_explains_a_gradient_only_where_the_forward_pass_differs(f
     judgement = story.judged({"head": ["norm"]})
     assert len(judgement.origins) == origins
     assert (judgement.growth is None) == bool(origins)
+
+
+@pytest.mark.parametrize(("wrong", "apart"), [(10, True), (1, False)])
+def test_weights_that_training_has_carried_apart_are_not_blamed_but_a_single_one_is(wrong: int, apart: bool) -> None:
+    story = Story()
+    for weight in range(10):
+        values = story.normal(16)
+        story.tell(f"op{weight}", values, values, "parameter", parameter="weight", step=0)
+        other = off(values, 0.05) if weight < wrong else values
+        story.tell(f"op{weight}", other, values, "parameter", parameter="weight", step=5)
+    judgement = story.judged()
+    assert (judgement.apart is not None) == apart
+    assert bool(judgement.origins) != apart
+    if apart:
+        said = explain(judgement, {})
+        assert "drift apart over steps 0 to 5" in said.headline
+        assert "--dump-steps 0-5" in said.causes[0].advice

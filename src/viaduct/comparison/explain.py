@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from viaduct.comparison.calls import error_of
 from viaduct.comparison.causes import suspects
-from viaduct.comparison.judge import Judgement
+from viaduct.comparison.judge import Apart, Judgement
 from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.scene import Opener, Scene
 from viaduct.comparison.storage import opened
@@ -46,8 +46,21 @@ def accumulated(judgement: Judgement) -> Explanation:
     low, high = judgement.growth or (0.0, 0.0)
     grows = f"the error grows from {low:.2g} to {high:.2g} of the size"
     evidence = f"{grows}; no operator adds a jump of its own{formats(judgement.rows)}"
+    if judgement.apart is not None:
+        return drifted(judgement.apart, evidence)
     cause = Cause(ACCUMULATED, 0.8, evidence, ADVICE)
     return Explanation("no single origin: rounding accumulates along the network.", None, causes=(cause,))
+
+
+def drifted(apart: Apart, grown: str) -> Explanation:
+    """Training has carried the weights apart: in steps that were not dumped, or by a little in each."""
+    steps = f"{apart.before} to {apart.after}"
+    evidence = (
+        f"{apart.weights} of {apart.of} weights differ as step {apart.after} begins, none as {apart.before} began"
+    )
+    advice = f"Dump every step from {steps} (--dump-steps {apart.before}-{apart.after}) to see where they part."
+    cause = Cause(ACCUMULATED, 0.6, f"{evidence}; {grown}", f"{advice} {ADVICE}")
+    return Explanation(f"no single origin: the sides drift apart over steps {steps}.", None, causes=(cause,))
 
 
 def formats(rows: Sequence[Row]) -> str:

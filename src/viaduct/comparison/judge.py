@@ -23,6 +23,7 @@ ROUNDINGS = 4  # inputs no worse than this many roundings count as exact
 CANCELLED = 10.0  # a weight's gradient sums what mostly cancels: errors grow by that without a fault
 QUIET = 200  # roundings; more than sums in another order make of equal inputs
 MOST_FURTHER = 20
+FEW_WRONG, MOST_WRONG = 4, 0.2  # weights, and their share; where more differ in a later step it is no fault of theirs
 EPSILONS = {"bfloat16": BFLOAT16.epsilon, "float16": FLOAT16.epsilon}
 
 
@@ -33,6 +34,17 @@ class Judgement:
     rows: tuple[Row, ...]
     origins: tuple[Origin, ...] = ()
     growth: tuple[float, float] | None = None  # smallest and largest error, where rounding only accumulates
+    apart: Apart | None = None  # where training itself has carried the weights apart
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Weights that were equal in one dumped step and mostly differ in a later one."""
+
+    before: int
+    after: int
+    weights: int
+    of: int
 
 
 def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgement:
@@ -40,7 +52,14 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     if not any(row.result == "bad" for row in rows):
         return Judgement(tuple(rows))
     gradual = False
+    apart: Apart | None = None
+    equal: dict[int, int] = {}  # of each rank, the last step that began with equal weights
     for moment in moments(rows, feeders):
+        if moment.rank in equal and (parted := carried_apart(moment, equal[moment.rank])):
+            gradual, apart = True, apart or parted
+            continue
+        if moment.parameters and not wrong_parameters(moment):
+            equal[moment.rank] = moment.step
         found = origins_of(moment)
         sudden = [made for made in found if made.jump]
         gradual = gradual or bool(found)
@@ -51,9 +70,17 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     if gradual:
         errors = [error_of(row) for row in rows if row.stored.role == "output"] or [error_of(row) for row in rows]
         seen = [error for error in errors if 0 < error < math.inf] or [0.0]
-        return Judgement(tuple(rows), growth=(min(seen), max(seen)))
+        return Judgement(tuple(rows), growth=(min(seen), max(seen)), apart=apart)
     origin = earliest(rows)
     return Judgement(followed(rows, [origin]), (origin,))
+
+
+def carried_apart(moment: Moment, before: int) -> Apart | None:
+    """A single weight that differs is a fault of its own; most of them differ because the steps before did."""
+    bad = sum(is_bad(moment, place) for place in moment.parameters)
+    if bad <= max(FEW_WRONG, MOST_WRONG * len(moment.parameters)):
+        return None
+    return Apart(before, moment.step, bad, len(moment.parameters))
 
 
 @dataclass(frozen=True)
