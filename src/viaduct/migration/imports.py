@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from viaduct.migration.engine import Work
 
 FRAMEWORKS = ("tensorflow", "torch", "keras", "horovod")
+REGISTERS = "npu_bridge.estimator.npu_ops"  # imported, as the seeds do, where nothing else of npu_bridge is
 
 
 def insert_imports(work: Work) -> Work:
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
-    needed |= {effect.rpartition(".")[2]: effect for effect in work.effects}
+    needed |= {work.free_name(name): full for name, full in effects(work, needed)}
     if not needed:
         return work
     place = anchor(work.source.tree)
@@ -37,6 +38,22 @@ def insert_imports(work: Work) -> Work:
     else:
         work.edits.after(place, lines)
     return work.after()
+
+
+def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Modules that are imported for what importing them does, unless another import does it."""
+    present = {alias for statement in ast.walk(work.source.tree) for alias in imported_modules(statement)}
+    bridged = any(name.partition(".")[0] == "npu_bridge" for name in (*present, *needed.values()))
+    for effect in sorted(work.effects):
+        if effect != REGISTERS or not bridged:
+            yield effect.rpartition(".")[2], effect
+
+
+def imported_modules(statement: ast.AST) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom) and not statement.level:
+        yield statement.module or ""
 
 
 def last_on_its_line(work: Work, statement: ast.stmt) -> bool:

@@ -1,4 +1,5 @@
 import tensorflow as tf
+from npu_bridge.estimator import npu_ops
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 config = tf.ConfigProto()

@@ -1,6 +1,7 @@
 import numpy as np
 import tensorflow as tf
 from tensorflow.data import Iterator
+from npu_bridge.estimator import npu_ops
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 #构造迭代器

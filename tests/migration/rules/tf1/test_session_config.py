@@ -10,7 +10,10 @@ import pytest
 from migration.checking import check_noop, check_rewrite, check_says, migrated
 
 RULE = "session_config"
-REWRITER = "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
+REWRITER = (
+    "from npu_bridge.estimator import npu_ops\n"
+    "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
+)
 WRAPPER = "from npu_bridge.npu_init import npu_config_proto\n"
 
 
@@ -152,14 +155,22 @@ def test_slim_calls_it_session_config(call: str) -> None:
 def test_a_session_imported_by_name() -> None:
     before = "from tensorflow import Session as S\nsess = S()\n"
     new = NEW.replace("tf.ConfigProto", "ConfigProto")
-    head = "from tensorflow import Session as S\nfrom tensorflow import ConfigProto\n"
-    check_rewrite(RULE, before, f"{head}{REWRITER}{new}sess = S(config=config)\n")
+    bridge, rewriter = REWRITER.splitlines(keepends=True)
+    head = f"from tensorflow import Session as S\n{bridge}from tensorflow import ConfigProto\n{rewriter}"
+    check_rewrite(RULE, before, f"{head}{new}sess = S(config=config)\n")
 
 
 def test_the_module_rewriter_config_pb2_is_used_where_it_is_imported() -> None:
     head = "import tensorflow as tf\nfrom tensorflow.core.protobuf import rewriter_config_pb2\n"
     new = NEW.replace("RewriterConfig.OFF", "rewriter_config_pb2.RewriterConfig.OFF")
-    check_rewrite(RULE, f"{head}s = tf.Session()\n", f"{head}{new}s = tf.Session(config=config)\n")
+    bridge = REWRITER.splitlines(keepends=True)[0]
+    check_rewrite(RULE, f"{head}s = tf.Session()\n", f"{head}{bridge}{new}s = tf.Session(config=config)\n")
+
+
+def test_one_import_of_npu_bridge_is_enough() -> None:
+    head = "import npu_bridge\nimport tensorflow as tf\n"
+    after = migrated(f"{head}s = tf.Session()\n", RULE).after.decode()
+    assert "npu_ops" not in after
 
 
 def test_names_in_use_are_not_taken() -> None:
@@ -210,7 +221,7 @@ def test_with_items_comments_and_layout_stay() -> None:
         """
     after = f"""
         import tensorflow as tf
-        {REWRITER.strip()}
+        {REWRITER.strip().replace(chr(10), chr(10) + " " * 8)}
         def main(_):
           # open it
           config = tf.ConfigProto()
@@ -268,7 +279,7 @@ def test_a_variable_is_filled_once_behind_its_settings() -> None:
         """
     after = f"""
         import tensorflow as tf
-        {REWRITER.strip()}
+        {REWRITER.strip().replace(chr(10), chr(10) + " " * 8)}
         conf = tf.ConfigProto(allow_soft_placement=True)
         conf.gpu_options.allow_growth = True  # grow
 {indent(filled("conf"), "        ").rstrip()}
@@ -374,7 +385,7 @@ def test_a_session_handed_to_keras_is_not_made_twice() -> None:
     after = f"""
         import tensorflow as tf
         from tensorflow.keras import backend as K
-        {REWRITER.strip()}
+        {REWRITER.strip().replace(chr(10), chr(10) + " " * 8)}
         config = tf.ConfigProto(allow_soft_placement=True)
 {indent(filled(), "        ").rstrip()}
         K.set_session(tf.Session(config=config))

@@ -108,12 +108,15 @@ def run(text: str, n: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     tensorflow.Session, tensorflow.ConfigProto = Session, Proto  # type: ignore[attr-defined]
     npu_init.npu_config_proto = wrap  # type: ignore[attr-defined]
     rewriter.RewriterConfig = SimpleNamespace(OFF="OFF")  # type: ignore[attr-defined]
+    init.npu_ops = init  # type: ignore[attr-defined]
     for name, module in (
         ("tensorflow", tensorflow),
         ("tensorflow.core", init),
         ("tensorflow.core.protobuf", init),
         ("tensorflow.core.protobuf.rewriter_config_pb2", rewriter),
         ("npu_bridge", init),
+        ("npu_bridge.estimator", init),
+        ("npu_bridge.estimator.npu_ops", init),
         ("npu_bridge.npu_init", npu_init),
     ):
         monkeypatch.setitem(sys.modules, name, module)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from viaduct.migration.imports import REGISTERS
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Site
 
@@ -93,7 +94,8 @@ def fresh(site: Site, wanted: str) -> bool:
 
 
 def filling(site: Site, config: str, at: ast.AST) -> list[str]:
-    """The statements that make a ConfigProto the accelerator's."""
+    """The statements that make a ConfigProto the accelerator's; NpuOptimizer exists once npu_bridge is imported."""
+    site.work.effects.add(REGISTERS)
     custom = local_name(site, at, "custom_op")
     rewrite = f"{config}.graph_options.rewrite_options"
     return [

@@ -1,6 +1,7 @@
 """Give Keras a session that runs on the accelerator.
 
      import tensorflow as tf
+    +from npu_bridge.estimator import npu_ops
     +from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
     +config = tf.ConfigProto()
     +custom_op = config.graph_options.rewrite_options.custom_optimizers.add()

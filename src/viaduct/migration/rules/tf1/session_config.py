@@ -1,6 +1,7 @@
 """Let every session run its graph on the accelerator.
 
      import tensorflow as tf
+    +from npu_bridge.estimator import npu_ops
     +from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
      init = tf.global_variables_initializer()
     -sess = tf.Session()

@@ -1,6 +1,7 @@
 """Fill the ConfigProto of many sessions in the function that makes it.
 
      import tensorflow as tf
+    +from npu_bridge.estimator import npu_ops
     +from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
      def make_config(growth):
          config = tf.ConfigProto()
