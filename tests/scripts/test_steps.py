@@ -98,6 +98,7 @@ def test_roots_are_the_modules_that_no_module_calls() -> None:
         loss(network(torch.ones(1, 2)), torch.zeros(1, 2))
     network(torch.ones(1, 2))
     assert seen == ["Sequential", "end", "MSELoss", "end"]
+    assert not torch.nn.modules.module._has_any_global_hook()
 
 
 def test_a_root_that_failed_does_not_hide_the_next() -> None:

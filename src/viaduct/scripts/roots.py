@@ -39,8 +39,12 @@ class Roots:
         return self
 
     def __exit__(self, *error: object) -> None:
+        from torch.nn.modules import module
+
         for handle in self._handles:
             handle.remove()
+            # torch forgets this one, and warns at every compiled network as long as it is there.
+            module._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
     def _before(self, module: nn.Module, args: Any) -> None:
         import torch
