@@ -29,7 +29,7 @@ def test_every_example_passes(rule: Rule) -> None:
 
 
 def test_a_helper_without_any_import_passes_by_its_method() -> None:
-    text = "def finish(ds):\n    return ds.repeat().shuffle(9).batch(3).prefetch(1)\n"
+    text = "def finish(ds):\n    return ds.map(f, num_parallel_calls=2).batch(3).prefetch(1)\n"
     assert b"drop_remainder=True" in migrate_bytes("a.py", text.encode(), Options(), Project()).after
 
 

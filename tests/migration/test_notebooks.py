@@ -89,6 +89,8 @@ def test_magics_within_blocks_keep_their_place() -> None:
         (b"{", "not a notebook"),
         (b"[]", "no cells"),
         (dump({"nbformat": 3, "worksheets": []}), "nbformat 3"),
+        (dump(notebook(SET_UP, USE, nbformat=3)), "nbformat 3"),
+        (dump(notebook(SET_UP, USE)).replace(b"\n", b"\r\n", 3), "laid out"),
         (dump(notebook(USE, metadata={"kernelspec": {"language": "R"}})), "written in R"),
         (b'{"cells":   []}', "laid out"),
     ],
@@ -98,12 +100,21 @@ def test_what_is_refused_says_why(tmp_path: Path, content: bytes, word: str) -> 
     assert word in file.reason
     assert not file.changed
     assert file.findings[0].status == "manual"
+    assert not file.why("zh").isascii()
 
 
 def test_a_cell_that_does_not_parse_leaves_the_notebook_alone(tmp_path: Path) -> None:
     file = migrate(tmp_path, notebook(SET_UP, USE, code("print 'two'")))
     assert not file.changed
     assert "line" in file.reason
+
+
+@pytest.mark.parametrize("indent", [1, 4])
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_line_ends_that_git_made_stay(tmp_path: Path, indent: int, ending: str) -> None:
+    before = (json.dumps(notebook(WORDS, SET_UP, USE), indent=indent) + ending).replace("\n", "\r\n").encode()
+    file = migrate(tmp_path, before)
+    assert file.after == before.replace(b"ds.batch(3)  # per", b"ds.batch(3, drop_remainder=True)  # per")
 
 
 def test_a_change_that_loses_a_cell_is_refused() -> None:

@@ -62,6 +62,29 @@ def test_files_that_are_not_python_are_named_and_do_not_stop_the_run(tmp_path: P
     assert said.risk == "low", "it mentions no framework"
 
 
+@pytest.mark.parametrize(
+    "data", [b"import tensorflow as tf  # caf\xe9\n", b"# coding: klingon\nimport tensorflow as tf\n"]
+)
+def test_of_an_unknown_encoding_the_encoding_is_said(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "odd.py").write_bytes(data)
+    (said,) = migrated_project(tmp_path).findings
+    assert said.risk == "high"
+    assert "UTF-8" in said.message
+    assert "encoding" in said.message
+    assert "2to3" not in said.message + said.message_zh
+    assert "编码" in said.message_zh
+
+
+def test_a_script_without_a_suffix_is_migrated(tmp_path: Path) -> None:
+    script = make_project(tmp_path) / "train"
+    (tmp_path / "train.py").rename(script)
+    script.write_text("#!/usr/bin/env python3\n" + script.read_text())
+    outcome = migrated_project(tmp_path)
+    assert states(outcome)["train"] == "changed"
+    assert outcome.entry == "train"
+    assert [file.path for file in migrated_project(script).changed] == ["train"]
+
+
 def test_a_large_file_of_data_is_not_parsed(tmp_path: Path) -> None:
     (tmp_path / "table.py").write_text("TABLE = [\n" + "    123456789,\n" * 700_000 + "]\n")
     (tmp_path / "large.py").write_text("import tensorflow as tf\n" + "x = '%s'\n" % ("a" * 5_100_000))

@@ -62,7 +62,7 @@ def test_what_is_not_shown_has_no_kind(text: str) -> None:
         ),
         ("if (ds := tf.data.Dataset.range(3)): mark(ds)", "dataset"),
         ("mark(tf.data.Dataset.range(3) if x else tf.data.Dataset.range(4))", "dataset"),
-        ("def f(ds):\n    mark(ds)\n    return ds.shuffle(3).batch(2)", "dataset"),
+        ("def f(ds):\n    mark(ds)\n    return ds.interleave(g, 3).batch(2)", "dataset"),
         ("def f(ds):\n    mark(ds)\n    return 1\nf(tf.data.Dataset.range(3))", "dataset"),
         ("def make(): return tf.data.Dataset.range(3)\nmark(make())", "dataset"),
         ("def make(): return tf.data.Dataset.range(3)\ndef again(): return make().map(f)\nmark(again())", "dataset"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import BadValue
-from viaduct.migration.walk import changed_in_git, walk
+from viaduct.migration.walk import Skipped, changed_in_git, walk
 
 
 def git(folder: Path, *words: str) -> None:
@@ -26,6 +26,42 @@ def make(folder: Path, *names: str) -> None:
 
 def skipped(folder: Path) -> dict[str, str]:
     return {one.path: one.reason for one in walk(folder).skipped}
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "mode", "script"),
+    [
+        ("train", "#!/usr/bin/env python", 0o755, True),
+        ("train", "#!/usr/bin/python3.7 -u", 0o644, True),
+        ("train", "#! /opt/conda/bin/python", 0o755, True),
+        ("train.cgi", "#!/usr/bin/env -S python3 -O", 0o755, True),
+        ("train.txt", "#!/usr/bin/env python", 0o644, False),
+        ("train", "#!/bin/bash", 0o755, False),
+        ("train", "#!/bin/sh\npython train.py", 0o755, False),
+        ("train", "#!/opt/pythonic/bin/sh", 0o755, False),
+        ("train", "#!/opt/python/bin/sh", 0o755, False),
+        ("train", "import tensorflow as tf", 0o755, False),
+        ("train", "", 0o755, False),
+    ],
+)
+def test_a_script_without_a_suffix_is_known_by_its_first_line(
+    tmp_path: Path, name: str, first: str, mode: int, script: bool
+) -> None:
+    (tmp_path / name).write_text(first + "\n")
+    (tmp_path / name).chmod(mode)
+    assert walk(tmp_path).scripts == ([name] if script else [])
+    assert walk(tmp_path).others == ([] if script else [name])
+
+
+def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
+    make(tmp_path, ".git/x", "__pycache__/x", "node_modules/x", "env/pyvenv.cfg")
+    os.symlink("/etc/passwd", tmp_path / "absolute")
+    os.symlink("../x", tmp_path / "outside")
+    os.mkfifo(tmp_path / "fifo")
+    found = walk(tmp_path).skipped
+    assert len(found) == 7
+    assert not [one for one in found if one.why("zh").isascii()]
+    assert Skipped("a", "cannot be read: Permission denied").why("zh") == "无法读取:Permission denied"
 
 
 def test_scripts_notebooks_and_the_rest(tmp_path: Path) -> None:

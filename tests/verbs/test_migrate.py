@@ -63,6 +63,17 @@ def test_the_diff_can_be_applied_by_patch(project: Path, tmp_path: Path) -> None
         assert (project / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
+def test_all_that_goes_into_a_pipe_can_be_given_to_patch(project: Path, tmp_path: Path) -> None:
+    (project / "crlf.py").write_bytes((project / "data/pipeline.py").read_bytes().replace(b"\n", b"\r\n"))
+    (project / "tabs.py").write_text((project / "data/pipeline.py").read_text().replace("    ", "\t"))
+    shown = subprocess.run([sys.executable, "-m", "viaduct", "migrate", str(project)], capture_output=True, check=True)
+    call(project, "--out", tmp_path / "out", "--quiet")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    subprocess.run(["git", "-C", str(project), "apply", "-p0", "-"], input=shown.stdout, check=True)
+    for name in ("train.py", "data/pipeline.py", "crlf.py", "tabs.py"):
+        assert (project / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
 def test_check_says_by_its_exit_code_whether_something_would_change(project: Path) -> None:
     result = call(project, "--check")
     assert result.exit_code == 1
@@ -147,6 +158,72 @@ def test_a_report_that_cannot_be_written_is_said(project: Path) -> None:
     for flag in ("--report", "--json", "--sarif"):
         with pytest.raises(ViaductError, match=r"README\.md"):
             call(project, "--quiet", flag, project / "README.md" / "x")
+
+
+@pytest.mark.parametrize("flag", ["--report", "--json", "--sarif"])
+def test_a_report_never_replaces_a_script(project: Path, flag: str) -> None:
+    before = (project / "train.py").read_bytes()
+    for more in ([], ["--force"], ["--in-place", "--force"]):
+        with pytest.raises(ViaductError, match="script of the project"):
+            call(project, flag, project / "train.py", *more)
+    assert (project / "train.py").read_bytes() == before
+
+
+@pytest.mark.parametrize("flag", ["--report", "--json", "--sarif"])
+def test_a_report_replaces_its_predecessor_and_with_force_what_else_is_there(project: Path, flag: str) -> None:
+    with pytest.raises(ViaductError, match="--force replaces it"):
+        call(project, "--quiet", flag, project / "README.md")
+    assert (project / "README.md").read_text() == "Read me.\n"
+    assert call(project, "--quiet", flag, project / "README.md", "--force").exit_code == 0
+    assert "drop_remainder" in (project / "README.md").read_text(encoding="utf-8")
+    assert call(project, "--quiet", flag, project / "README.md").exit_code == 0
+
+
+def test_a_folder_for_reports_is_not_made_unasked(project: Path) -> None:
+    for flag in ("--report", "--json", "--sarif"):
+        with pytest.raises(ViaductError, match="no folder"):
+            call(project, "--quiet", flag, project.parent / "reports" / "x")
+    assert not (project.parent / "reports").exists()
+
+
+def test_a_report_may_lie_in_the_copy(project: Path) -> None:
+    out = project.parent / "out"
+    assert call(project, "--quiet", "--out", out, "--report", out / "report.html").exit_code == 0
+    assert (out / "report.html").exists()
+    assert (out / "train.py").exists()
+
+
+def test_an_empty_path_is_not_the_current_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    for words in ([""], [".", "--out", ""], [".", "--report", ""], [".", "--json", ""], [".", "--sarif", ""]):
+        with pytest.raises(ViaductError, match="empty"):
+            call(*words)
+
+
+def test_what_was_written_is_named(project: Path) -> None:
+    assert "Nothing was changed" in call(project / "plain.py", "--in-place", "--quiet").stderr
+    script = project / "data" / "pipeline.py"
+    assert call(script, "--in-place", "--quiet").stderr.endswith(f"Written: {script}\n")
+    (project / "again.py").write_text("import tensorflow as tf\nds = tf.data.TFRecordDataset([]).batch(3)\n")
+    assert f"Written: 2 files in {project}\n" in call(project, "--in-place", "--quiet").stderr
+    again = call(project, "--in-place", "--quiet")
+    assert "Nothing was changed" in again.stderr
+    assert "Written" not in again.stderr
+
+
+def test_reasons_speak_chinese_when_asked(project: Path, tmp_path: Path) -> None:
+    (project / "__pycache__").mkdir()
+    page, record = tmp_path / "r.html", tmp_path / "r.json"
+    said = call(project, "--lang", "zh", "--report", page, "--json", record).stdout
+    assert "第 2 行" in said
+    assert "__pycache__: 缓存目录" in said
+    assert '<html lang="zh">' in page.read_text(encoding="utf-8")
+    assert "缓存目录" in page.read_text(encoding="utf-8")
+    found = json.loads(record.read_text(encoding="utf-8"))
+    assert found["skipped"] == [{"path": "__pycache__", "reason": "缓存目录"}]
+    assert [one["reason"][:6] for one in found["files"] if "reason" in one] == ["第 2 行:"]
+    call(project, "--quiet", "--report", page)
+    assert '<html lang="en">' in page.read_text(encoding="utf-8")
 
 
 def test_rules_are_listed_and_explained() -> None:

@@ -50,9 +50,16 @@ class Row:
 def compare(old: str, new: str, stems: Sequence[int]) -> list[Row]:
     """`stems`: of each line of the new text, the line of the old one that it comes from."""
     before, after = lines_of(old), lines_of(new)
+    return rows_between(before, after, anchors(before, after, stems), stems)
+
+
+def rows_between(
+    before: Sequence[str], after: Sequence[str], pairs: Sequence[tuple[int, int]], stems: Sequence[int] = ()
+) -> list[Row]:
+    """`pairs`: equal lines, counted from 0. Without stems no line is said to have become another."""
     rows: list[Row] = []
     place_old = place_new = 0
-    for at_old, at_new in [*anchors(before, after, stems), (len(before), len(after))]:
+    for at_old, at_new in [*pairs, (len(before), len(after))]:
         rows += block(before, after, stems, range(place_old, at_old), range(place_new, at_new))
         if at_old < len(before):
             text = (Piece(before[at_old]),)
@@ -149,3 +156,42 @@ def around(rows: Sequence[Row], wanted: set[int], context: int = 3) -> Iterator[
         yield row
     if left_out:
         yield left_out
+
+
+# ---- as `diff -u` writes it
+
+
+def hunks(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """What changed, with some lines about it."""
+    hunk: list[Row] = []
+    for row in [*around(rows, set()), 0]:
+        if not isinstance(row, int):
+            hunk.append(row)
+        elif hunk:
+            yield hunk
+            hunk = []
+
+
+def head(hunk: Sequence[Row]) -> str:
+    old, new = [row.old for row in hunk if row.old], [row.new for row in hunk if row.new]
+    return f"@@ -{span(old)} +{span(new)} @@"
+
+
+def span(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
+
+
+def in_order(hunk: Sequence[Row]) -> Iterator[tuple[Literal[" ", "-", "+"], Row]]:
+    """What goes before what comes, change by change."""
+    come: list[Row] = []
+    for row in hunk:
+        if row.kind == "same":
+            yield from (("+", one) for one in come)
+            come = []
+            yield " ", row
+            continue
+        if row.old:
+            yield "-", row
+        if row.new:
+            come.append(row)
+    yield from (("+", one) for one in come)

@@ -171,6 +171,7 @@ class Migrated:
     after: bytes
     findings: tuple[Finding, ...] = ()
     reason: str = ""
+    reason_zh: str = ""
     lines: tuple[int, ...] = ()  # of each line of the result: the original line that it stems from
 
     @property
@@ -194,14 +195,14 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
                 work = run_rule(rule, work)
         work = insert_imports(work)
     except Unparsable as error:
-        return Migrated(path, data, data, (unread(path, str(error)),), str(error))
+        return Migrated(path, data, data, (unread(path, error),), str(error), error.zh)
     after = data if work.source.text == text else work.source.text.encode(encoding)
-    return Migrated(path, data, after, tuple(finished(work, text)), "", tuple(work.lines))
+    return Migrated(path, data, after, tuple(finished(work, text)), lines=tuple(work.lines))
 
 
-def unread(path: str, reason: str) -> Finding:
-    message = f"cannot be read as Python 3: {reason}. It is copied as it is; convert it (2to3) or repair it first"
-    zh = f"无法按 Python 3 解析:{reason}。文件原样复制;请先用 2to3 转换或修正"
+def unread(path: str, error: Unparsable) -> Finding:
+    message = f"{error.what}{error}. It is copied as it is; {error.remedy}"
+    zh = f"{error.what_zh}{error.zh}。文件原样复制;{error.remedy_zh}"
     return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "high")
 
 

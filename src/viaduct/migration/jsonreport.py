@@ -31,20 +31,20 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         "command": outcome.command,
         "options": asdict(outcome.options),
         "summary": asdict(summarise(outcome)),
-        "files": [file_record(file) for file in outcome.files],
-        "skipped": [{"path": shown(one.path), "reason": one.reason} for one in outcome.walk.skipped],
+        "files": [file_record(file, language) for file in outcome.files],
+        "skipped": [{"path": shown(one.path), "reason": one.why(language)} for one in outcome.walk.skipped],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
 
 
-def file_record(file: FileResult) -> dict[str, Any]:
+def file_record(file: FileResult, language: str) -> dict[str, Any]:
     state = "changed" if file.changed else "unread" if file.reason else "unchanged"
     return {
         "path": shown(file.path),
         "state": state,
         "lines": file.line_count,
         "findings": len(file.findings),
-        **({"reason": file.reason} if file.reason else {}),
+        **({"reason": file.why(language)} if file.reason else {}),
     }
 
 

@@ -31,6 +31,9 @@ BINDING = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
+# Modules that people import with a star for their functions.
+TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions")
+FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
@@ -251,6 +254,9 @@ class Names:
         others = [star for star in self.stars if star != "npu_bridge.npu_init"]
         if "npu_bridge.npu_init" in self.stars and not others:
             return None
+        harmless = all(star.partition(".")[0] in ("tensorflow", *FUNCTIONS_ONLY) for star in others)
+        if name in TOP_CLASSES and "tensorflow" in others and harmless:
+            return f"tensorflow.{name}"
         return canonical(f"{others[-1]}.{name}") if others else None
 
     def hides(self, name: str, at: ast.AST) -> bool:

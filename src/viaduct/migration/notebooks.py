@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+FORM = 4
+"""The nbformat that is understood; older ones keep their cells elsewhere, or under other names."""
 MARK = "# %% cell {number}"
 MARKED = re.compile(r"^# %% cell (\d+)$")
 HELD = "pass  # ipython-line {number}"
@@ -27,7 +29,11 @@ LAYOUTS: tuple[dict[str, Any], ...] = tuple(
 
 
 class NotMigrated(Exception):
-    """Why a notebook is left as it is."""
+    """Why a notebook is left as it is; `zh` says it in Chinese."""
+
+    def __init__(self, reason: str, zh: str) -> None:
+        super().__init__(reason)
+        self.zh = zh
 
 
 @dataclass
@@ -37,6 +43,7 @@ class Notebook:
     content: dict[str, Any]
     layout: dict[str, Any]
     ending: str
+    newline: str = "\n"
     text: str = ""
     cells: list[int] = field(default_factory=list)  # places in content["cells"]
     starts: list[int] = field(default_factory=list)
@@ -49,17 +56,32 @@ def read(data: bytes) -> Notebook:
         written = data.decode("utf-8-sig")
         content = json.loads(written)
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise NotMigrated(f"is not a notebook: {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
-        form = content.get("nbformat") if isinstance(content, dict) else None
-        raise NotMigrated(
-            f"has nbformat {form}; convert it to 4 first (jupyter nbconvert --to notebook)" if form else "has no cells"
-        )
+        raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
+    check_form(content)
     check_language(content)
+    newline, written = plain_lines(written)
     layout, ending = find_layout(content, written)
-    notebook = Notebook(content, layout, ending, bom=data.startswith(b"\xef\xbb\xbf"))
+    notebook = Notebook(content, layout, ending, newline, bom=data.startswith(b"\xef\xbb\xbf"))
     join(notebook)
     return notebook
+
+
+def check_form(content: Any) -> None:
+    form = content.get("nbformat") if isinstance(content, dict) else None
+    if isinstance(form, int) and form < FORM:
+        raise NotMigrated(
+            f"has nbformat {form}; convert it to {FORM} first (jupyter nbconvert --to notebook)",
+            f"nbformat 为 {form},请先转换为 {FORM}(jupyter nbconvert --to notebook)",
+        )
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+        raise NotMigrated("has no cells", "没有单元格")
+
+
+def plain_lines(written: str) -> tuple[str, str]:
+    """How lines end, and the text with plain ends: git may have made all of them CRLF. JSON's strings hold none."""
+    if "\n" in written and written.count("\r\n") == written.count("\n"):
+        return "\r\n", written.replace("\r\n", "\n")
+    return "\n", written
 
 
 def check_language(content: dict[str, Any]) -> None:
@@ -69,7 +91,7 @@ def check_language(content: dict[str, Any]) -> None:
     names = [one.get("language") or one.get("name") for one in said if isinstance(one, dict)]
     for name in names:
         if isinstance(name, str) and "python" not in name.lower():
-            raise NotMigrated(f"is written in {name}, not in Python")
+            raise NotMigrated(f"is written in {name}, not in Python", f"使用 {name} 编写,不是 Python")
 
 
 def find_layout(content: dict[str, Any], written: str) -> tuple[dict[str, Any], str]:
@@ -78,7 +100,10 @@ def find_layout(content: dict[str, Any], written: str) -> tuple[dict[str, Any], 
     for layout in LAYOUTS:
         if json.dumps(content, **layout) == body:
             return layout, written[len(body) :]
-    raise NotMigrated("is laid out as no notebook tool writes it; open it in Jupyter and save it once")
+    raise NotMigrated(
+        "is laid out as no notebook tool writes it; open it in Jupyter and save it once",
+        "排版与 notebook 工具所写不同,请在 Jupyter 中打开并保存一次",
+    )
 
 
 def source_of(cell: Any) -> str | None:
@@ -165,7 +190,7 @@ def put_back(notebook: Notebook, text: str) -> bytes:
             as_list = isinstance(cell.get("source"), list)
             cell["source"] = new.splitlines(keepends=True) if as_list else new
     written = json.dumps(notebook.content, **notebook.layout) + notebook.ending
-    return (b"\xef\xbb\xbf" if notebook.bom else b"") + written.encode()
+    return (b"\xef\xbb\xbf" if notebook.bom else b"") + written.replace("\n", notebook.newline).encode()
 
 
 def split(notebook: Notebook, text: str) -> list[str]:
@@ -179,13 +204,16 @@ def split(notebook: Notebook, text: str) -> list[str]:
             pieces.append([])
             continue
         if not pieces:
-            raise NotMigrated("a change landed before its first cell")
+            raise NotMigrated("a change landed before its first cell", "有改动落在第一个单元格之前")
         if kept:
             back.append(int(kept[2]))
             line = kept[1] + notebook.held[back[-1]].lstrip()
         pieces[-1].append(line)
     if seen != notebook.cells or back != list(range(len(notebook.held))):
-        raise NotMigrated("a change reaches across its cells; migrate it as a script (jupyter nbconvert --to script)")
+        raise NotMigrated(
+            "a change reaches across its cells; migrate it as a script (jupyter nbconvert --to script)",
+            "有改动跨越单元格,请转换为脚本后迁移(jupyter nbconvert --to script)",
+        )
     return ["\n".join(piece) for piece in pieces]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -26,7 +26,8 @@ class Project:
     config_helpers: functions whose ConfigProto reaches a session; mentions: framework function -> files that call it.
     keras_files: those that train or run a Keras model; rank_files: those that ask for ranks, or will once migrated;
     cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
-    optimizers: classes of the project that derive from a TensorFlow optimizer.
+    optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
+    others: parameters, as in `parameters`, for which every call passes something of another library.
     """
 
     returns: dict[str, str] = field(default_factory=dict)
@@ -40,6 +41,8 @@ class Project:
     cycle_files: set[str] = field(default_factory=set)
     imports: dict[str, set[str]] = field(default_factory=dict)
     optimizers: set[str] = field(default_factory=set)
+    own_names: set[str] = field(default_factory=set)
+    others: set[tuple[str, str]] = field(default_factory=set)
     entry: str = ""
     parsed: dict[str, Names] = field(default_factory=dict)  # the files as they were surveyed, not to be parsed again
 
@@ -67,6 +70,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     project = Project()
     parsed: list[tuple[str, Names]] = []
     for path, data in files:
+        project.own_names.update(PurePosixPath(path).with_suffix("").parts)
         if not any(word in data for word in FRAMEWORKS):
             continue
         try:
@@ -136,14 +140,23 @@ def note_parameters(project: Project, files: dict[str, Names]) -> None:
     values = {path: Values(names, project) for path, names in files.items()}
     for name, calls in project.calls.items():
         given: dict[str, set[str | None]] = defaultdict(set)
-        parameters = [one.arg for one in project.functions[name][1].args.args]
-        for path, call in calls:
-            for place, argument in enumerate(call.args[: len(parameters)]):
-                given[parameters[place]].add(values[path].kind(argument))
-            for word in call.keywords:
-                if word.arg:
-                    given[word.arg].add(values[path].kind(word.value))
+        others: dict[str, set[bool]] = defaultdict(set)
+        for path, parameter, value in passed_in(project, name, calls):
+            given[parameter].add(values[path].kind(value))
+            others[parameter].add(values[path].is_other(value))
         for parameter, kinds in given.items():
             kind = kinds.pop() if len(kinds) == 1 else None
             if kind:
                 project.parameters[(name, parameter)] = kind
+        project.others |= {(name, parameter) for parameter, found in others.items() if found == {True}}
+
+
+def passed_in(project: Project, name: str, calls: list[tuple[str, ast.Call]]) -> Iterator[tuple[str, str, ast.expr]]:
+    """What the calls of a function pass: the file, the parameter, the value."""
+    parameters = [one.arg for one in project.functions[name][1].args.args]
+    for path, call in calls:
+        for place, argument in enumerate(call.args[: len(parameters)]):
+            yield path, parameters[place], argument
+        for word in call.keywords:
+            if word.arg:
+                yield path, word.arg, word.value

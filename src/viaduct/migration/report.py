@@ -49,8 +49,10 @@ def page(outcome: Outcome, language: str = "en") -> Page:
             Section("Changes", "Before on the left, after on the right.", [DiffView(diffs(outcome, language))]),
             rules_section(summary),
             advice_section(outcome, language),
-            files_section(outcome),
+            files_section(outcome, language),
         ],
+        language=language,
+        verb="migrate",
     )
 
 
@@ -99,11 +101,12 @@ def advice_section(outcome: Outcome, language: str) -> Section:
     return Section("Advice", "What may run better; nothing here is needed." if rows else "None.", parts)
 
 
-def files_section(outcome: Outcome) -> Section:
+def files_section(outcome: Outcome, language: str) -> Section:
     rows: list[list[object]] = [
-        [shown(file.path), state(file), file.line_count, len(file.findings), file.reason] for file in outcome.files
+        [shown(file.path), state(file), file.line_count, len(file.findings), file.why(language)]
+        for file in outcome.files
     ]
-    rows += [[shown(one.path), "left out", None, None, one.reason] for one in outcome.walk.skipped]
+    rows += [[shown(one.path), "left out", None, None, one.why(language)] for one in outcome.walk.skipped]
     return Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)] if rows else [])
 
 

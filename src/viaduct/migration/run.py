@@ -20,7 +20,7 @@ from pathlib import Path
 
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import notebooks
-from viaduct.migration.engine import Migrated, migrate_bytes, unread
+from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import RISK, Finding
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, Project, survey
@@ -52,10 +52,14 @@ class FileResult:
     stems: tuple[int, ...] = ()
     findings: tuple[Finding, ...] = ()
     reason: str = ""  # why it was not looked into
+    reason_zh: str = ""
     cells: tuple[tuple[int, int], ...] = ()  # (cell, its first line)
     seconds: float = 0.0  # of a core
     main: bool = False  # has `if __name__ == "__main__"`
     traceback: str = ""
+
+    def why(self, language: str) -> str:
+        return self.reason_zh if language == "zh" and self.reason_zh else self.reason
 
     def where(self, line: int) -> str:
         """`train.py:12`, or of a notebook `train.ipynb cell 3:2`."""
@@ -231,10 +235,12 @@ def guarded(path: str, data: bytes, options: Options, project: Project) -> FileR
             return too_large(path, data)
         return migrate(path, data, options, project)
     except RecursionError:
-        return left_alone(path, "is nested too deeply for the parser", data)
+        return left_alone(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)
     except Exception as error:
-        reason = f"viaduct failed on it ({type(error).__name__}: {error}); it is left as it was. Please report this"
-        return replace(left_alone(path, reason, data), traceback=traceback.format_exc())
+        what = f"{type(error).__name__}: {error}"
+        reason = f"viaduct failed on it ({what}); it is left as it was. Please report this"
+        zh = f"viaduct 处理此文件时出错({what}),文件未改动,请反馈此问题"
+        return replace(left_alone(path, reason, zh, data), traceback=traceback.format_exc())
 
 
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
@@ -242,7 +248,8 @@ def migrate_script(path: str, data: bytes, options: Options, project: Project) -
     if not made.changed and not made.findings:
         return FileResult(path, 0, 0)
     if made.reason:
-        return FileResult(path, 0, 0, findings=tuple(weighed(one, data) for one in made.findings), reason=made.reason)
+        findings = tuple(weighed(one, data) for one in made.findings)
+        return FileResult(path, 0, 0, findings=findings, reason=made.reason, reason_zh=made.reason_zh)
     return of_migrated(made, decode(data)[0], decode(made.after)[0])
 
 
@@ -256,6 +263,7 @@ def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
         stems=made.lines,
         findings=made.findings,
         reason=made.reason,
+        reason_zh=made.reason_zh,
     )
 
 
@@ -265,7 +273,7 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
         made = migrate_bytes(path, notebook.text.encode(), options, project)
         after = notebooks.put_back(notebook, made.after.decode()) if made.changed else b""
     except notebooks.NotMigrated as error:
-        return left_alone(path, str(error), data)
+        return left_alone(path, str(error), error.zh, data)
     if not made.changed and not made.findings:
         return FileResult(path, 0, 0)
     old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
@@ -276,15 +284,16 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
 def too_large(path: str, data: bytes) -> FileResult:
     """Generated data is no concern of ours; code of that size is one for a person."""
     reason = f"has {len(data) / 1e6:.1f} MB, more than the {LARGEST / 1e6:g} MB that are looked into"
+    zh = f"大小为 {len(data) / 1e6:.1f} MB,超过可处理的 {LARGEST / 1e6:g} MB"
     if not any(word in data for word in FRAMEWORKS):
-        return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework")
-    return left_alone(path, reason, data)
+        return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
+    return left_alone(path, reason, zh, data)
 
 
-def left_alone(path: str, reason: str, data: bytes) -> FileResult:
-    message, zh = f"{reason}. It is copied as it is", f"{reason}。文件原样复制"
-    finding = replace(unread(path, reason), rule="engine.left_alone", message=message, message_zh=zh)
-    return FileResult(path, 0, 0, findings=(weighed(finding, data),), reason=reason)
+def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:
+    said = f"{reason}. It is copied as it is", f"{zh}。文件原样复制"
+    finding = Finding(path, 1, 1, 1, "engine.left_alone", "report", "manual", *said, "high")
+    return FileResult(path, 0, 0, findings=(weighed(finding, data),), reason=reason, reason_zh=zh)
 
 
 def weighed(finding: Finding, data: bytes) -> Finding:
@@ -294,6 +303,6 @@ def weighed(finding: Finding, data: bytes) -> Finding:
 
 def likely_entry(outcome: Outcome) -> str:
     """The script that is started, if there is only one that could be."""
-    scripts = [file for file in outcome.files if file.path.endswith(".py")]
+    scripts = [file for file in outcome.files if not file.path.endswith(".ipynb")]
     mains = [file.path for file in scripts if outcome.walk.single or (file.changed and file.main)]
     return mains[0] if len(mains) == 1 else ""

@@ -26,7 +26,31 @@ QUIET = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, token
 
 
 class Unparsable(Exception):
-    """Not Python 3 as this interpreter knows it; the message says where and why."""
+    """Not Python 3 as this interpreter knows it; the message says where and why, `zh` the same in Chinese."""
+
+    what = "cannot be read as Python 3: "
+    what_zh = "无法按 Python 3 解析:"
+    remedy = "convert it (2to3) or repair it first"
+    remedy_zh = "请先用 2to3 转换或修正"
+
+    def __init__(self, reason: str, zh: str = "") -> None:
+        super().__init__(reason)
+        self.zh = zh or reason
+
+
+class Undecodable(Unparsable):
+    """Not in the encoding that it has or names."""
+
+    what = what_zh = ""
+    remedy = "save it as UTF-8, or name its encoding in the first line (# -*- coding: gbk -*-)"
+    remedy_zh = "请另存为 UTF-8,或在首行声明其编码(# -*- coding: gbk -*-)"
+
+
+class NotText(Undecodable):
+    """Data that is called a script."""
+
+    remedy = "if it is a script, save it as text in UTF-8"
+    remedy_zh = "若它是脚本,请以 UTF-8 文本保存"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +81,7 @@ def decode(data: bytes) -> tuple[str, str]:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         return data.decode(encoding), encoding
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise Unparsable(f"cannot be decoded: {error}") from None
+        raise Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}") from None
 
 
 def lines_of(text: str) -> list[str]:
@@ -68,15 +92,15 @@ def lines_of(text: str) -> list[str]:
 
 def parse(text: str) -> ast.Module:
     if "\0" in text:
-        raise Unparsable("holds NUL bytes: not a text file")
+        raise NotText("holds NUL bytes: not a text file", "含有 NUL 字节,不是文本文件")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in somebody's strings
             return ast.parse(text)
     except SyntaxError as error:
-        raise Unparsable(f"line {error.lineno}: {error.msg}") from None
+        raise Unparsable(f"line {error.lineno}: {error.msg}", f"第 {error.lineno} 行:{error.msg}") from None
     except (RecursionError, MemoryError):
-        raise Unparsable("is nested too deeply for the parser") from None
+        raise Unparsable("is nested too deeply for the parser", "嵌套过深,解析器无法处理") from None
     except ValueError as error:
         raise Unparsable(str(error)) from None
 

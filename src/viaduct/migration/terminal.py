@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
-from viaduct.migration.diffing import Piece, Row, around, compare
+from viaduct.migration.diffing import Piece, Row, compare, head, hunks, in_order
 from viaduct.migration.findings import RISK, Finding, Status
+from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
 from viaduct.migration.walk import shown
@@ -31,44 +33,33 @@ def make_console() -> Console:
 
 
 def show_diffs(console: Console, outcome: Outcome) -> None:
+    """Onto a terminal in colour; into a pipe or a file as a patch."""
+    if not console.is_terminal:
+        write_patch(console.file, outcome)
+        return
     for file in outcome.changed:
         for line in diff_lines(file):
             console.print(line)
 
 
+def write_patch(stream: IO[str], outcome: Outcome) -> None:
+    """Bytes, as the files have them; a stream that takes only text gets what can be read."""
+    stream.flush()
+    for file in outcome.changed:
+        patch = as_patch(file)
+        if hasattr(stream, "buffer"):
+            stream.buffer.write(patch)
+        else:
+            stream.write(patch.decode(errors="backslashreplace"))
+    stream.flush()
+
+
 def diff_lines(file: FileResult) -> list[Text]:
     lines = [Text(f"--- {shown(file.path)}", "bold"), Text(f"+++ {shown(file.path)}", "bold")]
-    hunk: list[Row] = []
-    for row in [*around(compare(file.old, file.new, file.stems), set()), 0]:
-        if not isinstance(row, int):
-            hunk.append(row)
-        elif hunk:
-            lines += hunk_lines(hunk)
-            hunk = []
+    for hunk in hunks(compare(file.old, file.new, file.stems)):
+        lines.append(Text(head(hunk), "cyan"))
+        lines += [DRAW[sign](row) for sign, row in in_order(hunk)]
     return lines
-
-
-def hunk_lines(hunk: Sequence[Row]) -> list[Text]:
-    """As `diff -u` writes it: what goes before what comes, change by change."""
-    old, new = [row.old for row in hunk if row.old], [row.new for row in hunk if row.new]
-    head = f"@@ -{span(old)} +{span(new)} @@"
-    lines = [Text(head, "cyan")]
-    gone: list[Text] = []
-    come: list[Text] = []
-    for row in hunk:
-        if row.kind == "same":
-            lines += [*gone, *come, Text(f" {row.old_text}")]
-            gone, come = [], []
-            continue
-        if row.old:
-            gone.append(side("-", row.left, "red"))
-        if row.new:
-            come.append(side("+", row.right, "green"))
-    return [*lines, *gone, *come]
-
-
-def span(numbers: Sequence[int]) -> str:
-    return f"{numbers[0]},{len(numbers)}" if numbers else "0,0"
 
 
 def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
@@ -76,6 +67,13 @@ def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
     for piece in pieces:
         line.append(piece.text, f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
     return line
+
+
+DRAW: dict[str, Callable[[Row], Text]] = {
+    " ": lambda row: Text(f" {row.old_text}"),
+    "-": lambda row: side("-", row.left, "red"),
+    "+": lambda row: side("+", row.right, "green"),
+}
 
 
 def show_findings(console: Console, outcome: Outcome, language: str) -> None:
@@ -107,13 +105,13 @@ def rank(finding: Finding, status: Status) -> tuple[object, ...]:
     return (RISK[finding.risk] if status == "manual" else 0, finding.rule, finding.order)
 
 
-def show_skipped(console: Console, outcome: Outcome) -> None:
+def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
     skipped = outcome.walk.skipped
     if not skipped:
         return
     console.print(Text("\nLeft out", "bold"))
     for one in skipped[:SKIPPED]:
-        console.print(Text(f"  {shown(one.path)}: {one.reason}"))
+        console.print(Text(f"  {shown(one.path)}: {one.why(language)}"))
     if len(skipped) > SKIPPED:
         console.print(Text(f"  and {len(skipped) - SKIPPED} more; --json lists all"))
 

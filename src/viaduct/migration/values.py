@@ -2,7 +2,7 @@
 
 A call of a known constructor has its kind; a method of a dataset that returns a dataset has; a name has the kind that
 all its assignments in the scope agree on; a parameter has the kind of every argument passed for it in the project, or,
-for datasets, shows by being used with dataset methods alone. None: not shown, so method rules do not fire.
+for datasets, shows by a use that nothing but a TensorFlow dataset allows. None: not shown, so method rules do not fire.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.names import Function, Names, Scope, all_arguments
-from viaduct.migration.project import Project
+from viaduct.migration.project import Project, returns_of
 
 DATASET_METHODS = {
     *(
@@ -28,11 +28,13 @@ DATASET_METHODS = {
     *("padded_batch", "prefetch", "reduce", "repeat", "shard", "shuffle", "skip", "take", "unbatch", "window", "zip"),
     *("with_options", "from_generator", "from_tensors", "from_tensor_slices", "list_files", "range"),
 }
-# What only a dataset has: a parameter on which one of these is called, and nothing but dataset methods, is one.
-TELLING = {
-    *("prefetch", "interleave", "flat_map", "repeat", "shuffle"),
-    *("make_one_shot_iterator", "make_initializable_iterator"),
-}
+# What no other library's dataset has (those of Hugging Face and webdataset shuffle, map, repeat and batch as well): a
+# parameter on which one of these is called, or that is given one of the keywords, and has nothing but dataset methods.
+TELLING = {"interleave", "padded_batch", "make_one_shot_iterator", "make_initializable_iterator"}
+TELLING_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_remainder", "padded_shapes"}
+TELLING_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
+# Libraries whose objects have methods of the same names.
+OTHERS = ("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy")
 RETURNS_ITSELF = {
     "dataset": DATASET_METHODS - {"reduce"},
 }
@@ -131,10 +133,21 @@ class Values:
             found = constructed(name) or self.project.returns.get(name)
             if found:
                 return found
+        if isinstance(node.func, ast.Attribute) and is_self(node.func.value):
+            return self.kind_of_own_method(node.func, depth)
         if isinstance(node.func, ast.Attribute):
             receiver = self.kind(node.func.value, depth + 1)
             if receiver and node.func.attr in RETURNS_ITSELF.get(receiver, ()):
                 return receiver
+        return None
+
+    def kind_of_own_method(self, called: ast.Attribute, depth: int) -> str | None:
+        """`self.build()`: what all returns of the class's method are."""
+        owner = next((p for p in self.names.source.ancestors(called) if isinstance(p, ast.ClassDef)), None)
+        for method in owner.body if owner else ():
+            if isinstance(method, ast.FunctionDef) and method.name == called.attr:
+                kinds = {self.kind(one.value, depth + 2) for one in returns_of(self.names, method)}
+                return kinds.pop() if len(kinds) == 1 else None
         return None
 
     def kind_of_name(self, node: ast.Name, depth: int) -> str | None:
@@ -197,17 +210,70 @@ class Values:
             passed = self.project.parameters.get((f"{self.names.own}.{function.name}", node.id))
             if passed:
                 return passed
-        return "dataset" if self.used_as_dataset(function, node.id) else None
+        if self.annotated(function, node.id) or self.used_as_dataset(function, node.id):
+            return "dataset"
+        return None
 
-    @staticmethod
-    def used_as_dataset(function: Function, name: str) -> bool:
-        """Used with dataset methods alone, one of them telling."""
-        used = set()
+    def annotated(self, function: Function, name: str) -> bool:
+        """`def f(ds: tf.data.Dataset)`."""
+        told = next(one.annotation for one in all_arguments(function.args) if one.arg == name)
+        return told is not None and self.names.qualified(told) == "tensorflow.data.Dataset"
+
+    def used_as_dataset(self, function: Function, name: str) -> bool:
+        """Used with dataset methods alone, and somewhere as only a TensorFlow dataset can be."""
+        used, telling = set(), False
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
                 used.add(node.attr)
-        known = DATASET_METHODS | TELLING | {"output_shapes", "output_types"}
-        return bool(used & TELLING) and used <= known
+                telling = telling or any(self.tells(call) for call in self.chained(node))
+        return telling and used <= DATASET_METHODS | TELLING | {"output_shapes", "output_types"}
+
+    def chained(self, node: ast.Attribute) -> list[ast.Call]:
+        """The calls of `name.a().b()`, from `name.a` on."""
+        found: list[ast.Call] = []
+        at: ast.AST = node
+        while (outer := self.names.source.parents.get(at)) is not None:
+            if isinstance(outer, ast.Call) and outer.func is at:
+                found.append(outer)
+            elif not isinstance(outer, ast.Attribute):
+                break
+            at = outer
+        return found
+
+    def tells(self, call: ast.Call) -> bool:
+        """Whether only a TensorFlow dataset has such a method, or takes such arguments."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in TELLING:
+            return True
+        if any(word.arg in TELLING_KEYWORDS for word in call.keywords):
+            return True
+        for value in [*call.args, *(word.value for word in call.keywords)]:
+            made = value.func if isinstance(value, ast.Call) else value
+            if (self.names.qualified(made) or "").startswith(TELLING_ARGUMENTS):
+                return True
+        return False
+
+    def is_other(self, node: ast.AST, depth: int = 0) -> bool:
+        """Something of another library, or a parameter for which every call in the project passes such a thing."""
+        while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
+            name = self.names.qualified(node) if not isinstance(node, ast.Call | ast.Subscript) else None
+            if name and self.from_others(name):
+                return True
+            node = node.func if isinstance(node, ast.Call) else node.value
+        if self.from_others(self.names.qualified(node) or ""):
+            return True
+        if not isinstance(node, ast.Name) or depth > 5:
+            return False
+        bound = self.names.lookup(node.id, self.names.scope_of(node)) or []
+        made = [what for what in bound if isinstance(what, ast.expr) and not starts_with_name(what, node.id)]
+        if made:
+            return None not in bound and all(self.is_other(what, depth + 1) for what in made)
+        function = self.names.scope_of(node).node
+        name = getattr(function, "name", "")
+        return (f"{self.names.own}.{name}", node.id) in self.project.others
+
+    def from_others(self, name: str) -> bool:
+        library = name.partition(".")[0]
+        return library in OTHERS and library not in self.project.own_names
 
     def origin(self, node: ast.AST, depth: int = 0) -> ast.AST:
         """The expression that a name was assigned, if it was assigned once; else the node itself."""

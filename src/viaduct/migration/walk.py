@@ -7,6 +7,7 @@ left out, as a fresh clone would not have them either.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from dataclasses import dataclass, field
@@ -15,11 +16,24 @@ from pathlib import Path
 from viaduct.errors import BadValue
 
 SUFFIXES = (".py", ".ipynb")
+SHEBANG = re.compile(rb"#![^\n]*[/ \t]python[\d.]*(?:\s|\Z)")
+"""Some scripts are started by their name alone and have no suffix."""
 CACHES = {
     **dict.fromkeys((".git", ".hg", ".svn"), "version control"),
     **dict.fromkeys(("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"), "a cache"),
     **dict.fromkeys((".ipynb_checkpoints", ".eggs"), "a cache"),
     "node_modules": "installed packages",
+}
+CHINESE = {
+    "cannot be read: ": "无法读取:",
+    "version control": "版本控制目录",
+    "a cache": "缓存目录",
+    "installed packages": "已安装的软件包",
+    "ignored by git": "被 git 忽略",
+    "a virtual environment": "虚拟环境",
+    "not a plain file": "不是普通文件",
+    "a link to an absolute place; not followed": "指向绝对路径的链接,未跟随",
+    "a link out of the project; not followed": "指向项目之外的链接,未跟随",
 }
 # A project may be somebody else's: git must not start what its configuration names.
 GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
@@ -29,6 +43,12 @@ GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-
 class Skipped:
     path: str
     reason: str
+
+    def why(self, language: str) -> str:
+        if language != "zh":
+            return self.reason
+        known = next((english for english in CHINESE if self.reason.startswith(english)), "")
+        return CHINESE[known] + self.reason[len(known) :] if known else self.reason
 
 
 @dataclass
@@ -50,10 +70,10 @@ def walk(path: Path) -> Walk:
         raise BadValue(f"there is no {path}.", "Give a script, a notebook or the folder of a project.")
     if path.is_dir():
         return walk_folder(path)
-    if path.suffix not in SUFFIXES:
-        raise BadValue(f"{path} is neither a Python file nor a notebook.", "Give a .py or .ipynb file, or a folder.")
     if not path.is_file():
         raise BadValue(f"{path} is not a plain file.")
+    if not is_script(path):
+        raise BadValue(f"{path} is neither a Python file nor a notebook.", "Give a .py or .ipynb file, or a folder.")
     return Walk(path.parent, scripts=[path.name], single=True)
 
 
@@ -79,11 +99,25 @@ def walk_folder(root: Path) -> Walk:
                 found.folders.append(path)
                 pending.append(f"{path}/")
             else:
-                (found.scripts if path.endswith(SUFFIXES) else found.others).append(path)
+                (found.scripts if is_script(entry.path) else found.others).append(path)
     for paths in (found.scripts, found.others, found.links, found.folders):
         paths.sort()
     found.skipped.sort(key=lambda one: one.path)
     return found
+
+
+def is_script(path: str | Path) -> bool:
+    """By its suffix; without one, or of what can be executed, by a first line that names Python."""
+    name = os.path.basename(path)
+    if name.endswith(SUFFIXES):
+        return True
+    if "." in name and not os.access(path, os.X_OK):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return SHEBANG.match(file.read(200)) is not None
+    except OSError:
+        return False
 
 
 def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, ignored: set[str]) -> str:

@@ -72,6 +72,9 @@ class Page:
     sections: Sequence[Section] = ()
     lead: Sequence[Part] = ()
     """What stands above the tiles: the answer."""
+    language: str = "en"
+    verb: str = ""
+    """Which verb made it, said in its head, where a verb replaces only its own pages."""
 
     @property
     def parts(self) -> list[Part]:

@@ -16,17 +16,25 @@ if TYPE_CHECKING:
     from viaduct.migration.run import Outcome
 
 
+def named(words: str) -> Path:
+    """A path that was given: pathlib would take nothing for the current folder."""
+    if not words:
+        raise BadValue("a path is empty.", "Perhaps a variable is not set? The current folder is `.`.")
+    return Path(words)
+
+
 def main(
     path: Annotated[
-        Path | None, typer.Argument(help="A script, a notebook or a project's folder.", show_default=False)
+        Path | None,
+        typer.Argument(help="A script, a notebook or a project's folder.", show_default=False, parser=named),
     ] = None,
     to: Annotated[Literal["npu", "mlu", "any"], typer.Option(help="The accelerator.")] = "npu",
     out: Annotated[
-        Path | None, typer.Option(help="Write a migrated copy there, with start scripts.", metavar="DIR")
+        Path | None, typer.Option(help="Write a migrated copy there, with start scripts.", metavar="DIR", parser=named)
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the files themselves, all or none.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --in-place: though git has uncommitted changes.")
+        bool, typer.Option("--force", help="Though git has uncommitted changes; over a file that is no report.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if something would change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if something is left for a person.")] = False,
@@ -85,9 +93,15 @@ def main(
     entry: Annotated[
         str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
     ] = "",
-    report: Annotated[Path | None, typer.Option(help="Write a page with all changes.", metavar="HTML")] = None,
-    sarif: Annotated[Path | None, typer.Option(help="Write the findings as SARIF 2.1.0.", metavar="FILE")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write everything as JSON.", metavar="FILE")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page with all changes.", metavar="HTML", parser=named)
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(help="Write the findings as SARIF 2.1.0.", metavar="FILE", parser=named)
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything as JSON.", metavar="FILE", parser=named)
+    ] = None,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the findings.")] = "en",
     jobs: Annotated[int, typer.Option(help="Processes.", min=0, show_default="the cores")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.")] = False,
@@ -128,7 +142,9 @@ def main(
         skip=tuple(skip or ()),
     )
     check_options(options)
-    check_modes(path, out, in_place, force, check)
+    reports = {"--report": report, "--sarif": sarif, "--json": json_file}
+    check_modes(path, out, in_place, check)
+    check_reports(path, reports, out, in_place, force)
     outcome = migrate(path, options, jobs)
     if in_place and not force:
         warn_without_git(outcome)
@@ -158,17 +174,23 @@ def explain_rule(word: str) -> None:
         print(("\n" if place else "") + f"{head}\n\n{rule.doc.strip()}")
 
 
-def check_modes(path: Path, out: Path | None, in_place: bool, force: bool, check: bool) -> None:
+def check_modes(path: Path, out: Path | None, in_place: bool, check: bool) -> None:
     chosen = [word for word, given in (("--out", out), ("--in-place", in_place), ("--check", check)) if given]
     if len(chosen) > 1:
         raise BadValue(f"{' and '.join(chosen)} together.", "--out copies, --in-place changes, --check only asks.")
-    if force and not in_place:
-        raise BadValue("--force is for --in-place.")
     if out is not None:
         from viaduct.migration.writing import check_out
 
         if path.exists():
             check_out(path, out)
+
+
+def check_reports(path: Path, reports: dict[str, Path | None], out: Path | None, in_place: bool, force: bool) -> None:
+    from viaduct.migration.report_places import check_places
+
+    if force and not in_place and not any(reports.values()):
+        raise BadValue("--force is for --in-place and for reports.")
+    check_places(path, reports, out, force)
 
 
 def migrate(path: Path, options: Options, jobs: int) -> Outcome:
@@ -229,15 +251,28 @@ def show(outcome: Outcome, out: Path | None, in_place: bool, check: bool, quiet:
         if not (out or in_place or check):
             terminal.show_diffs(console, outcome)
         terminal.show_findings(console, outcome, lang)
-        terminal.show_skipped(console, outcome)
+        terminal.show_skipped(console, outcome, lang)
     if check:
         for file in outcome.changed:
             print(f"would change {shown(file.path)}")
     terminal.show_summary(console, outcome)
-    if out is not None or in_place:
-        print(f"Written: {out if out is not None else outcome.root}", file=sys.stderr)
-    elif outcome.changed and not check:
-        print("Nothing was written; --out DIR or --in-place does.", file=sys.stderr)
+    if not check and (outcome.changed or out is not None or in_place):
+        print(what_was_written(outcome, out, in_place), file=sys.stderr)
+
+
+def what_was_written(outcome: Outcome, out: Path | None, in_place: bool) -> str:
+    from viaduct.migration.summary import plural
+    from viaduct.migration.walk import shown
+
+    if out is not None:
+        return f"Written: {out}"
+    if not in_place:
+        return "Nothing was written; --out DIR or --in-place does."
+    if not outcome.changed:
+        return "Nothing was changed: there is nothing to write."
+    if len(outcome.changed) == 1:
+        return f"Written: {shown(str(outcome.root / outcome.changed[0].path))}"
+    return f"Written: {plural(len(outcome.changed), 'file')} in {shown(str(outcome.root))}"
 
 
 def exit_code(outcome: Outcome, check: bool, strict: bool) -> int:

@@ -75,7 +75,7 @@ def train(files):
     return d.batch(4)
 
 def pipeline(dataset):
-    return dataset.prefetch(2).batch(4)
+    return dataset.map(parse, num_parallel_calls=2).batch(4)
 
 class Input:
     def __init__(self, files):
@@ -158,3 +158,63 @@ def test_summaries_elsewhere_are_no_finding() -> None:
 def test_the_seeds_casts_are_made_once() -> None:
     source = HEAD + "a = tf.metrics.accuracy(labels=tf.cast(l, tf.float32), predictions=p)\n"
     check_noop("seed_tuning", source, preset="resnet-seed")
+
+
+OTHERS = """import webdataset as wds
+from datasets import load_dataset
+
+def pipeline(source, n):
+    return source.shuffle(1000).batch(n)
+
+def again(corpus):
+    corpus = corpus.shuffle(seed=3)
+    return corpus.batch(16)
+
+a = pipeline(wds.WebDataset("x.tar"), 3)
+b = wds.WebDataset("x.tar").shuffle(3).batch(3)
+c = load_dataset("imdb")["train"].shuffle().batch(16)
+ds = load_dataset("imdb")["train"]
+d = ds.batch(4)
+e = again(ds)
+"""
+
+
+def test_the_batches_of_other_libraries_are_left_alone() -> None:
+    check_noop(RULE, HEAD + OTHERS)
+
+
+@pytest.mark.parametrize("method", ["shuffle(9)", "repeat()", "prefetch(2)", "flat_map(f)"])
+def test_what_other_datasets_have_too_proves_nothing(method: str) -> None:
+    check_says(RULE, f"{HEAD}def f(source):\n    return source.{method}.batch(3)\n", "manual", "may be a dataset's")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "interleave(g, 2)",
+        "map(g, num_parallel_calls=2)",
+        "prefetch(tf.data.experimental.AUTOTUNE)",
+        "apply(tf.data.experimental.ignore_errors())",
+        "shuffle(9).padded_batch(2, s, drop_remainder=True)",
+    ],
+)
+def test_what_only_a_tensorflow_dataset_has_proves_it(use: str) -> None:
+    result = migrated(f"{HEAD}def f(source):\n    return source.{use}.batch(3)\n", RULE)
+    assert ".batch(3, drop_remainder=True)" in result.after.decode()
+
+
+def test_an_annotated_parameter_is_a_dataset() -> None:
+    result = migrated(f"{HEAD}def f(x: tf.data.Dataset):\n    return x.batch(3)\n", RULE)
+    assert ".batch(3, drop_remainder=True)" in result.after.decode()
+
+
+def test_a_folder_of_the_project_is_not_the_library_of_its_name() -> None:
+    others = {"datasets/__init__.py": "def load_dataset(x): return x\n"}
+    source = "from datasets import load_dataset\nds = load_dataset('x')\nd = ds.batch(4)\n"
+    check_says(RULE, HEAD + source, "manual", "may be a dataset's", others=others)
+
+
+def test_a_shard_by_an_input_context_of_what_is_not_shown_to_be_a_dataset_is_left_to_a_person() -> None:
+    shard = "x.shard(c.num_input_pipelines, c.input_pipeline_id)"
+    check_says("dataset_shard", f"{HEAD}def f(x, c):\n    return {shard}\n", "manual", "get_rank_size")
+    check_noop("dataset_shard", f"{HEAD}def f(x, c):\n    return x.shard(c.number, c.index)\n")

@@ -466,7 +466,7 @@ def test_a_variable_that_is_made_a_number_later() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "loader.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)\n",
+        "loader.shard(ctx.number, ctx.index)\n",
         "ds = tf.data.Dataset.range(9).shard(2, 0)\n",
         "from hccl.manage.api import get_rank_id, get_rank_size\n"
         "ds = tf.data.Dataset.range(9).shard(get_rank_size(), get_rank_id())\n",
@@ -534,3 +534,58 @@ def test_data_that_is_never_sharded_is_mentioned_once() -> None:
     assert len(result.findings) == 1
     check_noop("dataset_unsharded", source.replace("input_fn", "eval_input_fn"), distributed=True)
     check_noop("dataset_unsharded", source.replace("return ds", "return ds.shard(n, i)"), distributed=True)
+
+
+OPTIMIZER = "distribute_optimizer"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "opt = {'adam': tf.train.AdamOptimizer}[name](0.1)\nopt.minimize(loss)\n",
+        "opt = getattr(tf.train, name)(0.1)\nopt.apply_gradients(g)\n",
+        "def f(kind=tf.train.AdamOptimizer):\n    kind(0.1).minimize(loss)\n",
+        "def f(opt):\n    opt.minimize(loss)\n",
+        "W = tf.contrib.opt.extend_with_decoupled_weight_decay(tf.train.AdamOptimizer)\nW(0.1).minimize(loss)\n",
+        "class A:\n    def f(self):\n        self.opt.minimize(loss)\n",
+        "from elsewhere import make\nopt = make(0.1)\nopt.minimize(loss)\n",
+    ],
+)
+def test_an_optimizer_that_is_made_out_of_sight_is_found_where_it_trains(source: str) -> None:
+    result = check_says(OPTIMIZER, HEAD + source, "manual", "not seen", distributed=True)
+    assert {one.risk for one in result.findings} == {"high"}
+
+
+@pytest.mark.parametrize("optimizer", ["'Adam'", "tf.train.AdamOptimizer"])
+def test_an_optimizer_that_optimize_loss_makes_is_left_to_a_person(optimizer: str) -> None:
+    source = f"tf.contrib.layers.optimize_loss(loss, None, 0.1, optimizer={optimizer})\n"
+    check_says(OPTIMIZER, HEAD + source, "manual", "itself", distributed=True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from scipy import optimize\noptimize.minimize(f, x)\n",
+        "def f(opt):\n    g = tf.gradients(loss, v)\n    opt.apply_gradients(zip(g, v))\n",
+        "class A(tf.train.Optimizer):\n    def apply_gradients(self, g):\n        return self.o.apply_gradients(g)\n",
+        "from npu_bridge.estimator.npu.npu_optimizer import NPUDistributedOptimizer\n"
+        "opt = NPUDistributedOptimizer(getattr(tf.train, name)(0.1))\nopt.minimize(loss)\n",
+    ],
+)
+def test_what_is_no_optimizer_or_is_wrapped_is_not_mentioned(source: str) -> None:
+    check_noop(OPTIMIZER, HEAD + source, distributed=True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if a:\n    opt = tf.train.AdamOptimizer(1)\nelse:\n    opt = tf.train.AdagradOptimizer(1)\nopt.minimize(x)\n",
+        "def f(opt):\n    opt.minimize(loss)\nf(tf.train.AdamOptimizer(1))\n",
+        "class A:\n    def f(self):\n        self.o = tf.train.AdamOptimizer(1)\n        self.o.minimize(loss)\n",
+        "def make():\n    return tf.train.AdamOptimizer(1)\nmake().minimize(loss)\n",
+    ],
+)
+def test_what_is_wrapped_is_not_left_to_a_person(source: str) -> None:
+    result = migrated(HEAD + source, OPTIMIZER, distributed=True)
+    assert "NPUDistributedOptimizer(" in result.after.decode()
+    assert not [one for one in result.findings if one.status == "manual"]

@@ -222,3 +222,75 @@ def test_metrics_of_a_tpu_that_are_not_written_out_are_left_to_a_person() -> Non
     pair = HEAD + "s = tf.contrib.tpu.TPUEstimatorSpec(mode, eval_metrics=(f, {'a': a}), scaffold_fn=make)\n"
     text = migrated(pair, "tpu_spec").after.decode()
     assert "NPUEstimatorSpec(mode, eval_metric_ops=f(**{'a': a}), scaffold=make() if make else None)" in text
+
+
+def test_a_run_config_for_ready_made_estimators_stays_one() -> None:
+    source = (
+        HEAD + "config = tf.estimator.RunConfig(model_dir='x', train_distribute=s)\n"
+        "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"
+        "other = tf.estimator.LinearRegressor(columns, config=tf.estimator.RunConfig('y'))\n"
+    )
+    text = migrated(source).after.decode()
+    assert "config = tf.estimator.RunConfig(model_dir='x')" in text
+    assert "columns, config=npu_run_config_init(run_config=config))" in text
+    assert "config=npu_run_config_init(run_config=tf.estimator.RunConfig('y')))" in text
+    assert "NPURunConfig" not in text
+
+
+def test_one_that_goes_to_both_kinds_is_left_to_a_person_at_the_ready_made_one() -> None:
+    source = (
+        HEAD + "config = tf.estimator.RunConfig(model_dir='x')\nfirst = tf.estimator.Estimator(f, config=config)\n"
+        "model = tf.estimator.DNNClassifier([64], columns, config=config)\n"
+    )
+    result = migrated(source)
+    assert "config = NPURunConfig(model_dir='x')" in result.after.decode()
+    assert [one.line for one in result.findings if one.status == "manual" and "of its own" in one.message] == [4]
+
+
+SPEC = "tf.contrib.tpu.TPUEstimatorSpec"
+
+
+@pytest.mark.parametrize(
+    ("before", "metrics"),
+    [
+        ("m = (fn, [a, b])\n", "m[0](*m[1])"),
+        ("m = (fn, {'a': a})\n", "m[0](**m[1])"),
+        ("m = None\nif x:\n    m = (fn, [a, b])\n", "m[0](*m[1]) if m else None"),
+        ("m = None\n", "None"),
+    ],
+)
+def test_a_pair_of_metrics_with_a_name_is_called_by_its_parts(before: str, metrics: str) -> None:
+    text = migrated(f"{HEAD}{before}s = {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n", "tpu_spec").after.decode()
+    assert text.endswith(f"{before}s = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops={metrics})\n")
+
+
+def test_where_one_spec_of_a_function_cannot_follow_none_does() -> None:
+    source = (
+        f"{HEAD}def f(mode, m):\n    if mode:\n        return {SPEC}(mode=mode, loss=loss)\n"
+        f"    return {SPEC}(mode=mode, loss=loss, eval_metrics=m)\n"
+    )
+    result = check_says("tpu_spec", source, "manual", "not a pair")
+    assert [one.line for one in result.findings] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("import functools\nmake = functools.partial(tf.estimator.Estimator, model_fn=f)\n", "passed on"),
+        ("classes = {'a': tf.estimator.Estimator}\n", "passed on"),
+        ("e = tf.contrib.learn.Estimator(f)\n", "tf.estimator first"),
+        ("from tensorflow.contrib import learn\ne = learn.DNNClassifier([1])\n", "tf.estimator first"),
+    ],
+)
+def test_estimators_that_cannot_follow_are_named(source: str, word: str) -> None:
+    result = check_says("estimator_class", HEAD + source, "manual", word)
+    assert result.findings[0].risk == "high"
+
+
+def test_a_check_or_an_annotation_still_holds() -> None:
+    source = "def f(x: tf.estimator.Estimator) -> tf.estimator.Estimator:\n    isinstance(x, tf.estimator.Estimator)\n"
+    check_noop("estimator_class", HEAD + source)
+
+
+def test_metrics_by_position_are_left_to_a_person() -> None:
+    check_says("tpu_spec", f"{HEAD}s = {SPEC}(mode, None, loss, op, (fn, [a]))\n", "manual", "not a pair")

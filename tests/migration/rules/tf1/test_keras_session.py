@@ -134,3 +134,52 @@ def test_the_compatible_tensorflow_is_preferred() -> None:
     head = "import tensorflow as tf2\nimport tensorflow.compat.v1 as tf\n"
     after = migrated(head + MODEL + "model.fit(x, y)\n", RULE).after.decode()
     assert "\nconfig = tf.ConfigProto()\n" in after
+
+
+BUILT_BY_METHOD = """import tensorflow as tf
+
+class Net:
+    def __init__(self):
+        self.model = self.build()
+
+    def build(self):
+        m = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+        return m
+
+    def train(self, x, y):
+        self.model.fit(x, y)
+
+def main():
+    net = Net()
+    net.train(1, 2)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_model_that_a_method_builds_is_one() -> None:
+    text = migrated(BUILT_BY_METHOD, "keras_session").after.decode()
+    assert text.index("set_session(npu_keras_sess)") < text.index("net = Net()")
+
+
+MODELS = "import tensorflow as tf\ndef build(n):\n    return tf.keras.Sequential([tf.keras.layers.Dense(n)])\n"
+SCRIPT = "import tensorflow as tf\nfrom models import build\nm = build(3)\nm.compile(loss='mse')\nm.fit(x, y)\n"
+
+
+def test_a_model_of_another_file_gets_its_session_before_it_is_made() -> None:
+    text = migrated(SCRIPT, "keras_session", others={"models.py": MODELS}).after.decode()
+    assert text.index("tf.keras.backend.set_session(npu_keras_sess)") < text.index("m = build(3)")
+
+
+@pytest.mark.parametrize("style", ["explicit", "wrapper"])
+def test_the_session_is_set_in_the_keras_that_the_other_file_uses(style: str) -> None:
+    models = "from keras.models import Sequential\ndef build(n):\n    return Sequential([n])\n"
+    text = migrated(SCRIPT, "keras_session", others={"models.py": models}, style=style).after.decode()
+    assert "from keras.backend import set_session" in text
+    assert text.index("\nset_session(npu_keras_sess)") < text.index("m = build(3)")
+
+
+def test_what_is_used_as_a_keras_model_is_named_though_nobody_sees_it_made() -> None:
+    check_says("keras_session", SCRIPT, "manual", "m is compiled and run as a Keras model is")
+    check_noop("keras_session", "import tensorflow as tf\nimport re\nre.compile('x')\nm.fit(x, y)\n")

@@ -37,6 +37,49 @@ def test_a_block_that_is_decided_at_run_time_is_left_to_a_person() -> None:
 
 
 @pytest.mark.parametrize(
+    "device",
+    [
+        *("FLAGS.device", "cfg.data_device", "self.device", "x.inputs_device()", "gpu_device", "dev", "devices[0]"),
+        *("'/gpu:0' if gpu else '/cpu:0'", "lambda op: '/gpu:0'", "set_to('/gpu:0', ps_device='/cpu:0')", "either"),
+    ],
+)
+def test_a_device_that_is_not_a_text_of_a_gpu_is_left_to_a_person(device: str) -> None:
+    source = f"def f(dev='/gpu:0'):\n    with tf.device({device}):\n        x = 1\n"
+    either = "either = '/gpu:0'\nif here:\n    either = '/cpu:0'\n"
+    check_says("device_block", HEAD + either + source, "manual", "run time")
+
+
+@pytest.mark.parametrize(
+    ("before", "device"),
+    [
+        ("d = '/gpu:0'\n", "d"),
+        ("d = '/gpu:0'\nif a:\n    d = '/gpu:%d' % 1\n", "d"),
+        ("", "'/gpu:' + str(i)"),
+        ("", "'/gpu:{}'.format(i)"),
+        ("", "'/gpu:0' if a else '/gpu:1'"),
+        ("", "tf.DeviceSpec(device_type='GPU', device_index=i)"),
+    ],
+)
+def test_a_text_of_a_gpu_is_known_however_it_is_made(before: str, device: str) -> None:
+    assert body(f"{before}with tf.device({device}):\n    x = 1\n", "device_block") == f"{before}x = 1\n"
+
+
+def test_a_loop_over_literal_devices_is_followed() -> None:
+    before = "for d in ['/gpu:0', '/gpu:1']:\n    with tf.device(d):\n        x = 1\n"
+    assert body(before, "device_block") == "for d in ['/gpu:0', '/gpu:1']:\n    x = 1\n"
+
+
+@pytest.mark.parametrize("outer", ["tf.device('/cpu:0')", "tf.Graph().as_default(), tf.device('/cpu:0')"])
+def test_a_gpu_block_within_a_cpu_block_is_left_to_a_person_too(outer: str) -> None:
+    source = f"{HEAD}with {outer}:\n    o = 1\n    with tf.device('/gpu:0'):\n        x = 1\n"
+    result = migrated(source, "device_block")
+    assert "gpu" not in result.after.decode()
+    found = [one for one in result.findings if one.status == "manual"]
+    assert [one.risk for one in found] == ["high"]
+    assert "on the CPU" in found[0].message
+
+
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("with tf.device('/gpu:0'): x = 1\n", "x = 1\n"),

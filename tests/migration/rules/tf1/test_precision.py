@@ -29,6 +29,11 @@ def test_a_loss_scale_that_went_with_it_is_left_to_a_person() -> None:
     assert any(finding.status == "manual" and "'dynamic'" in finding.message for finding in result.findings)
 
 
+def test_the_loss_scale_that_it_has_by_default_is_left_to_a_person_too() -> None:
+    result = migrated(HEAD + f"opt = {REWRITE}(opt)\nx = 1\n", "precision_graph_rewrite")
+    assert any(finding.status == "manual" and "(dynamic)" in finding.message for finding in result.findings)
+
+
 def test_the_environment_variable_goes_too() -> None:
     check_rewrite(
         "precision_graph_rewrite",

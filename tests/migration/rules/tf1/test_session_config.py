@@ -415,3 +415,50 @@ def test_a_helper_and_statements_in_one_file() -> None:
     after = migrated(before, RULE).after.decode()
     assert "lambda: tf.Session(config=npu_config_proto())" in after
     assert "with tf.Session(config=config) as sess:" in after
+
+
+def test_a_comment_within_a_config_that_is_taken_out_is_there_once() -> None:
+    source = (
+        "import tensorflow as tf\nwith tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(\n"
+        "        allow_soft_placement=True,  # needed\n        log_device_placement=False)) as sess:\n    sess.run(x)\n"
+    )
+    assert migrated(source, "session_config").after.decode().count("# needed") == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "sess = tf.Session(config=tf.ConfigProto(device_count={'GPU': 0}))\n",
+        "config = tf.ConfigProto(device_count={'CPU': 1, 'GPU': 0})\nsess = tf.Session(config=config)\n",
+        "config = tf.ConfigProto()\nconfig.device_count['GPU'] = 0\nsess = tf.Session(config=config)\n",
+    ],
+)
+def test_a_session_that_was_kept_off_the_gpu_stays_on_the_host(source: str) -> None:
+    check_says("session_config", "import tensorflow as tf\n" + source, "manual", "off the accelerator")
+
+
+def test_one_gpu_is_no_reason_to_stay_on_the_host() -> None:
+    source = "import tensorflow as tf\nsess = tf.Session(config=tf.ConfigProto(device_count={'GPU': 1}))\n"
+    assert "NpuOptimizer" in migrated(source, "session_config").after.decode()
+
+
+@pytest.mark.parametrize("star", ["", "from numpy import *\n", "from tensorflow.contrib.slim import *\n"])
+def test_a_session_by_a_star_import_is_configured(star: str) -> None:
+    source = f"from tensorflow import *\n{star}with Session() as sess:\n    sess.run(x)\n"
+    assert "with Session(config=config) as sess:" in migrated(source, "session_config").after.decode()
+
+
+def test_a_session_that_may_be_another_module_s_is_left_to_a_person() -> None:
+    source = "from tensorflow import *\nfrom requests import *\ns = Session()\n"
+    check_says("session_config", source, "manual", "another star import's")
+    check_noop("session_config", "from requests import *\ns = Session()\n")
+
+
+def test_a_session_class_as_a_default_is_left_to_a_person() -> None:
+    source = "import tensorflow as tf\ndef f(factory=tf.Session):\n    factory().run(x)\n"
+    check_says("session_config", source, "manual", "made from this elsewhere")
+
+
+def test_a_class_that_derives_from_a_session_is_left_to_a_person() -> None:
+    source = "import tensorflow as tf\nclass S(tf.Session):\n    pass\ns = S()\n"
+    check_says("session_config", source, "manual", "made from this elsewhere")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from migration.checking import check_noop, migrated
+from migration.checking import check_noop, check_says, migrated
 
 HELPER = """
 import tensorflow as tf
@@ -48,3 +48,9 @@ def test_a_helper_with_the_optimizer_is_ready() -> None:
         """
     for rule in ("session_config_helper", "session_config"):
         check_noop(rule, dedent(ready))
+
+
+def test_a_helper_for_sessions_without_a_gpu_is_left_to_a_person() -> None:
+    helper = HELPER.replace("allow_soft_placement=True", "device_count={'GPU': 0}")
+    others = {"main.py": USER}
+    check_says("session_config_helper", helper, "manual", "off the accelerator", path="helper.py", others=others)

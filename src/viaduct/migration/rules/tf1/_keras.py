@@ -69,8 +69,11 @@ def is_true(value: ast.expr) -> bool:
 
 
 def is_standalone(site: Site) -> bool:
-    """Whether the file's Keras is the package of its own."""
-    return any(name.startswith("keras.") for name in (*site.work.index.calls, *site.work.index.references))
+    """Whether the file's Keras is the package of its own; of a file without any, whether the project's is."""
+    here = (*site.work.index.calls, *site.work.index.references)
+    used = here if any(is_keras(name) for name in here) else tuple(site.work.project.mentions)
+    own = any(name.startswith("keras.") for name in used)
+    return own and (used is here or not any(name.startswith("tensorflow.keras.") for name in used))
 
 
 def executed(statement: ast.stmt) -> Iterator[ast.AST]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
+from viaduct.migration.rules.tf1._config_proto import attribute_assignments
 from viaduct.migration.values import constructed
 
 OPTIMIZERS = "npu_bridge.estimator.npu.npu_optimizer"
@@ -16,7 +17,9 @@ WRAPPERS = (
     *("npu_bridge.npu_init.npu_keras_optimizer", *horovod.names("DistributedOptimizer")),
 )
 LOSS_SCALE = "npu_bridge.estimator.npu.npu_loss_scale_optimizer.NPULossScaleOptimizer"
+AVERAGED = ("tensorflow.gradients", f"{OPTIMIZERS}.npu_allreduce", f"{OPTIMIZERS}.allreduce")
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
+KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")
 USES = ("minimize", "compute_gradients", "apply_gradients")
 # Functions that take an optimizer and train with it.
 CONSUMERS = {
@@ -63,6 +66,39 @@ def holds_optimizer(site: Site, call: ast.Call) -> bool:
 def is_made(site: Site, call: ast.Call) -> bool:
     """An optimizer, or one that is wrapped already."""
     return is_optimizer(site, call) or site.qualified(call.func) in WRAPPERS
+
+
+def accounted(site: Site, node: ast.expr, depth: int = 0) -> bool:
+    """Whether all that it may be is an optimizer that was seen being made: those are wrapped, here or there."""
+    if site.values.kind(node) in KINDS:
+        return True
+    if isinstance(node, ast.Call):
+        name = site.qualified(node.func) or ""
+        known = is_made(site, node) or name == LOSS_SCALE or name.startswith(("tensorflow.", "keras."))
+        return known or holds_optimizer(site, node)
+    if isinstance(node, ast.IfExp):
+        return accounted(site, node.body, depth) and accounted(site, node.orelse, depth)
+    if isinstance(node, ast.Name) and depth < 5:
+        bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or [None]
+        return all(isinstance(one, ast.expr) and (is_none(one) or accounted(site, one, depth + 1)) for one in bound)
+    if isinstance(node, ast.Attribute) and depth < 5:
+        made = [one.value for one in attribute_assignments(site, node) if not is_none(one.value)]
+        return bool(made) and all(accounted(site, one, depth + 1) for one in made)
+    return False
+
+
+def is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def inside_one(site: Site) -> bool:
+    """In the methods of an optimizer's own class: `self._inner.apply_gradients(…)`, `super().minimize(…)`."""
+    function = site.source.function(site.node)
+    own = function is not None and isinstance(site.source.parents[function], ast.ClassDef)
+    receiver = site.node.func.value
+    if isinstance(receiver, ast.Name) and receiver.id == "self":
+        return True
+    return own and function is not None and function.name in USES
 
 
 def takes(site: Site, call: ast.Call) -> bool:

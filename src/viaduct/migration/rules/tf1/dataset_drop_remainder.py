@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.names import all_arguments
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory", order=50)
 
 POSITIONS = {"batch": 1, "padded_batch": 3}
+USUAL = {"shuffle", "repeat", "prefetch", "flat_map"}  # datasets have them, though not TensorFlow's alone
 NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
@@ -104,10 +106,30 @@ def lost_pictures(site: Site) -> None:
 
 
 def looks_like_dataset(site: Site) -> bool:
-    """A name that says so; everything else with a method `batch` is somebody's own."""
-    receiver = site.node.func.value
+    """A name that says so, or a parameter that is shuffled or repeated; another library's dataset is its own affair."""
+    receiver, methods = site.node.func.value, set()
+    if site.values.is_other(receiver) or not (site.node.args or site.node.keywords):
+        return False
     while isinstance(receiver, ast.Call | ast.Attribute):
+        if isinstance(receiver, ast.Attribute):
+            methods.add(receiver.attr)
         receiver = receiver.func if isinstance(receiver, ast.Call) else receiver.value
-    names = {part.arg for part in ast.walk(site.node) if isinstance(part, ast.keyword)}
-    named = isinstance(receiver, ast.Name) and ("dataset" in receiver.id.lower() or receiver.id.lower() == "ds")
-    return named and bool(site.node.args or names)
+    if not isinstance(receiver, ast.Name):
+        return False
+    named = "dataset" in receiver.id.lower() or receiver.id.lower() == "ds"
+    return named or (is_parameter(site, receiver) and bool((methods | used_with(site, receiver)) & USUAL))
+
+
+def is_parameter(site: Site, name: ast.Name) -> bool:
+    function = site.source.function(name)
+    return function is not None and name.id in {argument.arg for argument in all_arguments(function.args)}
+
+
+def used_with(site: Site, name: ast.Name) -> set[str]:
+    """The methods that its function calls on it."""
+    found = ast.walk(site.source.function(name) or name)
+    return {
+        one.attr
+        for one in found
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == name.id
+    }

@@ -34,7 +34,10 @@ ATTRIBUTES = {
 
 @rule.method("shard")
 def by_rank(site: Site) -> None:
-    if site.values.kind(site.node.func.value) != "dataset":
+    kind = site.values.kind(site.node.func.value)
+    if kind != "dataset":
+        if kind is None and not site.values.is_other(site.node.func.value):
+            perhaps(site)
         return
     number, index = site.argument("num_shards", 0), site.argument("index", 1)
     if number is None or index is None or (is_literal(number) and is_literal(index)):
@@ -49,6 +52,19 @@ def by_rank(site: Site) -> None:
         )
     else:
         rewrite(site, number, index)
+
+
+def perhaps(site: Site) -> None:
+    """Nobody but a dataset is sharded by an input context, yet that this is one is not shown."""
+    number, index = site.argument("num_shards", 0), site.argument("index", 1)
+    if number is None or index is None or not (from_strategy(site, number) and from_strategy(site, index)):
+        return
+    site.manual(
+        "this looks like a dataset's shard by a strategy that is gone: it should go by get_rank_size() and "
+        "get_rank_id()",
+        zh="此处似为按分布式策略切分数据集:应改为 get_rank_size() 与 get_rank_id()",
+        risk="high" if site.options.distributed else "medium",
+    )
 
 
 def is_literal(node: ast.expr) -> bool:

@@ -5,8 +5,11 @@
     -    x = tf.zeros([2])  # on the card
     +x = tf.zeros([2])  # on the card
 
-The device's compiler takes the whole graph. A block for the CPU stays as it is. With `--device cpu` the block is kept
-and names the CPU instead. Of several items in one `with` only the device is dropped.
+The device's compiler takes the whole graph. Only a text that names a GPU is taken away (a literal, a formatted one, a
+name that is nothing else), and the device of a variable; a flag or a parameter is decided at run time and left to a
+person. A block for the CPU stays as it is. With `--device cpu` the block is kept and names the CPU instead. Of several
+items in one `with` only the device is dropped. Inside a block for the CPU, what was meant for the GPU would now be
+asked for there: that is a finding.
 """
 
 from __future__ import annotations
@@ -52,19 +55,71 @@ def meant(site: Site, device: ast.expr | None) -> str:
         return "nothing"
     if isinstance(origin, ast.Call) and site.qualified(origin.func) in SETTERS:
         return "setter"
-    text = " ".join(texts(origin)).lower()
-    if "gpu" in text:
+    if is_of_variable(site, device):
         return "gpu"
-    if "cpu" in text:
-        return "cpu"
-    if isinstance(device, ast.Attribute) and device.attr == "device":  # var.device
-        return "gpu"
-    name = ast.unparse(device).lower()
-    return "gpu" if "gpu" in name or ("device" in name and "cpu" not in name) else "unknown"
+    return named(site, device) or "unknown"
+
+
+def is_of_variable(site: Site, device: ast.expr) -> bool:
+    """`var.device`: where a variable is, so where the GPU would have been."""
+    if not (isinstance(device, ast.Attribute) and device.attr == "device" and isinstance(device.value, ast.Name)):
+        return False
+    made = site.values.origin(device.value)
+    built = isinstance(made, ast.Call) and (site.qualified(made.func) or "").startswith("tensorflow.")
+    return built or "var" in device.value.id.lower() or device.value.id in ("v", "w", "g", "grad", "tensor")
+
+
+def named(site: Site, node: ast.AST, depth: int = 0) -> str:
+    """gpu or cpu where a text says so, whatever else is put into it; "" where it is decided at run time."""
+    if isinstance(node, ast.Constant | ast.JoinedStr):
+        return one_of(texts(node))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return named(site, node.left, depth)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return agreed({named(site, node.left, depth), named(site, node.right, depth)} - {""})
+    if isinstance(node, ast.IfExp):
+        return agreed({named(site, node.body, depth), named(site, node.orelse, depth)})
+    if isinstance(node, ast.Call):
+        return named_by_call(site, node, depth)
+    if isinstance(node, ast.Name) and depth < 5:
+        return agreed({named(site, value, depth + 1) if value else "" for value in assigned(site, node)})
+    return ""
+
+
+def named_by_call(site: Site, call: ast.Call, depth: int) -> str:
+    """`"/gpu:{}".format(i)`, `str(…)` and tf.DeviceSpec; what another function makes of a text is not seen."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
+        return named(site, call.func.value, depth)
+    if site.qualified(call.func) == "tensorflow.DeviceSpec":
+        given = [word.value for word in call.keywords if word.arg == "device_type"]
+        return named(site, given[0], depth) if given else ""
+    return ""
+
+
+def assigned(site: Site, name: ast.Name) -> list[ast.expr | None]:
+    """All that a name may be: its assignments, or the items of the literal that a loop goes over; None: unknown."""
+    bound = site.work.names.lookup(name.id, site.work.names.scope_of(name)) or [None]
+    loops = [one for one in site.source.ancestors(name) if isinstance(one, ast.For)]
+    for loop in loops:
+        if bound == [None] and ast.unparse(loop.target) == name.id:
+            items = site.values.origin(loop.iter)
+            return [*items.elts] if isinstance(items, ast.List | ast.Tuple) else [None]
+    return [value if isinstance(value, ast.expr) else None for value in bound]
+
+
+def agreed(found: set[str]) -> str:
+    return found.pop() if len(found) == 1 else ""
+
+
+def one_of(pieces: list[str]) -> str:
+    text = " ".join(pieces).lower()
+    return agreed({word for word in ("gpu", "cpu") if word in text})
 
 
 def texts(node: ast.AST) -> list[str]:
-    return [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    """Of a literal, or of an f-string what stands outside its braces."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
 
 
 def remove(site: Site, place: int, device: ast.expr | None) -> None:
@@ -79,7 +134,28 @@ def remove(site: Site, place: int, device: ast.expr | None) -> None:
     site.changed(
         "operators are placed by the device's compiler: the block is gone", zh="算子由昇腾编译器放置:删除 tf.device"
     )
+    within_cpu(site)
     towers(site)
+
+
+def within_cpu(site: Site) -> None:
+    """What was meant for a GPU now stands under the block for the CPU around it."""
+    around = [site.node]
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            break
+        if isinstance(parent, ast.With | ast.AsyncWith):
+            around.append(parent)
+    for item in (item for block in around for item in block.items):
+        call = item.context_expr
+        if is_device(site, call) and call.args and meant(site, call.args[0]) == "cpu":
+            site.manual(
+                f"this stood on a GPU within {site.text(call)}: without its own block it is asked for on the CPU; end "
+                "the outer block before it",
+                zh=f"此处原在 {site.text(call)} 之内指定 GPU:删除后会落到 CPU 上;请让外层语句块在此之前结束",
+                risk="high",
+            )
+            return
 
 
 def drop_item(edit: Edits, node: ast.With, place: int) -> None:
@@ -131,3 +207,4 @@ def leave(site: Site, call: ast.expr, what: str) -> None:
             zh=f"{site.text(call)}:是否为 GPU 在运行时决定;若是请删除该语句块",
             node=call,
         )
+        towers(site)

@@ -11,6 +11,7 @@ Only with `--distributed`, and for an optimizer that is shown to train: it reach
 apply_gradients, is returned, or is given to something that trains with it. Where the branches of an `if` choose among
 several, one line behind them wraps whichever it is. Of a loss scale optimizer the inner one is wrapped, and the outer
 is told that the run is distributed. Wrapped ones stay as they are; so does a class that is merely called Optimizer.
+One that is made out of sight (from a dictionary of classes, by getattr, by a name) is a finding where it trains.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import builtins
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
+from viaduct.migration.values import constructed
 
 rule = Rule(__name__, spec="V2", kind="mandatory", order=70, on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
@@ -182,15 +184,49 @@ def tell(site: Site) -> None:
 
 
 @rule.method("minimize", "apply_gradients")
-def unknown_class(site: Site) -> None:
-    """A class from elsewhere that calls itself an optimizer."""
-    made = site.values.origin(site.node.func.value)
-    name = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
-    known = (site.qualified(made.func) or "") if isinstance(made, ast.Call) else ""
-    if not name.endswith("Optimizer") or known in optimizers.WRAPPERS or known == optimizers.LOSS_SCALE:
+def not_wrapped(site: Site) -> None:
+    """An optimizer of which it is not seen where it is made, so that no wrapper was put around it."""
+    receiver = site.node.func.value
+    if site.qualified(receiver) or optimizers.inside_one(site) or optimizers.accounted(site, receiver):
+        return  # a module's function; an optimizer that hands on to another
+    if site.name == "apply_gradients" and averaged(site):
         return
-    if not known.startswith(("tensorflow.", "keras.")) and known not in site.work.project.optimizers:
+    made = site.values.origin(receiver)
+    name = ast.unparse(made.func).rpartition(".")[2] if isinstance(made, ast.Call) else ""
+    if name.endswith("Optimizer"):
         site.manual(
             f"{name} is not shown to be a TensorFlow optimizer: if it is, wrap it in NPUDistributedOptimizer",
             zh=f"无法确认 {name} 是 TensorFlow 优化器:若是,请用 NPUDistributedOptimizer 包装",
+        )
+        return
+    site.manual(
+        f"how {site.text(receiver)} is made is not seen, so it is not wrapped: without NPUDistributedOptimizer every "
+        "rank trains a model of its own",
+        zh=f"无法看出 {site.text(receiver)} 如何创建,未做包装:不使用 NPUDistributedOptimizer 时各 rank 各自训练",
+        risk="high",
+    )
+
+
+def averaged(site: Site) -> bool:
+    """Gradients that the function takes by tf.gradients are averaged there (distribute_gradients)."""
+    function = site.source.function(site.node) or site.source.tree
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return any(site.qualified(call.func) in optimizers.AVERAGED for call in calls)
+
+
+@rule.call("tensorflow.contrib.layers.optimize_loss")
+def made_inside(site: Site) -> None:
+    """The optimizer by its name or class: optimize_loss makes it, so nobody can wrap it."""
+    optimizer = site.argument("optimizer", 3)
+    if optimizer is None:
+        return
+    origin = site.values.origin(optimizer)
+    named = isinstance(origin, ast.Constant) and isinstance(origin.value, str)
+    by_class = constructed(site.qualified(optimizer) or "") == "optimizer"
+    if named or by_class:
+        site.manual(
+            f"optimize_loss makes the optimizer {site.text(optimizer)} itself: pass one that is wrapped in "
+            "NPUDistributedOptimizer",
+            zh=f"optimize_loss 会自行创建优化器 {site.text(optimizer)}:请传入用 NPUDistributedOptimizer 包装的优化器",
+            risk="high",
         )

@@ -5,7 +5,8 @@
     -model = tf.estimator.DNNClassifier([64], columns)
     +model = tf.estimator.DNNClassifier([64], columns, config=npu_run_config_init())
 
-The class stays: npu_run_config_init turns a RunConfig, or nothing, into one for the device.
+The class stays, and so does a RunConfig that goes to such estimators alone: npu_run_config_init turns it, or nothing,
+into one for the device.
 """
 
 from __future__ import annotations
@@ -13,30 +14,34 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._run_configs import CANNED, INIT
 
 rule = Rule(__name__, spec="E8", kind="mandatory", order=41)
 
-FAMILIES = ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear")
-# The place of `config` among the positional arguments (TensorFlow 1.15).
-POSITIONS = {
-    "BaselineClassifier": 6, "BaselineEstimator": 3, "BaselineRegressor": 5,
-    "BoostedTreesClassifier": 15, "BoostedTreesEstimator": 14, "BoostedTreesRegressor": 14,
-    "DNNClassifier": 10, "DNNEstimator": 8, "DNNRegressor": 9,
-    "DNNLinearCombinedClassifier": 12, "DNNLinearCombinedEstimator": 9, "DNNLinearCombinedRegressor": 11,
-    "LinearClassifier": 7, "LinearEstimator": 4, "LinearRegressor": 6,
-}  # fmt: skip
+NPU = "npu_bridge.estimator.npu.npu_config.NPURunConfig"
 
 
-@rule.call(*(f"tensorflow.estimator.{name}" for name in POSITIONS))
+@rule.call(*(f"tensorflow.estimator.{name}" for name in CANNED))
 def configure(site: Site) -> None:
-    config = site.argument("config", POSITIONS[site.name.rpartition(".")[2]])
+    config = site.argument("config", CANNED[site.name.rpartition(".")[2]])
     if config is None and site.unpacked:
         site.manual(
             "arguments are unpacked here: pass config=npu_run_config_init(run_config=…)",
             zh="此处参数为解包形式:请传入 config=npu_run_config_init(run_config=…)",
         )
         return
-    if config is not None and already(site, config):
+    made = maker(site, config) if config is not None else None
+    if made == INIT:
+        return
+    if made == NPU:
+        site.manual(
+            "a ready-made estimator does not run on the device by an NPURunConfig, which only NPUEstimator reads: "
+            "give it config=npu_run_config_init(run_config=…) of a RunConfig of its own",
+            zh="NPURunConfig 仅对 NPUEstimator 有效:请为预制 Estimator 单独建立 RunConfig,并传入 "
+            "config=npu_run_config_init(run_config=…)",
+            risk="high",
+            node=config,
+        )
         return
     init = site.need("npu_run_config_init")
     if config is None:
@@ -50,7 +55,7 @@ def configure(site: Site) -> None:
     )
 
 
-def already(site: Site, config: ast.expr) -> bool:
+def maker(site: Site, config: ast.expr) -> str | None:
+    """What the config was made by, where that is seen."""
     origin = site.values.origin(config)
-    name = site.qualified(origin.func) if isinstance(origin, ast.Call) else None
-    return name in ("npu_bridge.npu_init.npu_run_config_init", "npu_bridge.estimator.npu.npu_config.NPURunConfig")
+    return site.qualified(origin.func) if isinstance(origin, ast.Call) else None

@@ -19,6 +19,13 @@ from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="E5 E6 E7", kind="mandatory", order=40)
 
+LEARN = (
+    "Estimator",
+    *(f"{family}{kind}" for family in ("DNN", "Linear", "DNNLinearCombined") for kind in ("Classifier", "Regressor")),
+    *("DNNEstimator", "LinearEstimator", "DNNLinearCombinedEstimator", "LogisticRegressor", "SVM", "KMeansClustering"),
+    *("DynamicRnnEstimator", "Experiment", "SKCompat"),
+)
+
 
 @rule.call("tensorflow.estimator.Estimator")
 def convert(site: Site) -> None:
@@ -91,3 +98,29 @@ def mentioned(site: Site) -> None:
             zh=f"类 {parent.name} 继承 Estimator:请改为继承 NPUEstimator,并传入 NPURunConfig",
             risk="high",
         )
+    elif not is_check(site, parent):
+        site.manual(
+            "Estimator is passed on instead of being called: NPUEstimator should be, with an NPURunConfig for config",
+            zh="Estimator 被当作值传递:应改为 NPUEstimator,并以 NPURunConfig 作为 config",
+            risk="high",
+        )
+
+
+def is_check(site: Site, parent: ast.AST) -> bool:
+    """isinstance(x, Estimator), which an NPUEstimator passes, and annotations."""
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+        return parent.func.id in ("isinstance", "issubclass")
+    if isinstance(parent, ast.Tuple):
+        return is_check(site, site.source.parents[parent])
+    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        return parent.returns is site.node
+    return isinstance(parent, ast.arg) or (isinstance(parent, ast.AnnAssign) and parent.annotation is site.node)
+
+
+@rule.call(*(f"tensorflow.contrib.learn.{name}" for name in LEARN))
+def other_library(site: Site) -> None:
+    site.manual(
+        f"{site.name.removeprefix('tensorflow.')} is another, older class: move to tf.estimator first",
+        zh=f"{site.name.removeprefix('tensorflow.')} 是旧接口:请先改用 tf.estimator",
+        risk="high",
+    )

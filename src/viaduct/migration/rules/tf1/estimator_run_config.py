@@ -7,7 +7,8 @@
 
 Positional arguments become keywords: NPURunConfig's first is iterations_per_loop. What it does not know is removed:
 train_distribute, eval_distribute, experimental_distribute, device_fn, protocol, and three arguments of later
-TensorFlow. A subclass of RunConfig, and arguments that are unpacked, are left to a person.
+TensorFlow. A subclass of RunConfig, and arguments that are unpacked, are left to a person. One that goes only to
+ready-made estimators stays what it is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._run_configs import for_canned
 
 rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory", order=30)
 
@@ -25,6 +27,7 @@ ORDER = (
     *("experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def"),
 )
 UNKNOWN = frozenset(ORDER[9:])
+STRATEGIES = ("train_distribute", "eval_distribute", "experimental_distribute")
 # What TensorFlow takes when the argument is absent, where NPURunConfig takes something else.
 DEFAULTS = {"save_summary_steps": "100", "save_checkpoints_secs": "600"}
 DIFFERENT = {
@@ -41,6 +44,9 @@ DIFFERENT = {
 
 @rule.call("tensorflow.estimator.RunConfig")
 def convert(site: Site) -> None:
+    if for_canned(site, site.node):
+        undistributed(site)
+        return
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
         site.manual(
             "positional arguments are unpacked into RunConfig: name them, then it can become NPURunConfig",
@@ -56,6 +62,19 @@ def convert(site: Site) -> None:
             "arguments come by **: NPURunConfig does not know " + ", ".join(sorted(UNKNOWN)[:5]),
             zh="参数以 ** 传入:NPURunConfig 不支持 " + "、".join(sorted(UNKNOWN)[:5]),
         )
+
+
+def undistributed(site: Site) -> None:
+    """For ready-made estimators the class stays (estimator_canned); only strategies go."""
+    words = [word for word in site.node.keywords if word.arg in STRATEGIES]
+    if words and site.editable:
+        site.remove_arguments(words)
+        for word in words:
+            site.changed(
+                f"{word.arg} is removed: every device is a process of its own",
+                zh=f"已删除 {word.arg}:每个设备对应一个进程",
+                node=word,
+            )
 
 
 def name_or_remove(site: Site) -> None:

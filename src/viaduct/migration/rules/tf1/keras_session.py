@@ -37,9 +37,9 @@ def from_keras(site: Site) -> None:
     set_up(site)
 
 
-@rule.file(words=("__main__",))
+@rule.file(words=("__main__", *(f".{method}(" for method in _keras.RUNNING)))
 def from_entry(site: Site) -> None:
-    """The script that is started may not mention Keras itself."""
+    """The script that is started may not mention Keras itself, nor may one that runs a model of another file."""
     if "keras" not in site.source.text:
         set_up(site)
 
@@ -53,6 +53,7 @@ def set_up(site: Site) -> None:
     if entry and path != entry:
         return
     if not runs and not (entry and site.work.project.keras_files):
+        perhaps(site)
         return
     place = first_place(site)
     if place is None:
@@ -65,6 +66,25 @@ def set_up(site: Site) -> None:
         )
         return
     insert(site, place)
+
+
+def perhaps(site: Site) -> None:
+    """What is compiled with a loss and then fitted is used as a Keras model is."""
+    for call in site.work.index.methods.get("compile", []):
+        told = {word.arg for word in call.keywords} & {"loss", "optimizer"}
+        used = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        runs = [one for name in _keras.RUNNING for one in site.work.index.methods.get(name, [])]
+        same = [one for one in runs if isinstance(one.func, ast.Attribute) and ast.unparse(one.func.value) == used]
+        if told and same and not site.values.is_other(call.func):
+            site.manual(
+                f"{used} is compiled and run as a Keras model is, but where it is made is not seen: if it is one, set "
+                "a session that carries NpuOptimizer before its first layer is made",
+                zh=f"{used} 的用法与 Keras 模型相同,但看不到其创建之处:"
+                "若是,请在建立第一层之前设置带 NpuOptimizer 的会话",
+                risk="high",
+                node=same[0],
+            )
+            return
 
 
 def has_session(site: Site) -> bool:
@@ -96,7 +116,8 @@ def makes(site: Site, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = site.qualified(node.func)
-    return _keras.builds(name) or name in _keras.GET_SESSION or is_run(site, node)
+    built = _keras.builds(name) or site.work.project.returns.get(name or "") == "keras_model"
+    return built or name in _keras.GET_SESSION or is_run(site, node)
 
 
 def is_run(site: Site, call: ast.Call) -> bool:
@@ -117,6 +138,8 @@ def insert(site: Site, place: ast.stmt) -> None:
     name = site.free_name("npu_keras_sess")
     if site.options.style == "wrapper":
         lines = [f"{name} = {site.need('set_keras_session_npu_config')}()"]
+        if _keras.is_standalone(site):  # the helper knows only TensorFlow's own
+            lines.append(f"{set_session(site)}({name})")
         closing = f"{site.need('close_session')}({name})"
     else:
         lines, closing = own_session(site, place, name), f"{name}.close()"

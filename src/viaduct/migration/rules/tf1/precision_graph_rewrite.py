@@ -42,11 +42,13 @@ def remove(site: Site) -> None:
         zh="已删除图改写混合精度;请使用设备的 precision_mode(--precision allow_mix_precision)",
     )
     scale = site.argument("loss_scale", 1)
-    if scale is not None:
+    off = isinstance(scale, ast.Constant) and scale.value is None
+    if not off:
+        how = site.text(scale) if scale is not None else "dynamic"  # TensorFlow's default
         site.manual(
-            f"the rewrite also scaled the loss ({site.text(scale)}): wrap the optimizer in NPULossScaleOptimizer with "
+            f"the rewrite also scaled the loss ({how}): wrap the optimizer in NPULossScaleOptimizer with "
             "a FixedLossScaleManager or ExponentialUpdateLossScaleManager if fp16 needs it",
-            zh=f"图改写同时做了 loss scale({site.text(scale)}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
+            zh=f"图改写同时做了 loss scale({how}):如 fp16 需要,请用 NPULossScaleOptimizer 配合 "
             "FixedLossScaleManager 或 ExponentialUpdateLossScaleManager 包装优化器",
         )
 

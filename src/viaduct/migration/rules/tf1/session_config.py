@@ -18,7 +18,7 @@ A ConfigProto that the script has is filled where it is made, once for all its s
 expression gets its config in front of the statement. Where statements cannot stand (a lambda, a comprehension, a
 default, a decorator, a class body, behind a semicolon), where the value is not known, and with `--style wrapper`, the
 vendor's helper `npu_config_proto(config_proto=…)` is written instead. Sessions that only restore, freeze or save stay
-on the host.
+on the host, and so do those whose device_count says that they have no GPU.
 """
 
 from __future__ import annotations
@@ -68,12 +68,27 @@ def give_creator(site: Site) -> None:
     say_configured(site)
 
 
+@rule.node(ast.Call, words=("import *",))
+def starred(site: Site) -> None:
+    """`Session()` where TensorFlow and something else are imported by stars: it may be either's."""
+    called = site.node.func.id if isinstance(site.node.func, ast.Name) else ""
+    names = site.work.names
+    if called not in ("Session", "InteractiveSession") or names.lookup(called, names.scope_of(site.node.func)):
+        return
+    if "tensorflow" in names.stars and site.qualified(site.node.func) not in SLOTS:
+        site.manual(
+            f"{called} may be TensorFlow's or another star import's: if it is TensorFlow's, its config needs "
+            "NpuOptimizer and remapping OFF",
+            zh=f"{called} 可能来自 TensorFlow 或其他 * 导入:若是前者,其 config 需带 NpuOptimizer 并关闭 remapping",
+        )
+
+
 @rule.reference(*PLAIN)
 def session_as_value(site: Site) -> None:
     parent = site.source.parents[site.node]
     derived = isinstance(parent, ast.ClassDef) and site.node in parent.bases
     partial = isinstance(parent, ast.Call) and site.qualified(parent.func) == "functools.partial"
-    if derived or partial:
+    if derived or partial or isinstance(parent, ast.arguments):
         site.manual(
             "sessions are made from this elsewhere: each needs a config with NpuOptimizer and remapping OFF",
             zh="会话在别处由此创建:每个会话的 config 都需带 NpuOptimizer 并关闭 remapping",
@@ -96,7 +111,58 @@ def configure(site: Site, keyword: str, position: int) -> None:
         site.set_argument(keyword, new_config(site), position)
         say_configured(site)
     elif value is not None and not is_ready(site, value) and not stays_on_host(site):
-        fill_value(site, value)
+        if without_device(site, value):
+            say_off(site)
+        else:
+            fill_value(site, value)
+
+
+def say_off(site: Site) -> None:
+    site.manual(
+        "device_count says that there is no GPU for this session: it was meant to stay off the accelerator, and so it "
+        "does; if it should run there, take device_count out and give its config NpuOptimizer",
+        zh="device_count 表明该会话不使用 GPU:保留在主机侧;若需在昇腾上执行,请删除 device_count 并添加 NpuOptimizer",
+    )
+
+
+def without_device(site: Site, value: ast.expr) -> bool:
+    """`tf.ConfigProto(device_count={"GPU": 0})`, here or where the name was assigned."""
+    config = proto.held(site, value)
+    if config is not None and set_to_none(site, config, value):
+        return True
+    made = config.values if config is not None else [value]
+    return bool(made) and all(proto.is_config_proto(site, one) and no_gpu(one) for one in made)
+
+
+def set_to_none(site: Site, config: proto.Held, value: ast.expr) -> bool:
+    """`config.device_count["GPU"] = 0`."""
+    nodes = site.work.index.by_type.get(ast.Assign, []) if "device_count" in site.source.text else []
+    for one in nodes:
+        target = one.targets[0] if isinstance(one, ast.Assign) and is_number(one.value, 0) else None
+        if isinstance(target, ast.Subscript) and is_text(target.slice, "GPU"):
+            same = proto.chain(site, target.value) == (*config.parts, "device_count")
+            if same and proto.same_variable(site, config, one, value):
+                return True
+    return False
+
+
+def is_number(value: ast.expr, number: int) -> bool:
+    return isinstance(value, ast.Constant) and value.value == number
+
+
+def is_text(value: ast.expr | None, text: str) -> bool:
+    return isinstance(value, ast.Constant) and value.value == text
+
+
+def no_gpu(call: ast.expr) -> bool:
+    words = call.keywords if isinstance(call, ast.Call) else []
+    counts = [word.value for word in words if word.arg == "device_count"]
+    return any(
+        is_text(key, "GPU") and is_number(value, 0)
+        for one in counts
+        if isinstance(one, ast.Dict)
+        for key, value in zip(one.keys, one.values, strict=True)
+    )
 
 
 def is_none(value: ast.expr | None) -> bool:
@@ -134,7 +200,7 @@ def fill_value(site: Site, value: ast.expr) -> None:
         place = site.source.statement(value)
         name = proto.local_name(site, place, "config")
         site.edit.before(place, [f"{name} = {site.text(value)}", *proto.filling(site, name, place)])
-        site.edit.node(value, name)
+        site.edit.replace(*site.source.span(value), name)  # its comments went along
         say_configured(site)
     else:
         site.edit.node(value, wrapped(site, site.text(value)))

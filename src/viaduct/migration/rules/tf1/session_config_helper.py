@@ -24,7 +24,7 @@ import ast
 
 from viaduct.migration.project import own_returns
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1.session_config import fill_value, is_ready
+from viaduct.migration.rules.tf1.session_config import fill_value, is_ready, say_off, without_device
 
 rule = Rule(__name__, spec="S11", kind="mandatory", order=20)
 
@@ -37,5 +37,10 @@ def fill_helper(site: Site) -> None:
     if site.work.project.returns.get(name) != "config_proto":
         return
     for statement in own_returns(site.node):
-        if statement.value is not None and not is_ready(site, statement.value):
-            fill_value(Site(site.rule, site.work, statement), statement.value)
+        if statement.value is None or is_ready(site, statement.value):
+            continue
+        here = Site(site.rule, site.work, statement)
+        if without_device(here, statement.value):
+            say_off(here)
+        else:
+            fill_value(here, statement.value)

@@ -6,7 +6,8 @@
     +spec = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops=metric_fn(*[labels, logits]))
 
 eval_metrics is a function with its tensors, called later on a TPU's host; here it is called at once. scaffold_fn
-becomes scaffold in the same way. A pair that is not written out is left to a person.
+becomes scaffold in the same way. A pair that was given a name is called by its parts. One that is not written out is
+left to a person, and with it the other specs of the function: it should not return two kinds.
 """
 
 from __future__ import annotations
@@ -24,31 +25,75 @@ TPU = "tensorflow.estimator.tpu"
 def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         return
-    metrics = site.keyword("eval_metrics")
-    pair = metrics.value if metrics else None
-    if pair is not None and not (isinstance(pair, ast.Tuple) and len(pair.elts) == 2):
-        origin = site.values.origin(pair)
-        if not (isinstance(origin, ast.Constant) and origin.value is None):
-            site.manual(
-                "eval_metrics is not a pair written out: NPUEstimatorSpec takes eval_metric_ops=function(*tensors)",
-                zh="eval_metrics 不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
-                risk="high",
-            )
-            return
+    stuck = [one for one in specs_beside(site) if not follows(site, one)]
+    if stuck:
+        leave(site, site.node in stuck)
+        return
     site.rename(site.need("NPUEstimatorSpec"))
-    if metrics is not None and isinstance(pair, ast.Tuple):
-        site.edit.node(metrics, f"eval_metric_ops={called(site, pair)}")
-    elif metrics is not None:
-        site.edit.node(metrics, "eval_metric_ops=None")
+    metrics = site.keyword("eval_metrics")
+    if metrics is not None:
+        site.edit.node(metrics, f"eval_metric_ops={called(site, metrics.value)}")
     scaffold = site.keyword("scaffold_fn")
     if scaffold is not None:
         site.edit.node(scaffold, f"scaffold={scaffold_text(site, scaffold.value)}")
     site.changed("TPUEstimatorSpec becomes NPUEstimatorSpec", zh="TPUEstimatorSpec 替换为 NPUEstimatorSpec")
 
 
-def called(site: Site, pair: ast.Tuple) -> str:
-    function, tensors = (site.text(part) for part in pair.elts)
-    return f"{function}(**{tensors})" if isinstance(pair.elts[1], ast.Dict) else f"{function}(*{tensors})"
+def specs_beside(site: Site) -> list[ast.Call]:
+    """All of the same function, this one among them."""
+    here = site.source.function(site.node)
+    return [one for one in site.work.index.calls[site.name] if site.source.function(one) is here]
+
+
+def follows(site: Site, spec: ast.Call) -> bool:
+    metrics = next((word.value for word in spec.keywords if word.arg == "eval_metrics"), None)
+    if len(spec.args) > 4:  # the fifth is eval_metrics
+        return False
+    return metrics is None or bool(pairs(site, metrics)) or is_none(site.values.origin(metrics))
+
+
+def pairs(site: Site, value: ast.expr) -> list[ast.Tuple]:
+    """The pairs that it may be; none if it may be anything else, or if some want * and some want **."""
+    bound: list[object] = [value]
+    if isinstance(value, ast.Name):
+        bound = [*(site.work.names.lookup(value.id, site.work.names.scope_of(value)) or [])]
+    found = [one for one in bound if isinstance(one, ast.Tuple) and len(one.elts) == 2]
+    whole = len(found) == len([one for one in bound if not is_none(one)])
+    return found if whole and len({isinstance(one.elts[1], ast.Dict) for one in found}) == 1 else []
+
+
+def is_none(value: object) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def leave(site: Site, own: bool) -> None:
+    if own:
+        site.manual(
+            "eval_metrics is not a pair written out: NPUEstimatorSpec takes eval_metric_ops=function(*tensors)",
+            zh="eval_metrics 不是字面量二元组:NPUEstimatorSpec 需要 eval_metric_ops=函数(*张量)",
+            risk="high",
+        )
+    else:
+        site.manual(
+            "another TPUEstimatorSpec of this function cannot follow by itself: turn all of them into "
+            "NPUEstimatorSpec together",
+            zh="同一函数中有 TPUEstimatorSpec 无法自动转换:请一并替换为 NPUEstimatorSpec",
+            risk="high",
+        )
+
+
+def called(site: Site, value: ast.expr) -> str:
+    found = pairs(site, value)
+    if not found:
+        return "None"
+    stars = "**" if isinstance(found[0].elts[1], ast.Dict) else "*"
+    if isinstance(value, ast.Tuple):
+        function, tensors = (site.text(part) for part in value.elts)
+        return f"{function}({stars}{tensors})"
+    name = site.text(value)
+    text = f"{name}[0]({stars}{name}[1])"
+    bound = site.work.names.lookup(name, site.work.names.scope_of(value)) or []
+    return text if len(bound) == len(found) else f"{text} if {name} else None"
 
 
 def scaffold_text(site: Site, value: ast.expr) -> str:

@@ -1,0 +1,100 @@
+"""Where a report may be written: over nothing, or over an earlier report of its own kind. Asked before the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadValue
+from viaduct.migration.walk import is_script
+
+HEAD = 4096
+"""Bytes within which a page says who made it."""
+PAGE = re.compile(rb'<meta name="generator" content="viaduct [^"]* migrate">')
+
+
+def check_places(path: Path, places: Mapping[str, Path | None], out: Path | None, force: bool) -> None:
+    """`places`: flag -> file."""
+    taken: dict[Path, str] = {}
+    for flag, place in places.items():
+        if place is None:
+            continue
+        aim = resolved(place)
+        if aim in taken:
+            raise BadValue(f"{taken[aim]} and {flag} both name {place}.", "Give each report a file of its own.")
+        taken[aim] = flag
+        check_place(path, flag, place, out, force)
+
+
+def check_place(path: Path, flag: str, place: Path, out: Path | None, force: bool) -> None:
+    if place.is_dir() or (out is not None and resolved(place) == out.resolve()):
+        raise BadValue(f"{flag} {place} is a folder.", "Name the file to write.")
+    if not place.parent.is_dir() and not (out is not None and resolved(place).parent == out.resolve()):
+        raise BadValue(f"{flag} {place}: there is no folder {place.parent}.", "Make it first, or name another.")
+    there = occupant(path, place, out)
+    if there is None:
+        return
+    if place.is_symlink() or not there.is_file():
+        raise BadValue(f"{flag} {place} is there and is not a plain file.", "Name a new file.")
+    if belongs(path, there) and is_script(there):
+        raise BadValue(f"{flag} {place} is a script of the project.", "Name another file.")
+    if not force and not is_earlier(flag, there):
+        raise BadValue(
+            f"{flag} {place} is there and is no earlier report of this kind.", "Name another file; --force replaces it."
+        )
+
+
+def resolved(place: Path) -> Path:
+    """A link at the place itself is replaced, not followed."""
+    return place.parent.resolve() / place.name
+
+
+def occupant(path: Path, place: Path, out: Path | None) -> Path | None:
+    """What would be overwritten: the file that is there, or that --out will have put there."""
+    if os.path.lexists(place):
+        return place
+    if out is None or resolved(place).parent != out.resolve():
+        return None
+    copied = path / place.name if path.is_dir() else path
+    return copied if copied.name == place.name and os.path.lexists(copied) else None
+
+
+def belongs(path: Path, file: Path) -> bool:
+    project, aim = path.resolve(), file.resolve()
+    return aim == project or project in aim.parents
+
+
+# ---- what we wrote ourselves
+
+
+def is_earlier(flag: str, file: Path) -> bool:
+    try:
+        return OURS[flag](file)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+
+
+def is_page(file: Path) -> bool:
+    with open(file, "rb") as stream:
+        head = stream.read(HEAD)
+    return PAGE.search(head) is not None
+
+
+def is_sarif(file: Path) -> bool:
+    return bool(content(file)["runs"][0]["tool"]["driver"]["name"] == "viaduct migrate")
+
+
+def is_record(file: Path) -> bool:
+    found = content(file)
+    return bool(found["tool"]["name"] == "viaduct" and "findings" in found)
+
+
+def content(file: Path) -> Any:
+    return json.loads(file.read_bytes())
+
+
+OURS: dict[str, Callable[[Path], bool]] = {"--report": is_page, "--sarif": is_sarif, "--json": is_record}
