@@ -60,12 +60,20 @@ for rank in $(seq 0 $((RANK_SIZE - 1))); do
 done
 echo "${#pids[@]} ranks started; their output is in $logs/rank_N.log"
 status=0
-for _ in "${pids[@]}"; do
-    if ! wait -n && [ "$status" = 0 ]; then
-        echo "a rank failed, the others are ended; see $logs/rank_N.log" >&2
-        status=1
-        stop
-    fi
+running="${pids[*]}"
+while [ -n "$running" ]; do
+    left=""
+    for pid in $running; do
+        if kill -0 "$pid" 2>/dev/null; then
+            left="$left $pid"
+        elif ! wait "$pid" && [ "$status" = 0 ]; then
+            echo "a rank failed, the others are ended; see $logs/rank_N.log" >&2
+            status=1
+            stop
+        fi
+    done
+    running=$left
+    [ -z "$running" ] || sleep 0.2
 done
 exit $status
 """
