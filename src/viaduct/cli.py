@@ -43,7 +43,7 @@ def load_verb(name: str) -> Any:
     if hasattr(module, "app"):  # a verb with verbs of its own
         return typer.main.get_command(module.app)
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
-    verb.command(name)(module.main)
+    verb.command(name, cls=getattr(module, "Command", None))(module.main)
     return typer.main.get_command(verb)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -189,9 +190,19 @@ def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -
         run_cluster(["true"], place, timeout=1)
 
 
+class AnswersAsTheWebDoes(BaseRequestHandler):
+    def handle(self) -> None:
+        if self.request.recv(1):
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
 def test_a_foreign_program_on_the_port_is_recognised(busy_port: int) -> None:
-    with pytest.raises(BadValue, match="is no rendezvous"):
-        run_cluster(["true"], from_nodes(2, 1, f"127.0.0.1:{busy_port}"), timeout=3)
+    with ThreadingTCPServer(("127.0.0.1", 0), AnswersAsTheWebDoes) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for port in (busy_port, server.server_address[1]):
+            with pytest.raises(BadValue, match="is no rendezvous: the port is used by something else"):
+                run_cluster(["true"], from_nodes(2, 1, f"127.0.0.1:{port}"), timeout=3)
+        server.shutdown()
 
 
 # Running
@@ -246,6 +257,27 @@ def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.Capt
     said = capfd.readouterr().err
     assert said.count("no recipe called 'no_such_recipe'") == 1
     assert "again" not in said
+
+
+@pytest.mark.parametrize(("code", "last"), [(143, 143), (130, 130), (143, 5)])
+def test_ranks_that_were_asked_to_stop_are_not_started_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], code: int, last: int
+) -> None:
+    text = f"import os, sys\nsys.exit({last} if os.environ['RANK'] == '1' else {code})\n"
+    assert run_local(["python", script(tmp_path, text)], 2, 1, tmp_path / "logs") == (code if last == code else 1)
+    said = capfd.readouterr().err
+    assert ("starting all ranks again" in said) == (last != code)
+    assert ("it was asked to stop; no rank is started again." in said) == (last == code)
+
+
+def test_what_a_failed_rank_printed_is_shown_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "import os, sys\nif os.environ['RANK'] == '1':\n    print('step 41')\n"
+        "    print('no more disk', file=sys.stderr); sys.exit(7)\n"
+    )
+    assert run_local(["python", script(tmp_path, text)], 2, 0) == 1
+    said = capfd.readouterr().err
+    assert "The last that it said:\n    no more disk\n  The last that it printed:\n    step 41\n" in said
 
 
 def test_a_restarted_rank_may_succeed(tmp_path: Path) -> None:
@@ -367,6 +399,38 @@ def test_a_mistake_on_one_machine_ends_the_other_too(tmp_path: Path) -> None:
     assert (
         sum("another server ended the job" in said and "rank 1 ended with exit code 2" in said for _, said in ends) == 1
     )
+
+
+def test_a_stop_on_all_machines_is_passed_on_by_each(tmp_path: Path) -> None:
+    argv = ["python", script(tmp_path, MEET + "sys.exit(143)\n"), str(tmp_path)]
+    ends = machines(tmp_path, ["", ""], argv, "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}")
+    assert [code for code, _ in ends] == [143, 143], ends
+    assert not any("again (" in said for _, said in ends)
+
+
+def test_a_number_given_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.cluster import rollcall
+
+    monkeypatch.setattr(rollcall, "BEAT_S", 0.2)
+    rdzv = f"127.0.0.1:{free_port()}"
+    place = from_nodes(2, 1, rdzv, node=0)
+    first = rollcall.RollCall(launch.member(place), 10, print)
+    with pytest.raises(BadValue, match="is there already") as caught:
+        rollcall.RollCall(launch.member(place), 10, print)  # both had found the port free
+    assert "Is --node-rank 0 given twice" in str(caught.value)
+    first.shutdown()
+
+
+def test_machines_of_different_jobs_are_told_so() -> None:
+    from viaduct.cluster.rollcall import RollCall
+
+    rdzv = f"127.0.0.1:{free_port()}"
+    first = RollCall(launch.member(from_nodes(2, 1, rdzv, job="a")), 10, print)
+    with pytest.raises(BadValue, match="told something else") as caught:
+        RollCall(launch.member(from_nodes(2, 1, rdzv, job="b")), 10, print)
+    assert "There: job a, 2 machines" in str(caught.value)
+    assert "Here:  job b, 2 machines" in str(caught.value)
+    first.shutdown()
 
 
 def test_machines_that_were_told_differently_do_not_begin() -> None:

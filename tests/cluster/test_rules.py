@@ -41,6 +41,13 @@ def test_keys_that_tools_add_are_no_fault() -> None:
     assert found(json.dumps(edit(table_1(), added))) == set()
 
 
+def test_one_server_is_not_several_and_an_open_comment_is_named() -> None:
+    [finding] = examine(json.dumps(edit(table_1(1, [0]), {"server_count": "2"}))).findings
+    assert finding.wrong == "says '2', but there is 1 server in server_list"
+    [finding] = examine('{"status": "completed", /* and so on }').findings
+    assert finding.fix == "The comment that begins here is never closed: */ is missing."
+
+
 def test_there_are_at_least_fifty_broken_tables_with_names_of_their_own() -> None:
     assert len({broken.name for broken in BROKEN}) == len(BROKEN) >= 50
 

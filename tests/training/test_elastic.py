@@ -197,6 +197,19 @@ def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(
     assert all(len(pictures) == 32 for pictures in samples(run).values())
 
 
+def test_sigterm_to_one_rank_stops_all_for_good(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = launch(recipe, run, 2)
+    wait_for(run, 5, process)
+    os.kill(processes_of(run)[1], signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert processes_of(run) == {}
+    assert "no rank is started again" in errors
+    stopped = int(errors.split("Stopped after step ")[1].split()[0])
+    assert (run / "checkpoints" / f"step-{stopped}").is_dir()
+
+
 def test_a_mistake_is_told_once_and_not_tried_again(recipe: Path, tmp_path: Path) -> None:
     process = launch(recipe, tmp_path / "run", 2, "--accumulate", "32")
     _, errors = process.communicate(timeout=60)

@@ -73,7 +73,9 @@ def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.C
     assert run.model.read_bytes() == (run.checkpoints / "step-10" / "model.safetensors").read_bytes()
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     assert conducted(run) == "finished"
-    assert "has finished already" in said(capsys)
+    told = said(capsys)
+    assert "has finished already" in told
+    assert "A larger --steps or --epochs continues it." in told
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
     with pytest.raises(BadRun, match="holds a run already"):
         conducted(run, resume="never")
@@ -98,6 +100,17 @@ def test_a_finished_run_goes_on_only_if_it_is_asked_for_more(
     assert conducted(run, replace(TINY, **then)) == "finished"
     assert steps_of(run) == steps
     assert run.model.read_bytes() == (run.checkpoints / f"step-{steps}" / "model.safetensors").read_bytes()
+
+
+def test_an_unfinished_run_is_not_finished_by_asking_for_less(run: RunDir) -> None:
+    conducted(run, replace(TINY, steps=6))
+    (run.path / "summary.json").unlink()  # as if it had been stopped on its way to 10
+    before = (run.path / "recipe.json").read_bytes()
+    with pytest.raises(BadRun, match=r"6 steps are done already in .*, more than the 4 now asked for"):
+        conducted(run, replace(TINY, steps=4))
+    assert run.summary() is None
+    assert (run.path / "recipe.json").read_bytes() == before
+    assert conducted(run, replace(TINY, steps=6)) == "finished"
 
 
 def test_a_run_that_reached_its_threshold_has_finished(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,20 @@ TABLE = ("ranktable", "make", "--servers", "10.255.255.1,10.255.255.2", "--devic
         (["--write-scripts", "d", "--", "train", "x"], "scripts for which devices?"),
         (["--write-scripts", "d", "--target", "npu"], "scripts for which command?"),
         (["--plan", "no_such_recipe"], "no recipe called 'no_such_recipe'"),
+        (["--plan", "shapes_taster", "--nodes", "2"], "--nodes means nothing to --plan"),
+        (["--plan", "shapes_taster", "--ranktable", "t.json"], "--ranktable means nothing to --plan"),
+        (["--plan", "shapes_taster", "--write-scripts", "d"], "--write-scripts means nothing to --plan"),
+        (["--plan", "shapes_taster", "--", "train", "x"], "--plan starts nothing, but there is a command: train x"),
+        (["--plan", "shapes_taster", "--link", "inf"], "--link is inf; it must be above 0 and finite"),
+        (["--ranks", "2", "--port", "80000", "--", "true"], "there is no port 80000"),
+        (["--ranks", "2", "--port", "8000", "--", "true"], "--port is for --ranktable"),
+        (["--ranks", "2", "--rdzv", "a:1", "--", "true"], "how many machines meet at a:1?"),
+        (["--ranks", "2", "--log-dir", "/dev/null/x", "--", "true"], "--log-dir /dev/null/x is a file, or within one"),
+        (["--ranks", "2", "--log-dir", "/proc/x", "--", "true"], "--log-dir /proc/x cannot be written"),
+        (["--ranks", "2", "--", "train"], "which recipe?"),
+        (["--ranks", "2", "--", "train", "nosuch"], "no recipe called 'nosuch'"),
+        (["--ranks", "8", "--", "train", "shapes_taster", "--batch", "4"], "some of 8 ranks without a picture"),
+        (["--ranks", "2", "--", "train", "shapes_taster", "--device", "cuda:1"], "'cuda:1' is one card"),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_started(words: list[str], expected: str, tmp_path: Path) -> None:
@@ -57,6 +71,15 @@ def test_a_mistake_is_named_and_nothing_is_started(words: list[str], expected: s
     assert answer.stderr.startswith("viaduct launch: ")
     assert "Traceback" not in answer.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_of_the_command_asks_for_the_dashes(tmp_path: Path) -> None:
+    answer = viaduct("launch", "--ranks", "2", "python", "ok.py", "--epochs", "3", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "No such option: --epochs. What follows `--` is the command's own" in answer.stderr
+    answer = viaduct("launch", "--rnks", "2", "--", "python", "ok.py", cwd=tmp_path)
+    assert "No such option: --rnks" in answer.stderr
+    assert "What follows" not in answer.stderr
 
 
 def test_a_machine_that_the_table_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ def test_a_table_goes_through_all_forms_and_back(viaduct: Call) -> None:
     assert hosts.out == "10.0.0.10 slots=2\n"
     assert "they are 4,5" in hosts.talk
     refused(viaduct("convert", "one.json", "--to", "1", "--out", "two.json"), "is there already")
+    refused(viaduct("convert", "one.json", "--to", "2", "--device-ips", "gone"), "--device-ips is for a hostfile")
     refused(viaduct("convert", saved(hosts.out, "hosts"), "--to", "1"), "--device-ips auto")
 
 

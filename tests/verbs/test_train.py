@@ -14,7 +14,7 @@ import pytest
 from command import viaduct
 from viaduct.errors import BadValue
 from viaduct.recipes import load, names
-from viaduct.recipes._fields import paths
+from viaduct.recipes._fields import paths, to_record
 from viaduct.verbs import evaluate, train
 
 ROOT = Path(__file__).parents[2]
@@ -265,3 +265,43 @@ def test_ranks_that_are_not_those_that_were_started_are_named(monkeypatch: pytes
         train.among_ranks(2)
     monkeypatch.delenv("RANK")
     assert not train.among_ranks(2)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--ranks", "8", "--batch", "4"], "a global batch of 4 leaves some of 8 ranks without a picture"),
+        (["--ranks", "2", "--device", "cuda:1"], "device 'cuda:1' is one card, but every rank needs its own"),
+        (["--ranks", "2", "--device", "npu"], "no npu to run on"),
+        (["--ranks", "2", "--data", "d"], "takes no --data"),
+        (["--ranks", "2", "--run", "file"], "'file' is a file, not a run's directory"),
+        (["--ranks", "2", "--run", "begun", "--sync-norm"], "begun with parallel.sync_norm=False, not True"),
+        (["--ranks", "2", "--resume", "must"], "there is no run in"),
+        (["--ranks", "0"], "--ranks is 0"),
+    ],
+)
+def test_what_ranks_would_refuse_is_refused_before_there_are_any(
+    words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (tmp_path / "file").touch()
+    record = {"name": "shapes_taster", "file": None, "recipe": to_record(load("shapes_taster").recipe)}
+    (tmp_path / "begun" / "checkpoints" / "step-1").mkdir(parents=True)
+    (tmp_path / "begun" / "recipe.json").write_text(json.dumps(record))
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    answer = viaduct("train", "shapes_taster", *words, cwd=tmp_path, TMPDIR=str(logs))
+    assert answer.returncode == 2
+    assert answer.stderr.count(expected) == 1
+    assert "viaduct launch:" not in answer.stderr
+    assert list(logs.iterdir()) == []
+
+
+def test_a_finished_run_starts_no_ranks(finished: Path) -> None:
+    words = ("train", *QUICK, "--run", finished)
+    for again in ((*words, "--ranks", "2"), ("launch", "--ranks", "2", "--", *words)):
+        answer = viaduct(*again)
+        assert answer.returncode == 0, answer.stderr
+        assert answer.stderr.count("has finished already") == 1
+        assert "ranks" not in answer.stderr

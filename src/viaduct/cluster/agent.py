@@ -4,6 +4,7 @@ This file and `rollcall.py` import torch; `launch.py` imports them when ranks ar
 
 - a rank's own variables (HCCL's, from a rank table) beside those of torchrun;
 - exit code 2 is a person's mistake, which no restart mends: it ends the job;
+- exit code 128 + SIGINT or SIGTERM is a rank that was asked to stop and did: it ends the job too;
 - a signal that arrives while ranks are being ended kills them.
 """
 
@@ -36,6 +37,8 @@ HANGING_S = 10
 EXIT_BARRIER_S = 300.0
 """How long servers that have finished wait for the others."""
 KILLERS = (signal.SIGINT, signal.SIGTERM)
+STOPPED = {128 + number: number for number in KILLERS}
+"""The exit codes of ranks that were asked to stop, and did so by themselves."""
 TAKEN = (*KILLERS, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -48,6 +51,8 @@ class Failure:
     """Negative: the signal that ended it."""
     stderr: str
     """The file with what it said; empty where that went to the screen."""
+    stdout: str = ""
+    """The same of what it printed."""
 
 
 @dataclass
@@ -57,6 +62,9 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)
     """The one to blame first."""
     signal: int = 0
+    """To this process, or to a rank which then stopped all."""
+    by_ranks: bool = False
+    """Whether the ranks have stopped by themselves, together."""
     lost: str = ""
     """Why this machine gave up although its ranks had not failed: another one is gone, or has given up."""
 
@@ -89,6 +97,7 @@ class Agent(LocalElasticAgent):
         )
         self._tell = tell
         self.failures: list[Failure] = []
+        self.stopped = 0
 
     def _invoke_run(self, role: str = "") -> RunResult:
         try:
@@ -106,7 +115,8 @@ class Agent(LocalElasticAgent):
 
     def _look_at(self, result: RunResult) -> None:
         self.failures = sorted(self._failures_of(result), key=blame)
-        if self.failures[0].exit_code == MISTAKE:
+        self.stopped = STOPPED.get(self.failures[0].exit_code, 0)
+        if self.stopped or self.failures[0].exit_code == MISTAKE:
             self._remaining_restarts = 0
         if self._remaining_restarts > 0:
             number = self._worker_group.spec.max_restarts - self._remaining_restarts + 1
@@ -114,9 +124,10 @@ class Agent(LocalElasticAgent):
             self._tell(f"{ended(self.failures[0])}; starting all ranks again ({number} of {allowed}).")
 
     def _failures_of(self, result: RunResult) -> Iterator[Failure]:
-        files = self._pcontext.stderrs if self._pcontext else {}
+        talk, output = (self._pcontext.stderrs, self._pcontext.stdouts) if self._pcontext else ({}, {})
         for rank, failure in result.failures.items():
-            yield Failure(rank, failure.exitcode, files.get(failure.local_rank, ""))
+            local = failure.local_rank
+            yield Failure(rank, failure.exitcode, talk.get(local, ""), output.get(local, ""))
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SHUTDOWN_S) -> None:
         with self._second_signal_kills():
@@ -151,12 +162,12 @@ def with_children(pid: int, number: signal.Signals) -> None:
 
 
 def blame(failure: Failure) -> tuple[int, int]:
-    """Of ranks that ended almost together the cause: a mistake, a kill, an error, who was left alone, who was told."""
+    """Of ranks that ended almost together the cause: a mistake, a kill, an error, who was left alone, who has stopped,
+    who was told."""
+    late = {LOST: 3, **dict.fromkeys(STOPPED, 4), -signal.SIGTERM: 5}
     if failure.exit_code == MISTAKE:
         return 0, failure.rank
-    if failure.exit_code < 0:
-        return (4 if failure.exit_code == -signal.SIGTERM else 1), failure.rank
-    return (3 if failure.exit_code == LOST else 2), failure.rank
+    return late.get(failure.exit_code, 1 if failure.exit_code < 0 else 2), failure.rank
 
 
 def ended(failure: Failure) -> str:
@@ -226,4 +237,9 @@ def conduct(
         return Outcome(signal=int(stop.sigval))
     finally:
         handler.shutdown()
-    return Outcome(failures=agent.failures if result is not None and result.is_failed() else [])
+    if result is None or not result.is_failed():
+        return Outcome()
+    if agent.stopped:
+        tell(f"{ended(agent.failures[0])}: it was asked to stop; no rank is started again.")
+        return Outcome(signal=agent.stopped, by_ranks=True)
+    return Outcome(failures=agent.failures)

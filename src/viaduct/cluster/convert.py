@@ -32,8 +32,16 @@ def read_any(path: Path, device_ips: Sequence[str], card: Card = DEFAULT_CARD, a
     except NotJson as error:
         raise BadData(f"{path} is no text: {error.wrong}.", error.fix) from error
     if not text.strip() or strip_comments(text).text.lstrip()[:1] in ("{", "[", '"'):
-        return parse(data, card, path)
+        table = parse(data, card, path)
+        if device_ips:
+            raise BadValue(
+                f"--device-ips is for a hostfile; {path} is a rank table, and has its devices' addresses.",
+                "Leave it out; other addresses are written into a new table by `viaduct ranktable make`.",
+            )
+        return table
     slots = dict(hosts(text, path))
+    if not addressed and device_ips:
+        raise BadValue("--device-ips, but a hostfile has no addresses of devices.", "Leave it out, or say --to 1.")
     if not addressed:
         return number({host: range(count) for host, count in slots.items()}, placeholders(slots))
     known = addresses(list(slots), max(slots.values()), device_ips)

@@ -71,8 +71,16 @@ def refuse(table: RankTable, port: int, job: str) -> None:
             f"the ranks of {table.name} change between servers; torchrun numbers them server by server.",
             f"`viaduct ranktable convert {table.path or 'FILE'} --to 1 --renumber --out NEW` numbers them so.",
         )
+    check_port(port)
+    check_job(job)
+
+
+def check_port(port: int) -> None:
     if not 1 <= port <= 65535:
         raise BadValue(f"there is no port {port}.", "Ports are 1 to 65535.")
+
+
+def check_job(job: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", job):
         raise BadValue(f"{job!r} cannot be a JOB_ID.", "It has letters, digits, - and _ only.")
 

@@ -100,6 +100,8 @@ def advise(text: str, position: int) -> str:
         return "There is no comma before a closing bracket in JSON."
     if here == '"' and before not in ("{", "[", ",", ":", ""):
         return "Is there a comma missing before it?"
+    if text.startswith("/*", position):
+        return "The comment that begins here is never closed: */ is missing."
     if not here:
         return "The file ends too early: a bracket or a quote is not closed."
     return f"{here!r} cannot stand here."

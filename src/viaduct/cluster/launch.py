@@ -15,6 +15,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.cluster import links
-from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, refuse
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, check_job, refuse
 from viaduct.cluster.findings import counted
 from viaduct.cluster.ranktable import RankTable, Server, check_environment, render
 from viaduct.errors import BadData, BadValue
@@ -185,6 +186,7 @@ def interface_variables(address: str) -> dict[str, str]:
 def from_nodes(nodes: int, ranks: int, rdzv: str | None, *, node: int | None = None, job: str = DEFAULT_JOB) -> Place:
     """One of `nodes` machines with as many ranks each, which meet at HOST:PORT."""
     check_nodes(nodes, ranks, rdzv, node)
+    check_job(job)
     if nodes == 1:
         return Place(ranks, job=job)
     host, port = links.endpoint(rdzv or "", DEFAULT_PORT)
@@ -245,8 +247,8 @@ def run_cluster(
     """This machine's ranks of a job; those of the other machines are started there, with the same command."""
     command = resolve(argv)
     check_numbers(place.ranks, max_restarts)
-    if log_dir is not None and log_dir.exists() and not log_dir.is_dir():
-        raise BadValue(f"{log_dir} is a file; the ranks' output needs a directory.")
+    if log_dir is not None:
+        check_log_dir(log_dir)
     if place.host and not place.hosts_store:
         links.wait_for(place.host, place.port, timeout, tell)
     logs = str(log_dir) if log_dir else tempfile.mkdtemp(prefix="viaduct_launch_")
@@ -262,6 +264,19 @@ def run_cluster(
             shutil.rmtree(logs, ignore_errors=True)
 
 
+def check_log_dir(log_dir: Path) -> None:
+    """It is made here: whether one can be made is not known before."""
+    try:
+        log_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=log_dir):
+            pass
+    except (FileExistsError, NotADirectoryError):
+        raise BadValue(f"--log-dir {log_dir} is a file, or within one; the ranks' output needs a directory.") from None
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BadValue(f"--log-dir {log_dir} cannot be written: {why}.", "Choose another place.") from None
+
+
 def check_numbers(ranks: int, max_restarts: int) -> None:
     if ranks < 1:
         raise BadValue(f"--ranks is {ranks}; it must be 1 or more.")
@@ -272,7 +287,7 @@ def check_numbers(ranks: int, max_restarts: int) -> None:
 def start(command: list[str], place: Place, max_restarts: int, logs: str, show_all: bool, timeout: float) -> Outcome:
     with quiet_import():
         from viaduct.cluster.agent import Outcome, conduct, ended, one_machine
-        from viaduct.cluster.rollcall import JobEnded, RollCall
+        from viaduct.cluster.rollcall import LINGER_S, JobEnded, RollCall
 
     meeting = RollCall(member(place), timeout, tell) if place.host else None
 
@@ -296,6 +311,8 @@ def start(command: list[str], place: Place, max_restarts: int, logs: str, show_a
         if meeting is None or meeting.round < 0:  # it never began
             raise
         return Outcome(lost=str(end))
+    if meeting and outcome.by_ranks:  # those of the other servers are ending too, and shall say so themselves
+        time.sleep(LINGER_S)
     if meeting and (outcome.failures or outcome.signal):
         meeting.leave(ended(outcome.failures[0]) if outcome.failures else "was interrupted")
     elif meeting:
@@ -362,14 +379,18 @@ def explain(failures: list[Failure], max_restarts: int, logs: str) -> None:
     first, *others = failures
     tries = f", after {counted(max_restarts, 'restart')}" if max_restarts and first.exit_code != MISTAKE else ""
     tell(f"{ended(first)}{tries}.")
-    lines = last_lines(first.stderr)
-    if lines:
-        print("  The last that it said:", *(f"    {line}" for line in lines), sep="\n", file=sys.stderr)
-    elif not first.stderr:
+    quote("The last that it said:", last_lines(first.stderr))
+    quote("The last that it printed:", last_lines(first.stdout))
+    if not first.stderr:
         print("  What it said is above.", file=sys.stderr)
     if others and first.exit_code != MISTAKE:
         print(f"  Then {'; '.join(ended(other) for other in others[:8])}.", file=sys.stderr)
     print(f"  All that the ranks wrote is in {logs}", file=sys.stderr, flush=True)
+
+
+def quote(title: str, lines: list[str]) -> None:
+    if lines:
+        print(f"  {title}", *(f"    {line}" for line in lines), sep="\n", file=sys.stderr)
 
 
 def last_lines(path: str) -> list[str]:

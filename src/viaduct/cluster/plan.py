@@ -89,7 +89,7 @@ class Cluster:
         given = {"--link": self.link, "--inner-link": self.inner_link, "--tflops": self.tflops}
         for flag, speed in {**given, "--step-ms": 1.0 if self.step_ms is None else self.step_ms}.items():
             if not 0 < speed < float("inf"):
-                raise BadValue(f"{flag} is {speed:g}; it must be above 0.")
+                raise BadValue(f"{flag} is {speed:g}; it must be above 0 and finite.")
 
 
 @dataclass(frozen=True)

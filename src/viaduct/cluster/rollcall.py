@@ -45,6 +45,10 @@ class JobEnded(ViaductError):
     """Another server gave up, or is not there any more."""
 
 
+class PortTaken(BadValue):
+    """Somebody has it: another program, or a server of this job on the same machine."""
+
+
 @dataclass(frozen=True)
 class Member:
     """This server among the others."""
@@ -70,16 +74,21 @@ def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
         try:
             return connect(member, timeout, serve=True)
         except RuntimeError as error:
+            if "EADDRINUSE" in str(error) or "in use" in str(error):
+                raise PortTaken(f"port {member.port} is in use on this machine.") from error
             raise BadValue(
-                f"port {member.port} cannot be used here: {first_line(error)}", "Take another: --port."
+                f"port {member.port} cannot be used here: {first_line(error)}",
+                "Take another on all servers: --port, or --rdzv HOST:PORT.",
             ) from error
     asked = Question(lambda: connect(member, timeout, serve=False))
     if asked.wait(min(timeout, STORE_S)) and asked.answers:
         return asked.answers[0]
-    why = first_line(asked.errors[0]) if asked.errors else "it does not answer as one"
+    why = first_line(asked.errors[0]) if asked.errors else ""
+    if not why or "Ping failed" in why:  # no answer, or one that torch does not understand
+        why = "the port is used by something else"
     raise BadValue(
         f"what listens on {member.host}:{member.port} is no rendezvous: {why}.",
-        "Another program has this port, perhaps; take another on all servers: --port, or --rdzv HOST:PORT.",
+        "Take another on all servers: --port, or --rdzv HOST:PORT.",
     )
 
 
@@ -111,14 +120,13 @@ class Question(Generic[T]):
 
 
 def serve(member: Member) -> TCPStore | None:
-    """The store itself, if it is to be here. Where numbers are free, another process of this machine may have it."""
+    """The store itself, if it is to be here. Another server of the job, on this machine, may have been quicker; whether
+    it is one is seen when we ask it."""
     if not member.hosts_store:
         return None
     try:
         return open_store(member, STORE_S, serve=True)
-    except BadValue:
-        if member.node is not None:
-            raise
+    except PortTaken:
         return None
 
 
@@ -185,8 +193,9 @@ class RollCall(RendezvousHandler):
         self.member, self.timeout, self._tell = member, timeout, tell
         served = serve(member)
         self.hosts_store = served is not None
-        self._store = PrefixStore(member.job, served or open_store(member, timeout, serve=False))
-        self._agree()
+        store = served or open_store(member, timeout, serve=False)
+        self._agree(store)
+        self._store = PrefixStore(member.job, store)
         self.node = take_number(self._store, member)
         self._store.set(f"name/{self.node}", member.name)
         mine = PrefixStore(member.job, open_store(member, timeout, serve=False))
@@ -194,15 +203,15 @@ class RollCall(RendezvousHandler):
         self._pulse.start()
         self.round = -1
 
-    def _agree(self) -> None:
-        """Were all servers told the same?"""
-        told = self._store.compare_set("facts", "", self.member.facts).decode()
+    def _agree(self, store: Store) -> None:
+        """Were all servers told the same? The job is part of it, so this is asked outside its corner of the store."""
+        told = store.compare_set("facts", "", self.member.facts).decode()
         if told != self.member.facts:
             raise BadValue(
                 "this server was told something else than the first one.",
                 f"There: {told}",
                 f"Here:  {self.member.facts}",
-                "Start all servers with the same rank table, or the same --nodes.",
+                "Start all servers with the same rank table, or the same --nodes and --ranks; and the same --job.",
             )
 
     def get_backend(self) -> str:
@@ -305,6 +314,7 @@ class RollCall(RendezvousHandler):
 def take_number(store: Store, member: Member) -> int:
     """The number of this server: as told, the next free one, or that of a server which has gone."""
     if member.node is not None:
+        refuse_second(store, member, member.node)
         return member.node
     number = store.add("seats", 1) - 1
     if number < len(member.names):
@@ -319,6 +329,21 @@ def take_number(store: Store, member: Member) -> int:
         f"the job at {member.host}:{member.port} has its {len(member.names)} machines already.",
         "Give more with --nodes, on all of them; or another port.",
     )
+
+
+def refuse_second(store: Store, member: Member, node: int) -> None:
+    """Stop if another server with our number lives; one that has gone may come back."""
+    if store.add(f"claimed/{node}", 1) == 1:
+        return
+    before = store.add(f"beat/{node}", 0)
+    time.sleep(3 * BEAT_S)
+    if before < FINISHED and store.add(f"beat/{node}", 0) > before:
+        other = store.get(f"name/{node}").decode() if store.check([f"name/{node}"]) else member.names[node]
+        raise BadValue(
+            f"server {node} of the job at {member.host}:{member.port} is there already: {other}.",
+            f"Is --node-rank {node} given twice, or the same server of a table started twice?",
+            "Each machine has its own number; or it is the rest of another job: take another port.",
+        )
 
 
 def beats(store: Store, member: Member) -> list[int]:

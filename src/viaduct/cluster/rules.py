@@ -101,10 +101,12 @@ def version(table: Draft, place: Place) -> Iterator[Finding]:
 def counts(table: Draft, place: Place) -> Iterator[Finding]:
     for rule, field, actual, of in table.counts:
         if field.text != str(actual):
+            what, _, where = of.partition(" ")
+            found = f"{counted(actual, what.removesuffix('s'))} {where}"
             yield at(
                 field,
                 rule,
-                f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {actual} {of}",
+                f"says {field.text!r}, but {'there is' if actual == 1 else 'there are'} {found}",
                 f'Write "{actual}".',
             )
 

@@ -69,14 +69,30 @@ def pick(name: str, local_rank: int | None = None) -> tuple[Device, torch.device
     return device, device.select(int(digits or _card(device, local_rank)))
 
 
+def check_ranks(name: str, ranks: int) -> None:
+    """Refuse `name` where not each of so many ranks on this machine has a card of its own; none is made current."""
+    kind, colon, _ = name.partition(":")
+    if colon or kind not in ("auto", *_NAMES):
+        pick(name, local_rank=0)
+    device = _first_here() if kind == "auto" else get(kind)
+    if device.NAME != "cpu":
+        from viaduct.devices.base import check_index
+
+        check_index(device.NAME, ranks - 1, device.count(), device.missing())
+
+
 def _card(device: Device, local_rank: int | None) -> int:
     return 0 if local_rank is None or device.NAME == "cpu" else local_rank  # all ranks share the one CPU
 
 
 def _best() -> Device:
-    device = next(device for device in map(get, reversed(_NAMES)) if device.available())
+    device = _first_here()
     _say_what_is_broken()
     return device
+
+
+def _first_here() -> Device:
+    return next(device for device in map(get, reversed(_NAMES)) if device.available())
 
 
 def _say_what_is_broken() -> None:

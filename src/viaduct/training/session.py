@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct import devices
+from viaduct.data.batches import Share
 from viaduct.data.source import PictureSet, Source
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, OutOfMemory
 from viaduct.recipes import Loaded, Recipe
@@ -64,15 +65,31 @@ class Outcome:
 def conduct(request: Request) -> Outcome:
     """Train; everything that can be refused is refused before anything is written."""
     with joined(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
-        run = request.run
         if request.dump is not None:
             request.dump.refuse(request.loaded.recipe, group.ranks)
         if group.first_does(lambda: refuse_or_find_finished(request)):
-            tell(group, f"{run.path} has finished already: {run.model} and {run.report} are there.")
-            if request.dump is not None:
-                tell(group, "Nothing was dumped: no step was taken. For a dump begin anew with another --run.")
+            for line in finished_already(request):
+                tell(group, line)
             return Outcome(finished=True)
         return conduct_together(request, group)
+
+
+def refuse_ranks(request: Request, ranks: int) -> None:
+    """What so many ranks would refuse of a request, whichever machine's they are; for whoever starts them."""
+    recipe = request.loaded.recipe
+    if request.dump is not None:
+        request.dump.refuse(recipe, ranks)
+    Share(0, ranks, recipe.accumulate, recipe.mixup > 0).of(recipe.data.global_batch, train=True)
+    check_path(recipe.data, request.data)
+
+
+def finished_already(request: Request) -> Iterator[str]:
+    """What is said of a run that has nothing left to do."""
+    run = request.run
+    yield f"{run.path} has finished already: {run.model} and {run.report} are there."
+    yield "A larger --steps or --epochs continues it."
+    if request.dump is not None:
+        yield "Nothing was dumped: no step was taken. For a dump begin anew with another --run."
 
 
 def conduct_together(request: Request, group: Group) -> Outcome:
@@ -118,12 +135,23 @@ def start(request: Request, training: Training, saved: checkpoint.Saved | None) 
     if saved is not None:
         refuse_other_pictures(request, training)
         training.restore(saved)
+        refuse_less(request, training)
         tell(group, f"Continuing from {saved.path}.")
     elif recipe.init.source:
         for line in begin_from(training):
             tell(group, line)
     if not recipe.evaluation.eval_only:
         begin(request, training)
+
+
+def refuse_less(request: Request, training: Training) -> None:
+    """A run that has gone farther than it is now told to go has not finished: it was to be longer."""
+    if training.step > training.steps and not request.loaded.recipe.evaluation.eval_only:
+        raise BadRun(
+            f"{training.step:,} steps are done already in {str(request.run.path)!r}, more than the "
+            f"{training.steps:,} now asked for.",
+            f"Ask for more with --steps or --epochs; `viaduct train --run {request.run.path}` goes on as it was begun.",
+        )
 
 
 def refuse_other_pictures(request: Request, training: Training) -> None:
@@ -236,11 +264,15 @@ def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
 
 def load_images(data: Source, path: Path | None) -> PictureSet:
+    check_path(data, path)
+    return data.load(path)
+
+
+def check_path(data: Source, path: Path | None) -> None:
     if data.needs_path and path is None:
         raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.")
     if path is not None and not data.takes_path:
         raise BadData(f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given.")
-    return data.load(path)
 
 
 def find_start(request: Request) -> checkpoint.Saved | None:

@@ -7,13 +7,25 @@ import sys
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
-from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target
+from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target, check_port
 from viaduct.cluster.findings import counted
-from viaduct.cluster.launch import MAX_RESTARTS, TIMEOUT_S, Place, Show, from_nodes, from_table, resolve, run_cluster
+from viaduct.cluster.launch import (
+    MAX_RESTARTS,
+    TIMEOUT_S,
+    Place,
+    Show,
+    check_log_dir,
+    from_nodes,
+    from_table,
+    quiet_import,
+    resolve,
+    run_cluster,
+)
 from viaduct.cluster.plan import DEFAULT_INNER_LINK, DEFAULT_LINK, DEFAULT_TFLOPS
 from viaduct.cluster.ranktable import read
 from viaduct.cluster.rules import Card
@@ -27,7 +39,21 @@ if TYPE_CHECKING:
 PLAN_ONLY = ("servers", "devices", "batch", "link", "inner_link", "step_ms", "tflops", "as_json")
 SLOTS = {"Sgd": 1, "Lars": 1, "Thor": 1, "AdamW": 2, "RmsProp": 2}
 """fp32 numbers that an optimizer keeps for each parameter; THOR's factors come on top."""
+HINT = "What follows `--` is the command's own: `… -- python my_script.py --epochs 3`."
 NEITHER = "Give --ranktable FILE, or --ranks N (of each machine) and, for several machines, --nodes and --rdzv."
+
+
+class Command(typer.core.TyperCommand):
+    """Knows that a flag it does not know may be the launched command's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return list(super().parse_args(ctx, args))
+        except Exception as error:  # of click, which typer 0.12 imports and later ones contain
+            if type(error).__name__ == "NoSuchOption" and "--" not in words:
+                vars(error)["message"] += f". {HINT}"
+            raise
 
 
 def main(
@@ -46,7 +72,12 @@ def main(
     nodes: Annotated[int, typer.Option(help="Machines.", min=1)] = 1,
     ranks: Annotated[int | None, typer.Option(help="Ranks of each machine.", show_default=False, min=1)] = None,
     rdzv: Annotated[
-        str | None, typer.Option(help="Where the machines meet: one of them.", metavar="HOST:PORT", show_default=False)
+        str | None,
+        typer.Option(
+            help=f"Where the machines meet: one of them. Without :PORT it is {DEFAULT_PORT}.",
+            metavar="HOST:PORT",
+            show_default=False,
+        ),
     ] = None,
     node_rank: Annotated[
         int | None, typer.Option(help="This machine's number, from 0.", show_default="as they come", min=0)
@@ -99,6 +130,7 @@ def main(
     checkpoint; exit code 2, a mistake, ends the job at once. Ctrl-C ends all ranks, a second one kills them.
     """
     if plan is not None:
+        refuse_beside_plan(context)
         return show_plan(plan, servers, devices, batch, link, inner_link, step_ms, tflops, as_json)
     refuse_plan_flags(context)
     argv = command or []
@@ -106,20 +138,71 @@ def main(
     if write_scripts is not None:
         return write(write_scripts, argv, kind, ranktable, card, nodes, ranks, job, port, force)
     resolve(argv)
+    if ranktable is None:
+        refuse_table_flags(context, rdzv, port)
     place = find_place(ranktable, server, card, kind, nodes, ranks, rdzv, node_rank, port, job)
-    check_devices(kind, place)
+    with quiet_import():
+        check_devices(kind, place)
+        finished = check_training(argv, place)
+    if finished:
+        return print("\n".join(finished), file=sys.stderr)
+    if log_dir is not None:
+        check_log_dir(log_dir)
     begin(place, argv, show)
     raise typer.Exit(run_cluster(argv, place, max_restarts=max_restarts, log_dir=log_dir, show=show, timeout=timeout))
 
 
+def given(context: typer.Context, name: str) -> bool:
+    """Whether it stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def refuse_plan_flags(context: typer.Context) -> None:
     for name in PLAN_ONLY:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if given(context, name):
             flag = "--json" if name == "as_json" else "--" + name.replace("_", "-")
             raise BadValue(
                 f"{flag} is for --plan RECIPE.", "On a cluster --nodes are the machines, --ranks their ranks."
             )
+
+
+def refuse_beside_plan(context: typer.Context) -> None:
+    """A plan starts and writes nothing: what says how to, was meant for something else."""
+    for name in context.params:
+        if name in ("plan", *PLAN_ONLY) or not given(context, name):
+            continue
+        if name == "command":
+            raise BadValue(
+                f"--plan starts nothing, but there is a command: {' '.join(context.params[name])[:80]}",
+                "Leave it out, or leave out --plan.",
+            )
+        raise BadValue(
+            f"--{name.replace('_', '-')} means nothing to --plan.",
+            "The cluster that is planned: --servers N --devices M, with --link and --inner-link.",
+        )
+
+
+def refuse_table_flags(context: typer.Context, rdzv: str | None, port: int) -> None:
+    """What a rank table would make sense of, and a --rdzv that nobody else comes to."""
+    check_port(port)
+    if given(context, "port"):
+        say = f"Write it into --rdzv: {rdzv.rpartition(':')[0] or rdzv}:{port}." if rdzv else NEITHER
+        raise BadValue("--port is for --ranktable.", say)
+    if rdzv is not None and not given(context, "nodes"):
+        raise BadValue(f"how many machines meet at {rdzv}?", "Give --nodes N, the same on all of them.")
+
+
+def check_training(argv: list[str], place: Place) -> list[str]:
+    """Refuse what `train` would; and if its run has finished, what there is to say of it."""
+    words = argv[1:] if argv[0] == "viaduct" else argv
+    if words[:1] != ["train"] or {"--help", "--list"} & set(words):
+        return []
+    from viaduct.verbs.train import check
+
+    ranks = place.table.size if place.table else place.ranks * len(place.names)
+    finished = check(words[1:], ranks, place.ranks, first=place.node == 0)
+    return [] if place.host else finished  # other machines wait for our ranks, which will say so
 
 
 def device_of(argv: list[str]) -> Kind | None:

@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +17,7 @@ from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
     from viaduct.recipes import Init, Loaded
+    from viaduct.training.session import Request
 
 # Flag -> the field of the recipe that it is another name for; `--set` reaches all the others.
 ALIASES = {
@@ -151,14 +154,72 @@ def main(
     Ctrl-C ends after the current step with a checkpoint; the same command, or `viaduct train --run DIR`,
     continues. A run that has finished is left alone.
     """
-    flags = {name: value for name, value in locals().items() if name in ALIASES and value not in (None, False)}
+    given = dict(locals())
     if listing:
         return show_recipes(as_json)
-    changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()] + [
-        split(word) for word in settings or []
-    ]
-    dump = dump_asked_for(dump_steps, dump_mode, dump_only, dump_level, dump_statistics_only)
-    return begin(recipe, changes, run, data, device, resume, ranks, dump)
+    return begin(asked_for(given), ranks)
+
+
+def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
+    """Refuse what `viaduct train` with these words would refuse as so many ranks, `here` of them on this machine;
+    what there is to say of a run that has finished already. `first`: is rank 0 here, which looks at the run?"""
+    found: list[Asked] = []
+
+    @wraps(main)
+    def note(**given: Any) -> None:
+        found.append(asked_for(given))
+
+    verb = typer.Typer(add_completion=False, rich_markup_mode=None)
+    verb.command("train")(note)
+    typer.main.get_command(verb).main(words, prog_name="viaduct train", standalone_mode=False)
+    return refuse_together(found[0], ranks, here, first) if found else []  # none: --help, which has been shown
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says, with the recipe as it changes it; torch is not needed to find it."""
+
+    loaded: Loaded
+    run: Path
+    data: Path | None
+    device: str
+    resume: Literal["auto", "never", "must"]
+    command: str
+    dump: dict[str, Any] | None
+
+    def request(self) -> Request:
+        from viaduct.training.dumping import DumpOptions
+        from viaduct.training.rundir import RunDir
+        from viaduct.training.session import Request
+
+        dump = DumpOptions(**self.dump) if self.dump else None
+        return Request(self.loaded, RunDir(self.run), self.data, self.device, self.resume, self.command, dump)
+
+
+def asked_for(given: dict[str, Any]) -> Asked:
+    """From the parameters of `main`."""
+    flags = {name: value for name, value in given.items() if name in ALIASES and value not in (None, False)}
+    changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()]
+    changes += [split(word) for word in given["settings"] or []]
+    dump = dump_asked_for(
+        given["dump_steps"],
+        given["dump_mode"],
+        given["dump_only"],
+        given["dump_level"],
+        given["dump_statistics_only"],
+    )
+    loaded, stored = resolve(given["recipe"], given["run"], changes)
+    run, data, device = given["run"] or Path("runs") / loaded.name, given["data"], given["device"]
+    check_init(loaded.recipe.init, {path for path, _ in changes}, run)
+    return Asked(
+        loaded=loaded,
+        run=run,
+        data=data or (Path(stored["data"]) if stored.get("data") else None),
+        device=stored.get("device", device) if device == "auto" else device,
+        resume=given["resume"],
+        command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
+        dump=dump,
+    )
 
 
 def dump_asked_for(
@@ -185,18 +246,39 @@ def spelled(value: str | bool | Path) -> str:
     return "1" if value is True else str(value)
 
 
-def begin(
-    recipe: str,
-    changes: list[tuple[str, str]],
-    run: Path | None,
-    data: Path | None,
-    device: str,
-    resume: Literal["auto", "never", "must"],
-    ranks: int | None,
-    dump: dict[str, Any] | None = None,
-) -> None:
-    from dataclasses import replace
+def begin(asked: Asked, ranks: int | None) -> None:
+    if ranks is not None and not among_ranks(ranks):
+        from viaduct.cluster.launch import check_numbers, quiet_import, run_local
 
+        check_numbers(ranks, 0)
+        with quiet_import():
+            finished = refuse_together(asked, ranks, ranks)
+        if finished:
+            tell("\n".join(finished))
+            return
+        raise typer.Exit(run_local(["train", *arguments()], ranks))
+
+    # torch is imported from here on: mistakes above are answered at once.
+    from viaduct.training.session import conduct
+
+    outcome = conduct(asked.request())
+    if not outcome.finished:
+        raise typer.Exit(128 + (outcome.signal or 0))
+
+
+def refuse_together(asked: Asked, ranks: int, here: int, first: bool = True) -> list[str]:
+    """Better said once, before there are ranks, than by every rank; see `check`."""
+    from viaduct import devices
+    from viaduct.training.session import finished_already, refuse_or_find_finished, refuse_ranks
+
+    devices.check_ranks(asked.device, here)
+    request = asked.request()
+    refuse_ranks(request, ranks)
+    return list(finished_already(request)) if first and refuse_or_find_finished(request) else []
+
+
+def resolve(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:
+    """The recipe with these changes, and what a run that is continued has written down of itself."""
     from viaduct.recipes import load
     from viaduct.recipes._fields import override
 
@@ -214,32 +296,7 @@ def begin(
     changed = loaded.recipe
     for path, text in changes:
         changed = override(changed, path, text)
-    loaded = replace(loaded, recipe=changed)
-    place = run or Path("runs") / loaded.name
-    check_init(changed.init, {path for path, _ in changes}, place)
-    if ranks is not None and not among_ranks(ranks):
-        from viaduct.cluster.launch import run_local
-
-        raise typer.Exit(run_local(["train", *arguments()], ranks))
-
-    # torch is imported from here on: mistakes above are answered at once.
-    from viaduct.training.dumping import DumpOptions
-    from viaduct.training.rundir import RunDir
-    from viaduct.training.session import Request, conduct
-
-    outcome = conduct(
-        Request(
-            loaded=loaded,
-            run=RunDir(place),
-            data=data or (Path(stored["data"]) if stored.get("data") else None),
-            device=stored.get("device", device) if device == "auto" else device,
-            resume=resume,
-            command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
-            dump=DumpOptions(**dump) if dump else None,
-        )
-    )
-    if not outcome.finished:
-        raise typer.Exit(128 + (outcome.signal or 0))
+    return replace(loaded, recipe=changed), stored
 
 
 def check_flags(given: dict[str, str], loaded: Loaded) -> None:
