@@ -87,7 +87,10 @@ class Story:
         place %= len(self.rows)
         stored = self.rows[place].stored
         origin = Origin(stored.op, kind, stored.step, stored.rank, place, "")  # type: ignore[arg-type]
-        return suspects(Scene(self.rows, origin, self.open))
+        scene = Scene(self.rows, origin, self.open)
+        found = suspects(scene)
+        assert not scene.failures, scene.failures
+        return found
 
     def cause(self, place: int = -1, kind: str = "operator") -> str | None:
         found = self.causes(place, kind)

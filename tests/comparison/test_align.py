@@ -432,6 +432,12 @@ def test_wrong_rules_are_refused(tmp_path: Path, text: str, error: type[ViaductE
         read_rules(rules_file(tmp_path, text))
 
 
+@pytest.mark.parametrize("entry", [{"{a": "b"}, {"a}": "b"}, {"a": "{b"}, {"a{n}/{": "b{n}"}, {"{1}": "b"}])
+def test_a_brace_that_stands_alone_is_refused(tmp_path: Path, entry: dict[str, str]) -> None:
+    with pytest.raises(BadValue, match="a brace stands alone"):
+        read_rules(rules_file(tmp_path, json.dumps({"map": entry})))
+
+
 def test_nested_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="line 2"):
         read_rules(rules_file(tmp_path, "a: b\nc:\n  d: e\n", "map.yaml"))

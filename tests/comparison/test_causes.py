@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from comparison.scenes import Array, Story
 from viaduct.comparison.causes import names
 from viaduct.comparison.grids import BFLOAT16, FLOAT16
+from viaduct.comparison.tensors import Role
 
 
 def convolved(x_NCHW: Array, weight: Array, stride: int = 1, pad: tuple[int, int] = (1, 1)) -> Array:
@@ -58,6 +61,39 @@ def test_every_file_is_a_cause_with_a_name() -> None:
         module = __import__(f"viaduct.comparison.causes.{name}", fromlist=["NAME"])
         assert module.NAME
         assert module.look.__doc__ or module.__doc__
+
+
+SHAPES: list[tuple[int, ...]] = [(), (1,), (5,), (0,), (2, 0), (1, 1), (3, 4), (2, 3, 4), (2, 3, 1, 1), (2, 3, 5, 4)]
+SHAPES += [(1, 2, 2, 2, 2), (1,) * 9]
+
+
+@pytest.mark.parametrize("role", get_args(Role))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "bool", "complex64"])
+def test_no_shape_type_or_role_makes_a_cause_stumble(role: Role, dtype: str) -> None:
+    for shape in SHAPES:
+        for op_type in ("Conv2d", "BatchNorm2d"):
+            story = Story()
+            left, right = ((4 * story.normal(*shape)).astype(dtype) for _ in range(2))
+            for step in (0, 1):
+                story.tell("op", right, right, "parameter", parameter="weight", op_type=op_type, step=step)
+                story.tell("op", right, right, "input", op_type=op_type, step=step)
+            story.tell("op", left, right, role, op_type=op_type, step=1, parameter="weight")
+            story.causes()  # fails where one of them did
+
+
+def test_a_cause_that_stumbles_is_told_and_the_others_are_heard(values: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(scene: object) -> None:
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr("viaduct.comparison.causes.shuffle.look", stumble)
+    left = values.copy()
+    left[0, 3, 2, 2] = np.inf
+    story = Story()
+    story.tell("op", left, values)
+    explanation = story.explained()
+    assert explanation.cause == "overflow"
+    assert "shuffle" in explanation.notes[0]
+    assert "IndexError" in explanation.notes[0]
 
 
 def test_noise_from_nowhere_has_no_known_cause(values: Array) -> None:
@@ -343,4 +379,41 @@ def test_a_norm_in_evaluation_mode_is_not_taken_for_a_missing_one(values: Array)
     mean, std = values.mean((0, 2, 3), keepdims=True), values.std((0, 2, 3), keepdims=True)
     story.tell("norm", values, values, "input", op_type="BatchNorm2d")
     story.tell("norm", values, (values - mean) / std, op_type="BatchNorm2d")
+    assert story.cause() == "batch norm mode"
+
+
+def test_noise_is_a_half_precision_reduction_only_where_half_precision_is_in_play() -> None:
+    found = []
+    for kind in ("float32", "float16"):
+        story = Story()
+        x, weight, y = story.normal(16, 64), story.normal(32, 64), story.normal(16, 32)
+        story.tell("fc", weight, weight, "parameter", parameter="weight")
+        story.tell("fc", x.astype(kind), x.astype(kind), "input")
+        story.tell("fc", y + 2e-3 * story.normal(16, 32), y)
+        found.append(story.cause())
+    assert found == [None, "half-precision reduction"]
+
+
+def test_a_weight_is_never_a_reduction() -> None:
+    story = Story()
+    x, weight = story.normal(16, 64), story.normal(32, 64)
+    story.tell("fc", x.astype(np.float16), x.astype(np.float16), "input")
+    story.tell("fc", weight + 1e-3 * story.normal(32, 64), weight, "parameter", parameter="weight")
+    assert "half-precision reduction" not in [cause.name for cause in story.causes(kind="parameter")]
+
+
+def test_a_counter_is_no_label() -> None:
+    story = Story()
+    story.tell("bn", np.array(7), np.array(0), "parameter", parameter="num_batches_tracked", op_type="BatchNorm2d")
+    assert story.cause(kind="parameter") is None
+
+
+def test_a_norm_with_fresh_running_statistics_is_in_another_mode_and_has_no_huge_epsilon() -> None:
+    story = Story()
+    x = story.normal(8, 6, 5, 5) * np.linspace(0.24, 0.32, 6, dtype=np.float32)[:, None, None]
+    centred = x - x.mean((0, 2, 3), keepdims=True)
+    right = centred / np.sqrt(np.square(centred).mean((0, 2, 3), keepdims=True) + 1e-5)
+    left = x / np.float32(np.sqrt(1 + 1e-5))
+    story.tell("bn", x, x, "input", op_type="BatchNorm2d")
+    story.tell("bn", left, right, op_type="BatchNorm2d")
     assert story.cause() == "batch norm mode"

@@ -98,3 +98,53 @@ def test_a_run_without_a_loss_is_refused(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     with pytest.raises(BadData, match="holds no loss"):
         read_curve(tmp_path)
+
+
+@pytest.mark.parametrize("start", [0, 250])
+def test_a_loss_that_is_not_finite_on_either_side_does_not_pass(tmp_path: Path, start: int) -> None:
+    left, right = falling(1), falling(2)
+    left[start:] = right[start:] = np.nan
+    curves = compare_curves(write_run(tmp_path / "a", left), write_run(tmp_path / "b", right))
+    assert curves.parting is None
+    assert curves.exit_code == 1
+    assert f"NaN or infinite on both sides at {400 - start} of 400 common steps, first at step {start + 1}" in (
+        curves.headline
+    )
+
+
+def test_an_infinite_loss_parts_without_a_warning(tmp_path: Path) -> None:
+    left = falling(1)
+    left[250:] = np.inf
+    both = write_run(tmp_path / "a", left), write_run(tmp_path / "b", falling(2))
+    curves = compare_curves(*both)
+    assert curves.parting is not None
+    assert curves.parting.step == 251
+    assert "inf on the left" in curves.headline
+    again = compare_curves(both[0], both[0])
+    assert (again.exit_code, again.parting) == (1, None)
+    assert np.isnan(again.difference[250:]).all()
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_too_few_common_steps_are_no_agreement(tmp_path: Path, steps: int) -> None:
+    left = write_run(tmp_path / "a", falling(1)[:steps])
+    with pytest.raises(BadData, match="too few"):
+        compare_curves(left, write_run(tmp_path / "b", falling(1)))
+
+
+def test_steps_of_one_run_only_are_counted(tmp_path: Path) -> None:
+    left = write_run(tmp_path / "a", falling(1)[:300])
+    curves = compare_curves(left, write_run(tmp_path / "b", falling(2)))
+    assert curves.exit_code == 0
+    assert curves.headline.endswith("Steps that only one run logged were not compared: 100 on the right.")
+
+
+def test_a_half_written_last_line_is_told(tmp_path: Path) -> None:
+    left, right = write_run(tmp_path / "a", falling(1)), write_run(tmp_path / "b", falling(2))
+    with (left / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "log", "step": 450, "lo')
+    with (right / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "log", "step": Infinity, "loss": 1}\n{"kind": "evaluation", "step": 400, "loss": 1}\n')
+    notes = compare_curves(left, right).notes
+    assert notes[0].startswith("left: 1 line of metrics.jsonl could not be read; the last one is half-written")
+    assert notes[1] == "right: 1 line of metrics.jsonl could not be read"

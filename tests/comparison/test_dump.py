@@ -21,7 +21,7 @@ from viaduct.comparison.readers.viaduct import read
 from viaduct.comparison.tensors import Side
 from viaduct.comparison.writer import Writer
 from viaduct.devices import cuda
-from viaduct.errors import BadValue, DiskFull, ViaductError
+from viaduct.errors import BadRun, BadValue, DiskFull, ViaductError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -340,9 +340,22 @@ def test_the_queue_is_bounded(tmp_path: Path) -> None:
 
 def test_a_step_dumped_again_replaces_the_first(tmp_path: Path) -> None:
     train(tmp_path, only="head")
-    side = dumped(tmp_path, only="conv")
+    with pytest.raises(BadRun, match=r"holds a dump already: step_000000[\s\S]*force=True"):
+        train(tmp_path, only="conv")
+    assert {tensor.op for tensor in read(tmp_path).tensors} == {"head"}
+    side = dumped(tmp_path, only="conv", force=True)
     assert {tensor.op for tensor in side.tensors} == {"conv"}
     assert [path.name for path in tmp_path.iterdir()] == ["step_000000"]
+
+
+def test_a_pattern_that_names_nothing_is_warned_of(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"no operator is called like 'haed'; close are: .*head"):
+        train(tmp_path, only="haed")
+
+
+def test_a_step_that_never_comes_is_warned_of(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"did not come to step 7-9: 3 steps were taken"):
+        train(tmp_path, steps="1,7-9", only="head")
 
 
 def test_ranks_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -419,3 +432,27 @@ def compare_ways(folder: Path, network: Callable[[], nn.Module], steps: str, ato
     assert list(dict.fromkeys(t.op for t in sides[0].tensors)) == list(dict.fromkeys(t.op for t in sides[1].tensors))
     for key, tensor in eager.items():
         assert np.allclose(np.load(str(tensor.path)), np.load(str(graph[key].path)), rtol=atol, atol=atol), key
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+@pytest.mark.parametrize("steps", ["0-2", "1"])
+def test_of_two_optimizers_both_take_part_in_the_step(tmp_path: Path, level: str, steps: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    optimizers = [torch.optim.SGD(model[place].parameters(), 0.1) for place in (0, 2)]
+    with Dump(model, tmp_path, steps=steps, level=level) as dump:
+        for _ in range(3):
+            model.zero_grad()
+            model(input=torch.randn(3, 4)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    side = read(tmp_path, verify=True)
+    assert dump.written == ([1] if steps == "1" else [0, 1, 2])
+    for step in dump.written:
+        for op in ("0", "2"):
+            update, gradient = (values(side, op, role, step=step) for role in ("update", "gradient"))
+            assert np.abs(update + 0.1 * gradient).max() < 1e-6
+        if level == "module":
+            assert values(side, "network", "input", step=step).shape == (3, 4)
+    assert {tensor.call for tensor in side.tensors} == {0} or level == "op"
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())

@@ -302,3 +302,57 @@ def test_weights_that_training_has_carried_apart_are_not_blamed_but_a_single_one
         said = explain(judgement, {})
         assert "drift apart over steps 0 to 5" in said.headline
         assert "--dump-steps 0-5" in said.causes[0].advice
+
+
+def drifting(story: Story, step: int = 0) -> None:
+    """Rounding that grows until it is bad, in one step."""
+    error = 5e-7
+    for number in range(14):
+        x, y = story.normal(4, 8, 6, 6), story.normal(4, 8, 6, 6)
+        story.tell(f"op{number}", off(x, error), x, "input", order=number, step=step)
+        error *= 1.8
+        story.tell(f"op{number}", off(y, error), y, order=number, step=step)
+
+
+def test_after_a_step_that_only_drifts_no_later_step_is_blamed() -> None:
+    story = Story()
+    drifting(story)
+    weight = story.normal(8, 8)
+    story.tell("op0", off(weight), weight, "parameter", step=1, parameter="weight")
+    judgement = story.judged()
+    assert any(row.result == "bad" for row in judgement.rows if row.stored.step == 0)
+    assert judgement.origins == ()
+    assert judgement.growth is not None
+    assert not any(row.follows_from for row in judgement.rows)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "said"),
+    [("both", "its gradient and the weight itself agree"), ("right", "no gradient on the left"), ("", "not dumped")],
+)
+def test_of_a_bad_update_it_is_told_what_is_known_of_its_gradient(gradient: str, said: str) -> None:
+    story = Story()
+    weight, slope = story.normal(8, 8), story.normal(8, 8)
+    story.tell("fc", weight, weight, "parameter", parameter="weight")
+    if gradient:
+        story.tell("fc", slope if gradient == "both" else None, slope, "gradient", parameter="weight")
+    story.tell("fc", np.zeros_like(slope), slope, "update", parameter="weight")
+    origin = story.judged().origins[0]
+    assert (origin.op, origin.kind) == ("fc", "parameter")
+    assert said in origin.why
+
+
+def test_labels_that_differ_point_to_what_enters_the_loss_and_not_to_the_network() -> None:
+    story = Story()
+    x, y = story.normal(4, 3), story.normal(4, 5)
+    labels = np.array([0, 3, 1, 2])
+    for order, op in ((1, "fc"), (2, "network")):
+        story.tell(op, x, x, "input", order=order)
+        story.tell(op, y, y, order=order)
+    story.tell("CrossEntropyLoss", y, y, "input", order=3, op_type="CrossEntropyLoss")
+    story.tell("CrossEntropyLoss", labels + 1, labels, "input", index=1, order=3, op_type="CrossEntropyLoss")
+    explanation = story.explained({"fc": [], "network": ["fc"], "CrossEntropyLoss": ["fc"]})
+    assert explanation.origin is not None
+    assert (explanation.origin.op, explanation.origin.kind) == ("CrossEntropyLoss", "input")
+    assert "input pipeline" in explanation.origin.why
+    assert explanation.cause == "label offset"

@@ -157,3 +157,47 @@ def test_autocast_is_written_down_as_the_precision(tmp_path: Path) -> None:
     side = dumped(tmp_path, text).side
     assert side.settings["precision"] == "autocast bfloat16"
     assert next(t.dtype for t in side.tensors if t.op == "0" and t.role == "output") == "bfloat16"
+
+
+def test_of_two_optimizers_no_update_is_lost_and_none_is_in_another_step(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+first = torch.optim.SGD(model[0].parameters(), 0.1)
+second = torch.optim.SGD(model[4].parameters(), 0.1)
+for n in range(3):
+    loss = nn.CrossEntropyLoss()(model(torch.randn(2, 1, 4, 4)), torch.randint(0, 3, (2,)))
+    first.zero_grad()
+    second.zero_grad()
+    loss.backward()
+    first.step()
+    second.step()
+"""
+    )
+    result = dumped(tmp_path, text, "0-2")
+    assert result.dump.written == [0, 1, 2]
+    for step in range(3):
+        for op in ("0", "4"):
+            update, gradient = (values(result.side, op, role, step=step) for role in ("update", "gradient"))
+            assert abs(update + 0.1 * gradient).max() < 1e-6
+        assert values(result.side, "network", "input", step=step).shape == (2, 1, 4, 4)
+        assert {tensor.call for tensor in result.side.tensors} == {0}
+
+
+def test_a_part_that_is_called_by_itself_after_two_optimizers_begins_the_next_step(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+optimizers = [torch.optim.SGD(model[place].parameters(), 0.1) for place in (0, 4)]
+for n in range(2):
+    if n:
+        model[4](torch.randn(2, 8)).sum().backward()
+    model(torch.randn(2, 1, 4, 4)).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+    )
+    result = dumped(tmp_path, text, "0,1")
+    assert result.dump.written == [0, 1]
+    assert {tensor.call for tensor in result.side.tensors if tensor.step == 0} == {0}
+    assert "Linear" in {tensor.op for tensor in result.side.tensors if tensor.step == 1}

@@ -272,3 +272,21 @@ def timed(paths: list[Path]) -> float:
     for path in paths:
         describe(path)
     return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_hostile_pt_is_refused_in_plain_words(tmp_path: Path, protocol: int, zipped: bool) -> None:
+    path = tmp_path / "evil.pt"
+    torch.save(Bomb(), path, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(BadData, match="holds Python objects, which are not opened") as caught:
+        opened(stored(path))
+    assert "weights_only" not in caught.value.what
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", bytes(range(256)) * 4, b"PK\x03\x04" + bytes(100)])
+def test_garbage_in_a_pt_is_called_damaged(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "garbage.pt"
+    path.write_bytes(content)
+    with pytest.raises(BadData, match=r"it is damaged, or|not a whole zip archive"):
+        opened(stored(path))

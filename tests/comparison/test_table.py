@@ -88,3 +88,10 @@ def test_what_a_bad_row_follows_from_is_in_its_reason() -> None:
     told.tell("a", np.ones(4, np.float32), np.arange(4, dtype=np.float32))
     row = replace(told.rows[0], follows_from="conv1")
     assert rows_of(write_csv([row]))[0]["CompareFailReason"].endswith("; follows from conv1")
+
+
+def test_nothing_in_the_table_talks_to_a_terminal() -> None:
+    row = replace(story().rows[0], reason="\x1b]0;title\x07\x9b2J")
+    text = write_csv([row])
+    assert b"\\x1b]0;title\\x07\\x9b2J" in text
+    assert b"\x1b" not in text

@@ -111,3 +111,48 @@ def test_a_root_that_failed_does_not_hide_the_next() -> None:
             except RuntimeError:
                 seen.append("failed")
     assert seen == ["Sequential", "failed", "Sequential"]
+
+
+class Patient(Notes):
+    """Knows of a second optimizer."""
+
+    def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
+        return True
+
+
+def test_a_step_waits_for_the_optimizers_that_follow_until_a_pass_begins() -> None:
+    notes, first, second = Patient(), optimizer(), optimizer()
+    with OptimizerSteps(notes) as steps:
+        for _ in range(2):
+            first.step()
+            second.step()
+            steps.settle()
+    assert notes.seen == [
+        *("begin 0", "update 0", "update 0", "end 0"),
+        *("begin 1", "update 1", "update 1", "end 1", "begin 2"),
+    ]
+
+
+def test_a_pass_in_the_closure_of_a_second_optimizer_ends_nothing() -> None:
+    notes, first, second = Patient(), optimizer(), optimizer()
+    with OptimizerSteps(notes) as steps:
+        first.step()
+        second.step(lambda: float(steps.settle()))
+        assert steps.step == 0
+        assert steps.settle()
+    assert notes.seen == ["begin 0", "update 0", "update 0", "end 0", "begin 1"]
+
+
+def test_the_primary_s_next_step_the_loop_or_the_end_also_ends_a_step_that_waits() -> None:
+    notes, first = Patient(), optimizer()
+    with OptimizerSteps(notes) as steps:
+        first.step()
+        first.step()
+        steps.advance_by_hand()
+        first.step()
+        steps.settle()
+        steps.advance_by_hand()  # the pass has ended it
+        assert steps.step == 3
+        first.step()
+    assert steps.step == 4
+    assert notes.seen[-1] == "end 3"

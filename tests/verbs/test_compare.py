@@ -73,6 +73,24 @@ def test_a_difference_ends_with_1_and_leaves_a_folder(truth: Path, capsys: pytes
     assert "what to try" in said
 
 
+def test_what_could_not_be_compared_is_said_where_all_else_is_good(
+    truth: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = changed(truth)
+    (left / "b.npy").write_bytes(b"cut")
+    (left / "c.npy").unlink()
+    assert run(left, truth) == 1
+    said = capsys.readouterr().out
+    assert "The one compared tensor is within its thresholds, but 2 could not be compared" in said
+    assert "(exit code 1); the first: left: b.npy is not a .npy file" in said
+
+
+@pytest.mark.parametrize("flag", ["cosine", "euclid", "max_abs"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -2.0])
+def test_a_threshold_that_says_nothing_is_refused(truth: Path, flag: str, value: float) -> None:
+    assert run(truth, truth, **{flag: value}) == 2
+
+
 def test_json_is_the_summary_and_nothing_else(truth: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(changed(truth), truth, as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "good"
@@ -238,3 +256,14 @@ def test_a_name_from_a_dump_does_not_talk_to_the_terminal(truth: Path, capsys: p
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert "[red]y" in said
+
+
+def test_dumps_of_modules_and_of_operators_are_refused_unless_rules_say_what_belongs_together(tmp_path: Path) -> None:
+    from comparison.networks import train
+
+    for level in ("module", "op"):
+        train(tmp_path / level, length=1, level=level)
+    with pytest.raises(BadValue, match="holds operators"):
+        compare.main(tmp_path / "op", tmp_path / "module")
+    (tmp_path / "rules.json").write_text('{"map": {"conv.convolution.0": "conv"}}')
+    assert run(tmp_path / "op", tmp_path / "module", rules=tmp_path / "rules.json") == 1

@@ -51,6 +51,13 @@ def test_a_script_is_dumped_and_gets_its_own_arguments(tmp_path: Path) -> None:
     assert "not empty" in again.stderr
 
 
+def test_a_pattern_that_names_nothing_is_refused_with_close_names(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(SCRIPT)
+    with pytest.raises(BadValue, match=r"no operator is called like 'netwrk'; close are: network"):
+        main(str(tmp_path / "job.py"), [], only="netwrk", out=tmp_path / "dump")
+    assert not list((tmp_path / "dump").iterdir())
+
+
 def test_a_step_that_never_comes_is_explained(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SCRIPT)
     with pytest.raises(BadValue, match=r"took 3 steps[\s\S]*steps are 0 to 2"):

@@ -6,10 +6,12 @@ A copy is taken at once, since the next operator may write into the same memory.
 
 from __future__ import annotations
 
+import difflib
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -46,9 +48,22 @@ class Plan:
     only: Only = EVERYTHING
     level: Level = "module"
     statistics_only: bool = False
+    asked: set[str] = field(default_factory=set, compare=False)  # names that were met, where only some are wanted
 
     def wants(self, op: str, role: Role) -> bool:
+        if self.only.patterns:
+            self.asked.add(op)
         return (role in ALWAYS or role in ROLES[self.mode]) and op in self.only
+
+    def misses(self) -> str:
+        """What to say where names were met and none of them was wanted; nothing where all is well."""
+        if not self.asked or any(name in self.only for name in self.asked):
+            return ""
+        wanted, names = ",".join(self.only.patterns), sorted(self.asked)
+        bare = [re.sub(r"[*?\[\]]", "", pattern) for pattern in self.only.patterns]
+        close = [name for text in bare for name in difflib.get_close_matches(text, names, 3, 0.4)]
+        some = ", ".join(dict.fromkeys(close)) or ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        return f"no operator is called like {wanted!r}; {'close are' if close else 'there are'}: {some}."
 
 
 class Capture:

@@ -25,6 +25,7 @@ SMOOTH = 9  # steps whose median is taken of the difference
 AROUND = 31  # steps around each from which the noise is measured
 BEYOND = 2.0  # times the noise of one step; a median of nine has less than half of it
 STAYS = 10  # steps in a row, or all that are left
+FEWEST = 5  # steps in a row that can tell at all
 LARGEST = 1 << 30
 
 
@@ -37,6 +38,16 @@ class Curve:
     loss: Array
     evaluations: tuple[dict[str, float], ...] = ()
     skipped_lines: int = 0
+    cut_short: bool = False  # the last line is one of them
+
+    @property
+    def skipped(self) -> str:
+        """What was left out, in words; nothing where nothing was."""
+        if not self.skipped_lines:
+            return ""
+        lines = "1 line" if self.skipped_lines == 1 else f"{self.skipped_lines:,} lines"
+        last = "; the last one is half-written, the run may have been stopped or still run" if self.cut_short else ""
+        return f"{lines} of {FILE} could not be read{last}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,10 @@ class Parting:
 
 @dataclass(frozen=True)
 class Curves:
-    """Two curves on their common steps, and where they part; `parting` None: they do not."""
+    """Two curves on their common steps, and where they part; `parting` None: they do not.
+
+    A loss that is NaN or infinite on both sides is no agreement: nothing is left to compare there.
+    """
 
     left: Curve
     right: Curve
@@ -61,20 +75,51 @@ class Curves:
     parting: Parting | None
 
     @property
+    def lost(self) -> Array:
+        """The steps where neither side has a finite loss."""
+        return self.steps[~np.isfinite(self.left_loss) & ~np.isfinite(self.right_loss)]
+
+    @property
+    def difference(self) -> Array:
+        return finite_or_nan(self.left_loss) - finite_or_nan(self.right_loss)
+
+    @property
     def exit_code(self) -> int:
-        """0: they agree within noise; 1: they part."""
-        return 0 if self.parting is None else 1
+        """0: they agree within noise; 1: they part, or have no finite loss to agree in."""
+        return 1 if self.parting is not None or self.lost.size else 0
 
     @property
     def headline(self) -> str:
-        if self.parting is None:
+        return " ".join(part for part in (self._answer(), self._uncompared()) if part)
+
+    def _answer(self) -> str:
+        at, lost = self.parting, self.lost
+        if at is None and lost.size:
+            return (
+                f"the loss is NaN or infinite on both sides at {lost.size:,} of {len(self.steps):,} common steps, "
+                f"first at step {lost[0]}: the curves do not pass."
+            )
+        if at is None:
             return f"the loss curves agree within noise over {len(self.steps):,} common steps."
-        at = self.parting
-        gap = at.left - at.right
-        return (
-            f"the loss curves part at step {at.step}: {at.left:.4g} on the left, {at.right:.4g} on the right; the gap "
-            f"of {gap:+.3g} stays beyond the noise of {at.noise:.2g}."
-        )
+        values = f"{at.left:.4g} on the left, {at.right:.4g} on the right"
+        if not math.isfinite(at.left - at.right):
+            return f"the loss curves part at step {at.step}: {values}."
+        gap = f"the gap of {at.left - at.right:+.3g} stays beyond the noise of {at.noise:.2g}"
+        return f"the loss curves part at step {at.step}: {values}; {gap}."
+
+    def _uncompared(self) -> str:
+        alone = [
+            f"{len(curve.steps) - len(self.steps):,} on the {name}"
+            for name, curve in (("left", self.left), ("right", self.right))
+            if len(curve.steps) > len(self.steps)
+        ]
+        return f"Steps that only one run logged were not compared: {', '.join(alone)}." if alone else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that were left out."""
+        sides = (("left", self.left), ("right", self.right))
+        return tuple(f"{name}: {curve.skipped}" for name, curve in sides if curve.skipped)
 
 
 def compare_curves(left: Path, right: Path) -> Curves:
@@ -84,6 +129,12 @@ def compare_curves(left: Path, right: Path) -> Curves:
     if not steps.size:
         spans = [f"{curve.path} has steps {curve.steps.min()} to {curve.steps.max()}" for curve in curves]
         raise BadData("the two runs logged no step in common.", *spans)
+    if steps.size < FEWEST:
+        raise BadData(
+            f"the two runs have {steps.size} logged {'step' if steps.size == 1 else 'steps'} in common: too few to "
+            f"tell a difference from noise, which takes {FEWEST}.",
+            "Log every step on both sides, or compare dumps: viaduct train … --dump-steps 0.",
+        )
     losses = curves[0].loss[at_left], curves[1].loss[at_right]
     return Curves(*curves, steps, *losses, parting(steps, *losses))
 
@@ -96,21 +147,22 @@ def read_curve(run: Path) -> Curve:
     """RUN/metrics.jsonl; a line that is cut off is counted, not fatal."""
     path = run / FILE
     losses: dict[int, float] = {}
-    evaluations, skipped = [], 0
+    evaluations, skipped, broken = [], 0, False
     for line in lines_of(path):
         try:
+            broken = False
             record = json.loads(line)
-            kind, step = record["kind"], int(record["step"])
+            kind, step = record["kind"], step_number(record["step"])
             if kind == "log":
                 losses.update(logged(record, step))
             elif kind == "evaluation":
                 evaluations.append({name: number(record.get(name)) for name in ("step", "loss", "top1")})
-        except (ValueError, KeyError, TypeError, RecursionError):
-            skipped += 1
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            skipped, broken = skipped + 1, True
     if not losses:
         raise BadData(f"{path} holds no loss.", "It should have lines of kind log, as `viaduct train` writes them.")
     steps = np.array(sorted(losses))
-    return Curve(run, steps, np.array([losses[step] for step in steps.tolist()]), tuple(evaluations), skipped)
+    return Curve(run, steps, np.array([losses[step] for step in steps.tolist()]), tuple(evaluations), skipped, broken)
 
 
 def lines_of(path: Path) -> list[str]:
@@ -130,14 +182,22 @@ def logged(record: dict[str, Any], step: int) -> dict[int, float]:
     return {step: number(record["loss"])}
 
 
+def step_number(value: Any) -> int:
+    step = int(value)
+    if not 0 <= step < 1 << 62:
+        raise ValueError(f"{value!r} is not a step")
+    return step
+
+
 def number(value: Any) -> float:
     """JSON has no NaN: a loss that was not finite is null."""
     return math.nan if value is None else float(value)
 
 
 def parting(steps: Array, left: Array, right: Array) -> Parting | None:
-    """The first step from which the curves stay apart."""
-    lost = np.isnan(left) != np.isnan(right)
+    """The first step from which the curves stay apart, or where one of them is no longer finite."""
+    raw, lost = (left, right), np.isfinite(left) != np.isfinite(right)
+    left, right = finite_or_nan(left), finite_or_nan(right)
     noise = np.hypot(running_noise(left), running_noise(right))
     difference = smoothed(left - right)
     apart = np.where(np.abs(difference) > BEYOND * noise, np.sign(difference), 0)
@@ -145,14 +205,18 @@ def parting(steps: Array, left: Array, right: Array) -> Parting | None:
         if lost[place] or stays(apart[place : place + STAYS]):
             values = [float(smoothed(side)[place]) for side in (left, right)]
             if lost[place]:
-                values = [float(left[place]), float(right[place])]
+                values = [float(side[place]) for side in raw]
             return Parting(int(steps[place]), values[0], values[1], float(noise[place]))
     return None
 
 
 def stays(signs: Sequence[float] | Array) -> bool:
     """Beyond the noise, all on one side; the last few steps of a run are too few to tell."""
-    return len(signs) >= min(STAYS, 5) and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
+    return len(signs) >= min(STAYS, FEWEST) and signs[0] != 0 and bool(np.all(np.asarray(signs) == signs[0]))
+
+
+def finite_or_nan(values: Array) -> Array:
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def running_noise(values: Array) -> Array:

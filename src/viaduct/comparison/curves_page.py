@@ -17,7 +17,7 @@ def write_curves_report(path: Path, curves: Curves) -> None:
     """Write the page."""
     parting = curves.parting
     remarks = [] if parting is None else [Remark("What to try", ADVICE.format(step=max(0, parting.step - 1)))]
-    tone: Tone = "good" if parting is None else "bad"
+    tone: Tone = "good" if curves.exit_code == 0 else "bad"
     sections = [
         Section("Loss", "Every step that both runs logged.", [loss_chart(curves), difference_chart(curves)]),
         Section("Evaluations", "", [evaluation_chart(curves)]),
@@ -34,7 +34,7 @@ def tiles(curves: Curves) -> list[Tile]:
     parting = curves.parting
     return [
         Tile("common steps", f"{len(curves.steps):,}"),
-        Tile("part at step", "never" if parting is None else f"{parting.step:,}", good=parting is None),
+        Tile("part at step", "never" if parting is None else f"{parting.step:,}", good=curves.exit_code == 0),
         Tile("last loss, left", f"{curves.left_loss[-1]:.4g}"),
         Tile("last loss, right", f"{curves.right_loss[-1]:.4g}"),
     ]
@@ -46,7 +46,7 @@ def loss_chart(curves: Curves) -> LineChart:
 
 
 def difference_chart(curves: Curves) -> LineChart:
-    difference = Series("left - right", curves.steps, curves.left_loss - curves.right_loss)
+    difference = Series("left - right", curves.steps, curves.difference)
     return LineChart("Difference", "step", "loss", [difference])
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from viaduct.comparison import readers
 from viaduct.comparison.align import align
+from viaduct.comparison.cancelled import without_noise
 from viaduct.comparison.explain import explain
 from viaduct.comparison.judge import judge
 from viaduct.comparison.measures import Kld, Measures
@@ -20,6 +21,7 @@ from viaduct.comparison.tensors import Pair, Result, Side
 from viaduct.comparison.thresholds import Thresholds, verdict
 from viaduct.errors import BadData, BadValue
 
+LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
 Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]
 
 
@@ -63,14 +65,30 @@ class Drift:
 def compare(left: Path, right: Path, options: Options, progress: Progress = lambda found, _: found) -> Drift:
     """Compare two dumps. `progress` wraps the walk over the pairs."""
     sides = readers.read(left), readers.read(right)
+    if options.rules is None:
+        refuse_levels(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
     pairs = chosen(alignment.pairs, options)
     walk = progress(measured(pairs, options.workers, kld=options.kld), len(pairs))
-    judgement = judge([row_of(pair, answer, options.thresholds) for pair, answer in walk], alignment.edges)
+    rows = [row_of(pair, answer, options.thresholds) for pair, answer in walk]
+    if options.thresholds is None or options.thresholds.max_abs is None:  # an absolute limit holds for zeros, too
+        rows = without_noise(rows)
+    judgement = judge(rows, alignment.edges)
     swapped = readers.looks_swapped(*sides)
     own = (*labelled("left", sides[0]), *labelled("right", sides[1]))
-    notes = [*([swapped] if swapped else []), *own, *alignment.notes]
-    return Drift(*sides, judgement.rows, explain(judgement, alignment.edges), options, tuple(notes))
+    explanation = explain(judgement, alignment.edges)
+    notes = [*([swapped] if swapped else []), *own, *alignment.notes, *explanation.notes]
+    return Drift(*sides, judgement.rows, explanation, options, tuple(notes))
+
+
+def refuse_levels(left: Side, right: Side) -> None:
+    """Operators are not modules: alignment would find partners by shape that have nothing to do with each other."""
+    found = left.settings.get("level", ""), right.settings.get("level", "")
+    if all(found) and found[0] != found[1]:
+        raise BadValue(
+            f"the left dump holds {LEVELS.get(found[0], found[0])}, the right one {LEVELS.get(found[1], found[1])}.",
+            "Dump both with the same --level (viaduct train: --dump-level), or say with --rules what belongs to what.",
+        )
 
 
 def labelled(name: str, side: Side) -> Iterator[str]:
@@ -112,4 +130,6 @@ def row_of(pair: Pair, answer: object, thresholds: Thresholds | None) -> Row:
 
 def missing(pair: Pair) -> Result:
     """Without measures a pair is refused, unless a compiler put the operator in or fused it away."""
+    if any(stored is not None and stored.fault for stored in (pair.left, pair.right)):
+        return "refused"
     return "new" if INSERTED in (pair.left_op, pair.right_op) else "refused"

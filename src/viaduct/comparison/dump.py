@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -35,7 +37,7 @@ from viaduct.comparison.parameters import ParameterWatch, learned
 from viaduct.comparison.taps import Taps, TapWatch
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import LIMIT, Writer
-from viaduct.errors import BadValue
+from viaduct.errors import BadRun, BadValue
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
 
@@ -102,6 +104,7 @@ class StepDump:
             self.capture.add(Entry(name, kind, role, 0, self.capture.tick()), tensor)
 
     def finish(self, settings: Mapping[str, str]) -> None:
+        self.modules.paused = True  # where a call ends the step, torch still asks the hooks about that call
         self.modules.close()
         self.writer.wait()
         edges = {op: tuple(feeders) for op, feeders in self.modules.edges.items()}
@@ -118,7 +121,8 @@ class Dump(Watcher):
     A step ends with the step of an optimizer that holds weights of the network; `step()` ends it where there is none
     (after an optimizer that has ended it, it does nothing, so it may be called in either case). Passes without
     gradients belong to a step only while no optimizer has stepped, later they are evaluations; `evaluations` says it
-    outright. `weights` is where the optimizer's weights are, if not in the network that computes.
+    outright. `weights` is where the optimizer's weights are, if not in the network that computes. A folder that holds
+    steps already is refused, unless `force` says that they may stay beside these, or be replaced.
     """
 
     def __init__(
@@ -138,7 +142,10 @@ class Dump(Watcher):
         first_step: int = 0,
         evaluations: bool | None = None,
         compiled: bool = False,
+        force: bool = False,
     ) -> None:
+        if not force:
+            refuse_steps(Path(folder), rank, ranks)
         self.plan = make_plan(steps, mode, only, level, statistics_only)
         self.model, self.weights = peeled(model), peeled(weights or model)
         self.folder, self.rank, self.ranks = Path(folder), rank, ranks
@@ -148,6 +155,7 @@ class Dump(Watcher):
             raise BadValue("a compiled network has fused its operators.", "Dump it at level module, or not compiled.")
         self._taps = Taps(self.model, self.plan) if compiled else None
         self._now: StepDump | None = None
+        self._passes: list[Any] = []  # hooks that wait for the next pass, where several optimizers make a step
         own = {id(parameter) for parameter in self.weights.parameters()}
         self._steps = OptimizerSteps(self, first_step, lambda optimizer: any(id(p) in own for p in learned(optimizer)))
 
@@ -157,15 +165,27 @@ class Dump(Watcher):
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """A step that nobody ended is not kept, unless no step ever was: then it is the only one."""
+        self._steps.__exit__()
         now = self._now
         if kind is None and self._steps.step == 0 and now is not None and now.modules.edges:
             self._now = None
             self._write(now)
         self.close()
+        if kind is None:
+            self._warn()
+
+    def _warn(self) -> None:
+        """What was asked for and did not come."""
+        if misses := self.plan.misses():
+            warnings.warn(f"Dump recorded nothing: {misses}", stacklevel=3)
+        elif missing := self.plan.steps.missing(self.written):
+            taken = f"{self._steps.step} steps were taken, from 0" if self._steps.step else "no step was taken"
+            warnings.warn(f"Dump did not come to step {missing}: {taken}.", stacklevel=3)
 
     def close(self) -> None:
         """Take all hooks away; what is not finished is not kept."""
         self._steps.__exit__()
+        self._stop_waiting()
         now, self._now = self._now, None
         if now is not None:
             now.abandon()
@@ -212,7 +232,28 @@ class Dump(Watcher):
             self._now.parameters.updates(optimizer)
             self._now.modules.paused = False
 
+    def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether weights of the network have gradients that this optimizer does not use."""
+        used = {id(parameter) for parameter in learned(optimizer)}
+        left = any(p.grad is not None and id(p) not in used for p in self.weights.parameters())
+        if left and self._taps is None:
+            for module, name in names_in(self.model).items():
+                hook = partial(self._on_pass, name)
+                self._passes.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
+        return bool(self._passes)
+
+    def _on_pass(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """The first call after the optimizers: hooks that are registered in it come too late for it."""
+        if self._passes and self._steps.settle() and self._now is not None:
+            self._now.modules.before(name, module, args, kwargs)
+
+    def _stop_waiting(self) -> None:
+        for handle in self._passes:
+            handle.remove()
+        self._passes.clear()
+
     def on_step_end(self, step: int) -> None:
+        self._stop_waiting()
         now, self._now = self._now, None
         if now is not None:
             self._write(now)
@@ -255,6 +296,16 @@ def tf32_in(device: torch.device) -> str:
     backends: Any = torch.backends
     chosen = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
     return " and ".join(name for name, room in chosen.items() if room.fp32_precision == "tf32") or "no"
+
+
+def refuse_steps(folder: Path, rank: int, ranks: int) -> None:
+    """Steps of two runs in one folder would be compared as one; another rank's are no other run's."""
+    found = sorted(folder.glob("step_*" if ranks == 1 else f"step_*/rank_{rank}"))
+    if found:
+        raise BadRun(
+            f"{folder} holds a dump already: {found[0].relative_to(folder)}.",
+            "Choose another folder, remove it, or say force=True to write into it all the same.",
+        )
 
 
 def clear_dump(folder: Path) -> None:

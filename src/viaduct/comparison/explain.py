@@ -29,17 +29,24 @@ def explain(judgement: Judgement, feeders: Mapping[str, Sequence[str]], open_: O
     if not judgement.origins:
         return accumulated(judgement) if judgement.growth else nothing_bad(judgement.rows)
     origin, *further = judgement.origins
-    causes = suspects(Scene(judgement.rows, origin, open_))
+    scene = Scene(judgement.rows, origin, open_)
+    causes = suspects(scene)
     around = neighbourhood(judgement.rows, origin, feeders)
     drawing = drawn(judgement.rows, origin, around, feeders)
-    return Explanation(headline(origin, causes), origin, tuple(further), causes, *drawing)
+    return Explanation(headline(origin, causes), origin, tuple(further), causes, *drawing, notes=tuple(scene.failures))
 
 
 def nothing_bad(rows: Sequence[Row]) -> Explanation:
     compared = sum(row.measures is not None for row in rows)
     if not compared:
         return Explanation("nothing could be compared.", None)
-    return Explanation(f"all {compared:,} compared tensors are within their thresholds.", None)
+    good = "the one compared tensor is" if compared == 1 else f"all {compared:,} compared tensors are"
+    passed = f"{good} within {'its' if compared == 1 else 'their'} thresholds"
+    if not (refused := [row for row in rows if row.result == "refused"]):
+        return Explanation(f"{passed}.", None)
+    why = f"; the first: {refused[0].reason.rstrip('.')}" if refused[0].reason else ""
+    lacking = f"{len(refused):,} could not be compared, so the sides do not pass (exit code 1)"
+    return Explanation(f"{passed}, but {lacking}{why}.", None)
 
 
 def accumulated(judgement: Judgement) -> Explanation:

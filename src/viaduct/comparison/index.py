@@ -27,6 +27,7 @@ from viaduct.errors import BadData
 FILE = "index.json"
 FORMAT = "viaduct dump"
 VERSION = 1
+TRY = "Was the copy cut short? Copy the folder again, or dump again."
 LARGEST = 256 << 20  # bytes; an index of a million tensors is below it
 
 
@@ -96,7 +97,7 @@ def read_index(path: Path) -> Index:
     numbers = {name: whole(record.get(name), name, path) for name in ("step", "rank", "ranks")}
     settings, edges, tensors = record.get("settings", {}), record.get("edges", {}), record.get("tensors")
     if not isinstance(settings, dict) or not isinstance(edges, dict) or not isinstance(tensors, list):
-        raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or not what they should be.")
+        raise BadData(f"{path} is damaged: its settings, edges or tensors are missing or not what they should be.", TRY)
     return Index(
         **numbers,
         settings={str(name): str(value) for name, value in settings.items()},
@@ -113,7 +114,9 @@ def load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadData(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
-        raise BadData(f"{path} is damaged: {error}.", "Was the copy cut short? Copy the folder again.") from None
+        nested = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        reason = nested if size else "it is empty"
+        raise BadData(f"{path} is damaged: {reason}.", TRY) from None
     if not isinstance(record, dict):
         raise BadData(f"{path} is not the index of a dump.")
     return record
@@ -121,31 +124,56 @@ def load(path: Path) -> dict[str, Any]:
 
 def whole(value: object, name: str, path: Path) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadData(f"{path} is damaged: {name} is {value!r}.")
+        raise BadData(f"{path} is damaged: {name} is {shortened(value)}.", TRY)
     return value
 
 
 def to_entry(item: object, number: int, path: Path) -> Entry:
     try:
-        record = dict(item)  # type: ignore[call-overload]
-        texts = {name: text(record.get(name, "")) for name in ("op", "type", "role", "parameter", "dtype", "fault")}
-        numbers = {name: count(record.get(name, 0)) for name in ("index", "order", "call", "bytes", "crc32")}
-        shape = tuple(count(size) for size in record["shape"])
-        statistics = {str(name): float(value) for name, value in dict(record.get("statistics") or {}).items()}
-        file = record.get("file")
+        record = mapping(item, "the entry")
+        texts = {name: text(record, name) for name in ("op", "type", "role", "parameter", "dtype", "fault")}
+        numbers = {name: count(record.get(name, 0), name) for name in ("index", "order", "call", "bytes", "crc32")}
+        if not isinstance(sizes := record.get("shape"), list):
+            raise Odd(f"shape is {shortened(sizes)}")
+        shape = tuple(count(size, "a size in shape") for size in sizes)
+        figures = mapping(record.get("statistics") or {}, "statistics")
+        statistics = {str(name): figure(value, f"the statistic {name}") for name, value in figures.items()}
         values: dict[str, Any] = {**texts, **numbers, "shape": shape, "statistics": statistics}
-        return Entry(**values, file=None if file is None else text(file))
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadData(f"{path} is damaged: tensor {number} cannot be understood ({error!r}).") from None
+        return Entry(**values, file=None if record.get("file") is None else text(record, "file"))
+    except Odd as odd:
+        raise BadData(f"{path} is damaged: of tensor {number} {odd}.", TRY) from None
 
 
-def text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+class Odd(Exception):
+    """What of an entry is not as it should be."""
+
+
+def mapping(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Odd(f"{name} is {shortened(value)}")
     return value
 
 
-def count(value: object) -> int:
+def text(record: Mapping[str, Any], name: str) -> str:
+    if not isinstance(value := record.get(name, ""), str):
+        raise Odd(f"{name} is {shortened(value)}")
+    return value
+
+
+def count(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is not a count")
+        raise Odd(f"{name} is {shortened(value)}")
     return value
+
+
+def figure(value: object, name: str) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise Odd(f"{name} is {shortened(value)}") from None
+
+
+def shortened(value: object) -> str:
+    """A value as JSON writes it, and not much of it."""
+    words = json.dumps(value)
+    return words if len(words) <= 60 else words[:60] + "…"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from viaduct.comparison.calls import BACKWARD, FORWARD, ROOT, Call, Moment, error_of, holds, moments
 from viaduct.comparison.grids import BFLOAT16, FLOAT16, FLOAT32
 from viaduct.comparison.rows import Origin, OriginKind, Row
-from viaduct.comparison.tensors import Role
+from viaduct.comparison.tensors import Role, Stored
 
 JUMP = 6.0  # an operator that makes an error this much larger than its inputs' brings in something of its own
 ROUNDINGS = 4  # inputs no worse than this many roundings count as exact
@@ -54,7 +54,10 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
     gradual = False
     apart: Apart | None = None
     equal: dict[int, int] = {}  # of each rank, the last step that began with equal weights
+    first = min(row.stored.step for row in rows if row.result == "bad")
     for moment in moments(rows, feeders):
+        if moment.step > first:
+            break  # that step had no origin of its own; what is bad later follows from it
         if moment.rank in equal and (parted := carried_apart(moment, equal[moment.rank])):
             gradual, apart = True, apart or parted
             continue
@@ -68,7 +71,8 @@ def judge(rows: Sequence[Row], feeders: Mapping[str, tuple[str, ...]]) -> Judgem
             origins = [sudden[0].origin, *(made.origin for made in sudden[1:] if made.clean)][: 1 + MOST_FURTHER]
             return Judgement(followed(rows, origins), tuple(origins))
     if gradual:
-        errors = [error_of(row) for row in rows if row.stored.role == "output"] or [error_of(row) for row in rows]
+        until = [row for row in rows if row.stored.step <= first]
+        errors = [error_of(row) for row in until if row.stored.role == "output"] or [error_of(row) for row in until]
         seen = [error for error in errors if 0 < error < math.inf] or [0.0]
         return Judgement(tuple(rows), growth=(min(seen), max(seen)), apart=apart)
     origin = earliest(rows)
@@ -138,8 +142,30 @@ def wrong_parameters(moment: Moment) -> list[Candidate]:
 
 
 def wrong_updates(moment: Moment) -> list[Candidate]:
-    why = "its update differs, while its gradient and the weight itself agree"
-    return [candidate(moment, [place], "parameter", why) for place in moment.updates if is_bad(moment, place)]
+    return [
+        candidate(moment, [place], "parameter", why_updated(moment, moment.rows[place].stored))
+        for place in moment.updates
+        if is_bad(moment, place)
+    ]
+
+
+def why_updated(moment: Moment, update: Stored) -> str:
+    """What can be said of the gradient that an update was made of."""
+    made_of = [
+        moment.rows[place]
+        for call in moment.by_op.get(update.op, ())
+        for place in call.places.get("gradient", ())
+        if moment.rows[place].stored.index == update.index
+    ]
+    if not made_of:
+        return "its update differs, while the weight itself agrees; its gradient was not dumped"
+    for row in made_of:
+        for side, stored in (("left", row.pair.left), ("right", row.pair.right)):
+            if stored is None:
+                return f"its update differs: it has no gradient on the {side}, while the weight itself agrees"
+        if row.measures is None:
+            return f"its update differs, while the weight itself agrees; its gradient was not compared: {row.reason}"
+    return "its update differs, while its gradient and the weight itself agree"
 
 
 def is_bad(moment: Moment, place: int) -> bool:
@@ -231,6 +257,8 @@ def described_input(moment: Moment, call: Call, bad: Sequence[int]) -> Candidate
     around = [other for other in moment.calls if holds(other.op, call.op)]
     healthy = [other for other in around if other.places.get("input") and not moment.bad(other, "input")]
     differs = f"the input of {call.op} differs by {moment.error(bad):.2g} of the golden size"
+    if behind_the_network(moment, call):
+        return entering_the_loss(moment, call, bad, differs)
     if unseen and not moment.bad(unseen[-1], "input"):
         op, why = unseen[-1].op, f"{differs}; it comes from {unseen[-1].op}, whose own output could not be compared"
     elif healthy:
@@ -253,6 +281,20 @@ def entering(moment: Moment, call: Call, around: Sequence[Call], bad: Sequence[i
     places = moment.bad(outermost, "input") or bad
     why = "what enters the network differs already: look at the input pipeline"
     return candidate(moment, places, "input", why, order=call.order - 0.5)
+
+
+def behind_the_network(moment: Moment, call: Call) -> bool:
+    """Whether the network had ended when this was called, as a loss is. Our dumps number a module when it ends."""
+    ended = [root for root in moment.by_op.get(ROOT, ()) if root.order < call.order]
+    return any(part.order < root.order for root in ended for part in moment.within(root)) and "." not in call.op
+
+
+def entering_the_loss(moment: Moment, call: Call, bad: Sequence[int], differs: str) -> Candidate:
+    """The labels, or what the training loop makes of the network's output."""
+    number = moment.rows[bad[0]].stored.index
+    why = f"{differs} (number {number} of what enters it), though all that the network computed agrees: look at the "
+    why += "input pipeline and the training loop"
+    return candidate(moment, bad, "input", why, order=call.order - 0.5)
 
 
 def measured_outputs(moment: Moment, call: Call) -> bool:
@@ -345,7 +387,10 @@ def followed(rows: Sequence[Row], origins: Sequence[Origin]) -> tuple[Row, ...]:
     main = origins[0]
     return tuple(
         replace(row, follows_from=main.op)
-        if row.result == "bad" and place not in places and (row.op, row.stored.step, row.stored.rank) not in own
+        if row.result == "bad"
+        and row.stored.step >= main.step
+        and place not in places
+        and (row.op, row.stored.step, row.stored.rank) not in own
         else row
         for place, row in enumerate(rows)
     )

@@ -13,19 +13,24 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing.connection import Pipe, wait
+from pathlib import Path
 
-from viaduct.errors import ViaductError
+from viaduct.errors import BadData, ViaductError
 
 from . import storage
 from .chunks import Array
+from .formats import stamp
 from .measures import Kld, Measures, Unmeasurable, measure, measure_statistics
 from .tensors import Pair, Stored
 
 BATCH_PAIRS, BATCH_ELEMENTS = 32, 1 << 21  # what a worker gets at once
+CHECKED = 1 << 20  # bytes of a file at once, for its checksum
 PATIENCE = 0.5  # seconds of work for one process that pay for starting others
 # The worker looks for modules where we do, not in the folder it happens to be started in.
 START = "import sys; sys.path[:] = sys.argv[2].split('\\n'); from viaduct.comparison.worker import main; main()"
@@ -110,6 +115,9 @@ def batched(jobs: list[Job]) -> list[list[Job]]:
 def answer(pair: Pair, options: Options) -> Answer:
     """Measure one pair. What is wrong with its files becomes the reason of a refusal."""
     if pair.left is None or pair.right is None:
+        for side, stored in (("left", pair.left), ("right", pair.right)):
+            if stored is not None and stored.fault:
+                return Refusal(f"{side}: {stored.fault}")
         return Refusal(pair.reason or f"the {'left' if pair.left is None else 'right'} side has no such tensor")
     try:
         return compared(pair.left, pair.right, pair, options)
@@ -140,11 +148,42 @@ def compared(left: Stored, right: Stored, pair: Pair, options: Options) -> Measu
 
 def opened(side: str, stored: Stored) -> Array:
     try:
-        return storage.opened(stored)
+        array = storage.opened(stored)
+        if stored.crc32 is not None:
+            check(stored, array)
+        return array
     except FileNotFoundError:
         raise Unmeasurable(f"{side}: the file {stored.path} is missing") from None
     except ViaductError as error:
         raise Unmeasurable(f"{side}: {error.what}") from None
+
+
+def check(stored: Stored, array: Array) -> None:
+    """Whether the file is what its index speaks of: type, shape and checksum."""
+    path = Path(str(stored.path))
+    kind = str(array.dtype)
+    if (stored.dtype, kind) != ("bfloat16", "uint16") and kind != ("uint8" if eight_bits(stored) else stored.dtype):
+        raise BadData(f"{path.name} is damaged: it holds {kind}, its index says {stored.dtype}")
+    if array.shape != stored.shape:
+        shapes = f"it has the shape {list(array.shape)}, its index says {list(stored.shape)}"
+        raise BadData(f"{path.name} is damaged: {shapes}")
+    if stored.crc32 and (found := checksum(path, stamp(path))) != stored.crc32:
+        raise BadData(f"{path.name} is damaged: its checksum is {found:08x}, its index says {stored.crc32:08x}")
+
+
+def eight_bits(stored: Stored) -> bool:
+    """Floats that NumPy does not know, stored as their bits."""
+    return stored.dtype.startswith("float8")
+
+
+@lru_cache(maxsize=4096)
+def checksum(path: Path, changed: tuple[int, int]) -> int:
+    """CRC-32 of a file, once while it does not change: one's output is another's input."""
+    found = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHECKED):
+            found = zlib.crc32(chunk, found)
+    return found
 
 
 def dtype_of(stored: Stored, array: Array) -> str:

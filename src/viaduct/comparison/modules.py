@@ -70,7 +70,8 @@ class ModuleWatch:
             for entry in call.backward.values():
                 entry.order = call.last_gradient
 
-    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        """Where the step ends just before this call, torch asks once more, without the keywords."""
         if self.passing_over():
             self.stack.append(None)
             return

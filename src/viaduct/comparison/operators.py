@@ -61,7 +61,8 @@ class OperatorWatch:
             handle.remove()
         self._handles.clear()
 
-    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def before(self, name: str, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        """Where the step ends just before this call, torch asks once more, without the keywords."""
         self._stack.append((name, next_sequence()))
 
     def after(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:

@@ -16,7 +16,7 @@ ENOUGH = 0.9  # share of the difference that the new order must explain
 
 def order_along(both: Both, axis: int) -> Array | None:
     """The order in which the right side's slices must be taken to give the left side; None if there is none."""
-    count = both.left.shape[axis]
+    count = both.left.shape[axis] if axis < both.left.ndim else 0
     if not 2 <= count <= MOST_SLICES or both.left.size // count < 2:
         return None
     order = matched(fingerprints(both.left, axis), fingerprints(both.right, axis))

@@ -93,6 +93,7 @@ class Explanation:
     causes: tuple[Cause, ...] = ()  # likeliest first
     neighbours: tuple[Neighbour, ...] = ()
     edges: tuple[tuple[str, str], ...] = ()  # (producer, consumer) among the neighbours
+    notes: tuple[str, ...] = ()  # what could not be looked into
 
     @property
     def cause(self) -> str | None:

@@ -106,6 +106,11 @@ def _of_entries(path: Path, entries: list[tuple[str, str]], ignored: dict[str, l
         raise BadValue(f"{path.name} has {len(entries):,} entries; at most {MOST_RULES:,} are read.")
     names, calls, patterns = {}, {}, []
     for left, right in entries:
+        if odd := [name for name in (left, right) if set("{}") & set(_CAPTURE.sub("", name))]:
+            raise BadValue(
+                f"{path.name}: in {odd[0]!r} a brace stands alone.",
+                "Write {n} for one part of a name, {n...} for any number of them.",
+            )
         if _CAPTURE.search(left):
             patterns.append(_pattern(left, right, path))
         elif (ours := _msprobe_call(left)) and (theirs := _msprobe_call(right)):

@@ -41,6 +41,7 @@ class Scene:
     open: Opener = opened
     cache: dict[int, Both | None] = field(default_factory=dict)
     kept: dict[str, object] = field(default_factory=dict)  # what one cause worked out and another may use
+    failures: list[str] = field(default_factory=list)  # causes that stumbled over these tensors
 
     @property
     def row(self) -> Row:
@@ -117,7 +118,7 @@ def load(pair: Pair, open_: Opener) -> Both | None:
             left = converted(left, pair.layout)
     except (OSError, ValueError, ViaductError):
         return None
-    if left.shape != right.shape or not left.size:
+    if left.shape != right.shape or not left.size or not {left.dtype.kind, right.dtype.kind} <= set("fiub"):
         return None
     keep = leading(left.shape)
     return Both(widened(left[keep], pair.left.dtype), widened(right[keep], pair.right.dtype))
@@ -146,5 +147,6 @@ def rms(values: Array) -> float:
 
 def explained(prediction: Array, both: Both) -> float:
     """The share of the difference between both sides that a prediction of the left side takes away, at least 0."""
-    before, after = rms(both.left - both.right), rms(both.left - prediction)
+    left = both.left.astype(np.float64)  # truth values have no difference, unsigned numbers a wrong one
+    before, after = rms(left - both.right), rms(left - prediction)
     return max(0.0, 1 - after / before) if 0 < before < math.inf else 0.0

@@ -87,6 +87,7 @@ class ScriptDump(Watcher):
 
     def on_call(self, module: nn.Module, args: Any) -> None:
         """A network is called from outside of any other: it takes part in this step."""
+        self._steps.settle()
         if self.by == "auto":
             self.by = "optimizer" if self.seen.optimizers else "forward"
         root = peeled(module)
@@ -143,6 +144,11 @@ class ScriptDump(Watcher):
         if self._now is not None:
             self._now.parameters.updates(optimizer)
             self._now.modules.paused = False
+
+    def others_follow(self, step: int, optimizer: torch.optim.Optimizer) -> bool:
+        if self.seen.optimizers > 1:
+            self._look_for_roots(True)
+        return self.seen.optimizers > 1
 
     def on_step_end(self, step: int) -> None:
         self.seen.steps = step + 1

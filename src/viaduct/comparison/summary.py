@@ -76,7 +76,7 @@ def curve_summary(curves: Curves) -> dict[str, Any]:
     return {
         "kind": KIND,
         "viaduct": __version__,
-        "verdict": "good" if parting is None else "bad",
+        "verdict": "good" if curves.exit_code == 0 else "bad",
         "headline": curves.headline,
         "counts": {},
         "origin": None,
@@ -84,9 +84,12 @@ def curve_summary(curves: Curves) -> dict[str, Any]:
         "curves": {
             "steps": len(curves.steps),
             "parting": None if parting is None else finite(asdict(parting)),
+            "not_finite": len(curves.lost),
+            "not_compared": [len(side.steps) - len(curves.steps) for side in (curves.left, curves.right)],
             "left": str(curves.left.path),
             "right": str(curves.right.path),
         },
+        "notes": list(curves.notes),
     }
 
 

@@ -69,6 +69,7 @@ def shape(sizes: Sequence[int]) -> str:
 
 
 def harmless(text: str) -> str:
-    """No formula for a spreadsheet, no NUL for a reader."""
-    clean = text.replace("\0", "\\0")
+    """No formula for a spreadsheet, no NUL for a reader, nothing that talks to a terminal."""
+    text = text.replace("\0", "\\0")
+    clean = "".join(char if char.isprintable() or char in "\t\r\n" else ascii(char)[1:-1] for char in text)
     return f"'{clean}" if clean.startswith(FORMULA) else clean

@@ -36,6 +36,7 @@ class Stored:
     statistics: Mapping[str, float] | None = None  # min max mean std norm nan inf, where the dump has them
     fault: str = ""
     parameter: str = ""  # of a parameter, its gradient or update: what its module calls it: weight, running_mean
+    crc32: int | None = None  # of the whole file, as its index says (0: it does not); None: no index of ours
 
     @property
     def tensor_index(self) -> str:

@@ -1,7 +1,9 @@
 """When a step of somebody's training begins and ends.
 
-A step is one `optimizer.step()` of the primary optimizer: the first one that steps. A second optimizer (a GAN's) takes
-part in the step in which it steps, and ends none. An optimizer inside an optimizer counts once, with the outer one. A
+A step is one `optimizer.step()` of the primary optimizer: the first one that steps. A second optimizer takes part in
+the step in which it steps, and ends none. Where one may follow the primary, the step waits for it until the next pass
+begins: `primary.step(); second.step()` is one step. A GAN's second network runs in between: its update is in the step
+after. An optimizer inside an optimizer counts once, with the outer one. A
 GradScaler that finds an overflow does not call the optimizer: such an iteration is no step, and what it did belongs to
 the step after it. Without any optimizer a step is one forward pass of the outermost module (`roots.py`).
 """
@@ -31,6 +33,10 @@ class Watcher:
     def on_update_end(self, step: int, optimizer: Optimizer) -> None:
         """Weights are new."""
 
+    def others_follow(self, step: int, optimizer: Optimizer) -> bool:
+        """Whether, after the primary optimizer, others may still step. Who says so calls `settle` at the next pass."""
+        return False
+
     def on_step_end(self, step: int) -> None: ...
 
     def on_end(self) -> None:
@@ -46,6 +52,7 @@ class OptimizerSteps:
         self.watcher, self.step, self.concerns = watcher, first, concerns
         self.primary: Optimizer | None = None
         self.ended_by_optimizer = False
+        self.waiting = False  # the primary optimizer has stepped, others may follow
         self._nested: list[Optimizer] = []
         self._handles: list[RemovableHandle] = []
 
@@ -61,23 +68,36 @@ class OptimizerSteps:
     def __exit__(self, *error: object) -> None:
         for handle in self._handles:
             handle.remove()
+        if self.waiting:  # nothing follows any more, and no other step begins
+            self.waiting = False
+            self.watcher.on_step_end(self.step)
+            self.step += 1
+
+    def settle(self) -> bool:
+        """A pass begins, and the step before it is over; unless it is an optimizer's own pass, in its closure."""
+        if not self.waiting or self._nested:
+            return False
+        self.advance()
+        return True
 
     def advance(self) -> None:
         """The step is over."""
+        self.waiting = False
         self.watcher.on_step_end(self.step)
         self.step += 1
         self.watcher.on_step_begin(self.step)
 
     def advance_by_hand(self) -> None:
         """The same, said by the training loop; nothing where the optimizer has ended this step already."""
-        if self.ended_by_optimizer:
-            self.ended_by_optimizer = False
-        else:
+        by_optimizer, self.ended_by_optimizer = self.ended_by_optimizer, False
+        if self.waiting or not by_optimizer:
             self.advance()
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if optimizer in self._nested:  # its last step ended in an exception
             del self._nested[self._nested.index(optimizer) :]
+        if optimizer is self.primary:
+            self.settle()
         self._nested.append(optimizer)
         if len(self._nested) == 1 and self.concerns(optimizer):
             self.watcher.on_update_begin(self.step, optimizer)
@@ -91,4 +111,6 @@ class OptimizerSteps:
         self.primary = self.primary or optimizer
         if optimizer is self.primary:
             self.ended_by_optimizer = True
-            self.advance()
+            self.waiting = self.watcher.others_follow(self.step, optimizer)
+            if not self.waiting:
+                self.advance()

@@ -64,6 +64,7 @@ class Dumping(Callback):
             first_step=training.step,
             evaluations=False,
             compiled=training.recipe.mode == "graph",
+            force=True,  # a run that goes on keeps what it has dumped
         )
         if training.recipe.mode == "graph":
             computation.run = self.dump.through(computation.run)
@@ -82,6 +83,8 @@ class Dumping(Callback):
         """Where the dump lies, and what to do with it."""
         if self.dump is None or not self.dump.written:
             return [f"Nothing was dumped: this run did not come to step {self.options.steps}."]
+        if misses := self.dump.plan.misses():
+            return [f"Nothing was dumped: --dump-only: {misses}"]
         missing = self.dump.plan.steps.missing(self.dump.written)
         lines = [f"Not dumped: step {missing}, which this run did not take."] if missing else []
         steps = ", ".join(str(step) for step in self.dump.written)

@@ -78,7 +78,7 @@ def chosen(
     for flag, value, low, high in zip(
         ("cosine", "euclid", "max-abs"), limits, (-1, 0, 0), (1, math.inf, math.inf), strict=True
     ):
-        if value is not None and not low <= value <= high:
+        if value is not None and not (low <= value <= high and math.isfinite(value)):  # NaN is not within
             raise BadValue(
                 f"--{flag} is {value}.", f"Give a number from {low}" + (f" to {high}." if high == 1 else " on.")
             )
@@ -162,6 +162,7 @@ def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
     from viaduct.comparison.curves import compare_curves
     from viaduct.comparison.curves_page import write_curves_report
     from viaduct.comparison.output import write_out
+    from viaduct.comparison.spoken import sentence
     from viaduct.comparison.summary import curve_summary
 
     curves = compare_curves(left, right)
@@ -171,6 +172,9 @@ def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
     if as_json:
         print(json.dumps(record, indent=1))
     else:
-        say(Console(stderr=True), "Not both runs have a dump; their loss curves are compared.")
-        say(Console(), curves.headline)
+        talk = Console(stderr=True)
+        say(talk, "Not both runs have a dump; their loss curves are compared.")
+        for note in curves.notes:
+            say(talk, f"note: {note}")
+        say(Console(), sentence(curves.headline))
     return curves.exit_code

@@ -83,6 +83,11 @@ def conclude(dump: ScriptDump, ended: Ended, out: Path) -> int:
             tell(f"viaduct dump: nothing was dumped: the script ended with exit code {ended.code}.")
             return ended.code
         raise BadValue(f"no step of {dump.script.name} was dumped: {sight(dump)}.", *advice(dump))
+    if misses := dump.plan.misses():
+        from viaduct.comparison.dump import clear_dump
+
+        clear_dump(out)  # steps without a tensor are of no use
+        raise BadValue(f"--only: {misses}", "Write names with * and ?: 'layer3.*,fc'. Nothing was dumped.")
     if missing := dump.plan.steps.missing(dump.written):
         tell(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
     steps = ", ".join(str(step) for step in dump.written)

@@ -85,7 +85,8 @@ def test_a_damaged_dump_is_named_and_other_steps_are_read(tmp_path: Path, text: 
     (tmp_path / "step1" / "rank0").mkdir(parents=True)
     (tmp_path / "step1" / "rank0" / "dump.json").write_text(text)
     side = read(tmp_path)
-    assert {tensor.step for tensor in side.tensors} == {0}
+    assert {tensor.step for tensor in side.tensors if not tensor.fault} == {0}
+    assert [tensor.op for tensor in side.tensors if tensor.step == 1] == ["dump.json"]  # refused, not left out
     assert "dump.json" in side.notes[0]
     with pytest.raises(BadData, match="that can be read"):
         read(tmp_path / "step1")
@@ -105,8 +106,10 @@ def test_strange_entries_leave_the_others(tmp_path: Path) -> None:
         nested = [nested]
     data["Functional.deep.0.forward"] = {"output": nested}
     side = read(dumped(tmp_path / "rank0", data))
-    assert [bool(tensor.fault) for tensor in side.tensors] == [True, True, True, False]
-    assert "gone.pt is missing" in side.tensors[2].fault
+    assert [bool(tensor.fault) for tensor in side.tensors] == [True, True, True, True, True, False, True]
+    assert [tensor.op for tensor in side.tensors[:2]] == ["nonsense", "Functional.relu.0.forward"]
+    assert "gone.pt is missing" in side.tensors[4].fault
+    assert "no shape" in side.tensors[6].fault
     assert "nonsense" in side.notes[0]
 
 

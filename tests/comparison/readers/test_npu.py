@@ -71,7 +71,8 @@ def test_links_that_leave_the_folder_are_not_followed(tmp_path: Path) -> None:
     os.symlink(secret, dump / f"Relu.link.1.3.{TIME}.output.0.npy")
     os.symlink(secret.parent, dump / "folder")
     side = read(dump)
-    assert [tensor.op for tensor in side.tensors] == ["relu1"]
+    assert [tensor.op for tensor in side.tensors if not tensor.fault] == ["relu1"]
+    assert ["leaves the folder" in tensor.fault for tensor in side.tensors] == [False, True]
     assert "links that leave the folder were not followed" in " ".join(side.notes)
 
 
@@ -202,6 +203,8 @@ def test_names_in_a_mapping_never_become_paths(tmp_path: Path) -> None:
         b"111,../../../etc/passwd\n222,Relu.../../evil.12.3.1607502000000000.output.0.npy\n\0,\0\n333\n"
     )
     side = read(dump)
+    assert any("speaks of ../../../etc/passwd" in note for note in side.notes)
+    assert any("1 of 3 lines are damaged" in note for note in side.notes)
     assert all(tensor.path is None or tensor.path.parent == dump for tensor in side.tensors)
     assert [tensor.op for tensor in side.tensors if not tensor.fault] == ["../../evil"]
     assert [tensor.fault for tensor in side.tensors if tensor.fault] == [
@@ -212,7 +215,9 @@ def test_names_in_a_mapping_never_become_paths(tmp_path: Path) -> None:
 def test_a_mapping_that_is_no_text_is_survived(tmp_path: Path) -> None:
     save(tmp_path, npu_file("Relu", "a", 1, "output", 0))
     (tmp_path / "mapping.csv").write_bytes(bytes(range(256)) * 40)
-    assert [tensor.op for tensor in read(tmp_path).tensors] == ["a"]
+    side = read(tmp_path)
+    assert [tensor.op for tensor in side.tensors] == ["a"]
+    assert "mapping.csv" in side.notes[0]
 
 
 def test_a_single_file_is_read_alone_with_its_mapping(tmp_path: Path) -> None:

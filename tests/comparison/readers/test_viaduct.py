@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from comparison.networks import found, train
 from viaduct.comparison import readers
+from viaduct.comparison.drift import Options, compare
 from viaduct.comparison.index import FILE, Entry, Index, write_index
 from viaduct.comparison.readers.viaduct import read, recognise
 from viaduct.errors import BadData
@@ -95,7 +97,8 @@ def test_a_truncated_index_is_named_and_the_other_step_read(dump: Path) -> None:
     path = dump / "step_000000" / FILE
     path.write_text(path.read_text()[:-200])
     side = read(dump)
-    assert {tensor.step for tensor in side.tensors} == {2}
+    assert {tensor.step for tensor in side.tensors if not tensor.fault} == {2}
+    assert [tensor.op for tensor in side.tensors if tensor.step == 0] == [FILE]  # refused, not left out
     assert "step_000000" in side.notes[0]
     with pytest.raises(BadData, match="holds no dump"):
         read(dump / "step_000000")
@@ -118,8 +121,54 @@ def test_an_index_that_makes_no_sense_is_left_out_with_its_reason(
 ) -> None:
     changed(dump, change)
     side = read(dump)
-    assert {tensor.step for tensor in side.tensors} == {2}
+    assert {tensor.step for tensor in side.tensors if not tensor.fault} == {2}
     assert "left out" in side.notes[0]
+    assert "Error" not in side.notes[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 80, b"{", b"nonsense"])
+def test_a_damaged_index_does_not_turn_a_dump_into_a_plain_folder(dump: Path, content: bytes) -> None:
+    (dump / "step_000000" / FILE).write_bytes(content)
+    shutil.rmtree(dump / "step_000002")
+    for place in (dump, dump / "step_000000"):
+        with pytest.raises(BadData, match="holds no dump that can be read"):
+            readers.read(place)
+
+
+def compared(left: Path, right: Path) -> tuple[int, dict[str, str]]:
+    """The exit code, and why rows were refused."""
+    drift = compare(left, right, Options())
+    return drift.exit_code, {row.tensor_index: row.reason for row in drift.rows if row.result == "refused"}
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_damaged_step_does_not_pass_even_if_it_is_damaged_on_both_sides(dump: Path, whole: Path, both: bool) -> None:
+    (dump / "step_000002" / FILE).write_bytes(b"")
+    code, refused = compared(dump, dump if both else whole)
+    assert code == 1
+    assert "it is empty" in refused["index.json:output:0"]
+
+
+def test_a_changed_byte_is_refused_when_it_is_compared(dump: Path) -> None:
+    assert compared(dump, dump) == (0, {})
+    for name in ("head.weight.parameter.npy", "head.output.0.npy"):
+        path = dump / "step_000000" / name
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    code, refused = compared(dump, dump)
+    assert code == 1
+    assert "left: head.weight.parameter.npy is damaged: its checksum is" in refused["head:parameter:0"]
+    assert "checksum" in refused["head:output:0"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("dtype", "float64"), ("shape", [1])])
+def test_a_file_that_is_not_what_the_index_says_is_refused(dump: Path, field: str, value: object) -> None:
+    names = "head.output.0.npy"
+    changed(dump, lambda r: [e.update({field: value}) for e in r["tensors"] if e["file"] == names])
+    code, refused = compared(dump, dump)
+    assert code == 1
+    assert "head.output.0.npy is damaged: it h" in refused["head:output:0"]
 
 
 @pytest.mark.parametrize("name", ["../secret.npy", "/etc/passwd", "..", "a/../../b.npy"])
@@ -153,3 +202,17 @@ def test_strange_names_survive_the_index(tmp_path: Path) -> None:
     assert [tensor.op for tensor in side.tensors] == names
     assert side.edges == {names[0]: (names[1],)}
     assert side.tensors[0].statistics == {"min": float("inf")}
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_single_file_of_a_dump_has_the_type_that_its_index_says(tmp_path: Path, cut: bool) -> None:
+    path = tmp_path / "step_000000" / "head.npy"
+    path.parent.mkdir()
+    np.save(path, np.array([16256, 16384], np.uint16))
+    entry = Entry("head", "Linear", "output", 0, 0, dtype="bfloat16", shape=(2,), file=path.name)
+    write_index(path.parent, Index(0, 0, 1, {}, {}, [entry]))
+    if cut:
+        (path.parent / FILE).write_text("{")
+    side = readers.read(path)
+    assert [tensor.dtype for tensor in side.tensors] == ["uint16" if cut else "bfloat16"]
+    assert bool(side.notes) == cut

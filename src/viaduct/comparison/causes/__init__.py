@@ -18,8 +18,21 @@ from viaduct.comparison.scene import Scene
 def suspects(scene: Scene) -> tuple[Cause, ...]:
     """What every cause says about the origin, likeliest first."""
     with np.errstate(all="ignore"):  # the tensors are suspects: NaN and Inf are what is looked for
-        found = [importlib.import_module(f"{__name__}.{name}").look(scene) for name in names()]
+        found = [asked(name, scene) for name in names()]
     return tuple(sorted((cause for cause in found if cause is not None), key=lambda cause: -cause.confidence))
+
+
+def asked(name: str, scene: Scene) -> Cause | None:
+    """What one cause says. A mistake in it is ours: it is told, and the comparison goes on without this cause."""
+    try:
+        found: Cause | None = importlib.import_module(f"{__name__}.{name}").look(scene)
+        return found
+    except Exception as error:
+        scene.failures.append(
+            f"whether {name.replace('_', ' ')} explains {scene.row.tensor_index} could not be looked into: "
+            f"{type(error).__name__} ({error}), a mistake of viaduct's own; please report it"
+        )
+        return None
 
 
 def names() -> list[str]:

@@ -25,6 +25,7 @@ ADVICE = (
 )
 MODE_ADVICE = "Put both networks into the same mode: model.train() or model.eval(), training=True, is_training."
 OWN = 5e-3  # relative error up to which a norm goes by the batch's own statistics
+PLAUSIBLE = 0.1  # a larger epsilon is hardly ever meant: it must explain nearly all
 LINEAR = 1e-3  # relative error up to which an output counts as s x + t of its input
 
 
@@ -99,7 +100,7 @@ def epsilon(left: Affine, right: Affine, gamma: Array, beta: Array, outputs: Bot
     mean[used] = (beta[used] - right.offset[used]) / right.slope[used]
     prediction = np.where(used[:, None], slope[:, None] * (x_CN - mean[:, None]) + beta[:, None], outputs.right)
     share = explained(prediction, outputs)
-    if share < 0.7:
+    if share < (0.7 if abs(difference) <= PLAUSIBLE else 0.99):
         return None
     own = float(np.sum(weight * (spread_right - right.variance[used])) / weight.sum())
     change = f"one change of epsilon by {difference:+.2e} in all {used.sum()} channels"

@@ -6,6 +6,7 @@ labels can be read off both sides even where only the network was dumped.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from viaduct.comparison.scene import Both, Scene
 
 Array = NDArray[Any]
 NAME = "label offset"
+LABELS = re.compile("label|target|loss|entropy|criterion", re.IGNORECASE)
 OTHER = "different labels"
 ADVICE = (
     "Count classes from the same number on both sides: ImageNet records in TensorFlow's form run from 1 to 1000, with "
@@ -28,11 +30,25 @@ def look(scene: Scene) -> Cause | None:
     both = scene.bad()
     if both is None:
         return None
-    if both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu":
-        return judged(both.left.ravel().astype(np.int64), both.right.ravel().astype(np.int64), 0, "the labels")
+    if both.left.dtype.kind in "iu" and both.right.dtype.kind in "iu" and are_labels(scene):
+        return judged(
+            both.left.ravel().astype(np.int64), both.right.ravel().astype(np.int64), classes(scene), "the labels"
+        )
     if both.left.ndim == 2 and both.left.shape[1] > 1 and scene.role in ("grad_output", "grad_input"):
         return of_gradient(both)
     return None
+
+
+def are_labels(scene: Scene) -> bool:
+    """Integers are labels where they go into a loss, or are called so; a counter or an index is none."""
+    stored = scene.row.stored
+    return stored.role in ("input", "output") and LABELS.search(f"{stored.op} {stored.op_type}") is not None
+
+
+def classes(scene: Scene) -> int:
+    """How many there are, from the logits that enter the same loss; 0 where they are not known."""
+    logits = scene.of("input", 0) if scene.role == "input" and scene.row.stored.index else []
+    return logits[0].stored.shape[1] if logits and len(logits[0].stored.shape) == 2 else 0
 
 
 def of_gradient(both: Both) -> Cause | None:

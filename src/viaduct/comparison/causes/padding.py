@@ -90,7 +90,7 @@ def margins(both: Both) -> tuple[int, int]:
 def border(both: Both) -> Cause | None:
     """Differences along the border only."""
     height, width = both.left.shape[2:]
-    worst = np.abs(both.left - both.right).max((0, 1))
+    worst = np.abs(both.left.astype(np.float64) - both.right).max((0, 1))
     differs = worst > 1e-3 * float(worst.max())
     rows, columns = np.indices((height, width))
     depth = np.minimum.reduce([rows, columns, height - 1 - rows, width - 1 - columns])

@@ -29,13 +29,24 @@ ORDER_ADVICE = "Nothing to mend: float32 sums in another order. Compare with a w
 
 def look(scene: Scene) -> Cause | None:
     both = scene.bad()
-    if both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
-        return None
+    if scene.role == "parameter" or both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+        return None  # a weight is no sum
     terms, error = reduced(scene, both), relative_error(both)
     for grid in HALVES:
         if grid.holds(both.left) and not grid.holds(both.right):
             return on_grid(both, grid, terms, error)
-    return other_order(terms, error) or off_grid(both, terms, error)
+    return other_order(terms, error) or (off_grid(both, terms, error) if half_in_play(scene) else None)
+
+
+def half_in_play(scene: Scene) -> bool:
+    """Whether the step has tensors in half precision: noise in a step that knows none has another reason."""
+    names = {grid.name for grid in HALVES}
+    return any(
+        stored is not None and stored.dtype in names
+        for row in scene.rows
+        if (row.stored.step, row.stored.rank) == (scene.origin.step, scene.origin.rank)
+        for stored in (row.pair.left, row.pair.right)
+    )
 
 
 def on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import warnings
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -147,10 +148,7 @@ def _through_torch(path: Path) -> tuple[Array, str]:
     import torch
 
     try:
-        try:
-            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # files of the old kind cannot be mapped
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        loaded = _loaded(path)
         if not isinstance(loaded, torch.Tensor):
             raise BadData(f"{path.name} holds {type(loaded).__name__}, not one tensor.")
         tensor = loaded.detach().resolve_conj().resolve_neg()
@@ -158,7 +156,28 @@ def _through_torch(path: Path) -> tuple[Array, str]:
     except ViaductError:
         raise
     except Exception as error:  # torch's reader, too, raises whatever it stumbles over
-        reason = str(error).strip().splitlines()
-        raise BadData(f"{path.name} cannot be read as a tensor: {reason[0][:200] if reason else error!r}") from None
+        raise BadData(f"{path.name} cannot be read as a tensor: {_in_plain_words(error)}") from None
     array.flags.writeable = False
     return array, str(tensor.dtype).removeprefix("torch.")
+
+
+def _loaded(path: Path) -> Any:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch has to say about a file that somebody else made
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # files of the old kind cannot be mapped
+            return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _in_plain_words(error: Exception) -> str:
+    """Not in torch's own: it advises to switch off what keeps a file from running code."""
+    again = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
+    if isinstance(error, pickle.UnpicklingError) and "unsupported" in str(error).lower():
+        damaged = "it is damaged, or " if "operand" in str(error) else "it "
+        return f"{damaged}holds Python objects, which are not opened, since that could run code. {again}"
+    if isinstance(error, TypeError):
+        return f"it is sparse, or of a type that NumPy does not have. {again}"
+    return f"it is damaged, or no file of torch.save. Copy it again. {again}"

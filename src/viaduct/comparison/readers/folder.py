@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import get_args
 
 from viaduct.comparison.formats import Header, Members
-from viaduct.comparison.readers.listing import listing, natural, some
+from viaduct.comparison.index import FILE, read_index
+from viaduct.comparison.readers import viaduct
+from viaduct.comparison.readers.listing import listing, natural, refused, some
 from viaduct.comparison.storage import SUFFIXES, members
 from viaduct.comparison.tensors import Role, Side, Stored
 from viaduct.errors import BadData, ViaductError
@@ -41,8 +43,10 @@ def read(path: Path) -> Side:
     containers = [name for name in names if not name.endswith((".npy", ".pt"))]
     alone = len({_bare(name)[0] for name in containers}) == 1 == len(containers) or len(names) == 1
     tensors = [tensor for name in names for tensor in _tensors(root, name, alone)]
+    if not found:
+        tensors = [_as_indexed(tensor, notes) for tensor in tensors]
     if found:
-        tensors += [_leaving(name) for name in found.leaving if name.endswith(SUFFIXES)]
+        tensors += [_refused(name, f"{name}: {why}") for name, why in refused(found, SUFFIXES).items()]
     if not tensors:
         raise BadData(f"{str(path)!r} holds no tensors.", f"Looked for files ending in {', '.join(SUFFIXES)}.")
     return Side(path, KIND, tuple(_ordered(tensors)), notes=tuple(notes))
@@ -52,7 +56,7 @@ def _tensors(root: Path, name: str, alone: bool) -> list[Stored]:
     bare, step, rank = _bare(name)
     path = root / name
     try:
-        held: Members = members(path)
+        held: Members = members(path) or {"": f"{path.name} holds no tensors."}
     except ViaductError as error:
         held = {"": error.what}
     made = []
@@ -62,10 +66,27 @@ def _tensors(root: Path, name: str, alone: bool) -> list[Stored]:
     return made
 
 
+def _as_indexed(tensor: Stored, notes: list[str]) -> Stored:
+    """One file of a viaduct dump: its index knows that the bits are bfloat16, and the checksum."""
+    if tensor.path is None or not viaduct.recognise(tensor.path.parent):
+        return tensor
+    try:
+        index = read_index(tensor.path.parent / FILE)
+    except BadData as error:
+        notes.append(
+            f"the index beside {tensor.path.name} cannot be read, so its type is taken from the file; {error.what}"
+        )
+        return tensor
+    entry = next((entry for entry in index.entries if entry.file == tensor.path.name), None)
+    if entry is None:
+        return tensor
+    return replace(tensor, dtype=entry.dtype, shape=entry.shape, crc32=entry.crc32, op_type=entry.type)
+
+
 def _bare(name: str) -> tuple[str, int, int]:
     """The path without suffix, step and rank, and these two."""
     step, rank, kept = 0, 0, []
-    for part in name[: name.rindex(".")].split("/"):
+    for part in name.removesuffix(Path(name).suffix).split("/"):
         if match := _STEP.fullmatch(part):
             step = int(match[1])
         elif match := _RANK.fullmatch(part):
@@ -95,10 +116,9 @@ def meaning(name: str) -> tuple[str, Role, int, str]:
     return op, role, index, ""
 
 
-def _leaving(name: str) -> Stored:
+def _refused(name: str, fault: str) -> Stored:
     bare, step, rank = _bare(name)
     op, role, index, parameter = meaning(bare)
-    fault = f"{name} is a link that leaves the folder; it was not followed"
     return Stored(op, "", role, index, 0, step, rank, "", (), None, fault=fault, parameter=parameter)
 
 

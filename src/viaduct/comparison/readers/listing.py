@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ class Listing:
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)  # folder, relative ("" is the root) -> names of files
     leaving: list[str] = field(default_factory=list)  # links that lead out of the folder
+    special: dict[str, str] = field(default_factory=dict)  # what is neither file nor folder, or cannot be read: why
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -52,6 +54,8 @@ def listing(root: Path) -> Listing:
         found.notes.append(f"only the first {MOST_FILES:,} files were looked at")
     if found.leaving:
         found.notes.append(f"links that leave the folder were not followed: {some(found.leaving)}")
+    if found.special:
+        found.notes.append(f"not read: {some(f'{name} ({why})' for name, why in found.special.items())}")
     return found
 
 
@@ -64,7 +68,7 @@ def _list(found: Listing, real: str, folder: str, depth: int) -> None:
     try:
         entries = list(os.scandir(found.root / folder))
     except OSError as error:
-        found.notes.append(f"{folder or found.root.name} cannot be read: {error.strerror}")
+        found.special[folder or found.root.name] = f"the folder cannot be read: {error.strerror}"
         return
     for entry in entries:
         if entry.is_symlink() and not _within(entry.path, real):
@@ -73,6 +77,8 @@ def _list(found: Listing, real: str, folder: str, depth: int) -> None:
             folders.append(entry.name)
         elif entry.is_file():
             files.append(entry.name)
+        elif not entry.is_dir():
+            found.special[f"{folder}/{entry.name}".lstrip("/")] = what_it_is(entry)
     if files:
         found.folders[folder] = sorted(files, key=natural)
     if sum(map(len, found.folders.values())) > MOST_FILES:
@@ -82,6 +88,27 @@ def _list(found: Listing, real: str, folder: str, depth: int) -> None:
         return
     for name in sorted(folders, key=natural):
         _list(found, real, f"{folder}/{name}" if folder else name, depth - 1)
+
+
+def what_it_is(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "it is a link that leads nowhere"
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return f"it is {kinds.get(stat.S_IFMT(entry.stat().st_mode), 'no file')}, not a file"
+
+
+def refused(found: Listing, suffixes: tuple[str, ...]) -> dict[str, str]:
+    """What may have been a tensor and was not read, and why: each becomes a tensor with a fault."""
+    leaving = [name for name in found.leaving if name.endswith(suffixes)]
+    return {**dict.fromkeys(leaving, "it is a link that leaves the folder; it was not followed"), **found.special}
+
+
+def refused_tensors(found: Listing, suffixes: tuple[str, ...], order: int) -> list[Stored]:
+    """The same as tensors, called by their whole names."""
+    return [
+        Stored(name, "", "output", 0, order, 0, 0, "", (), None, fault=f"{name}: {why}")
+        for name, why in refused(found, suffixes).items()
+    ]
 
 
 def _within(path: str, real: str) -> bool:

@@ -101,21 +101,23 @@ def _by_msprobe(folders: list[str]) -> bool:
 
 def read(path: Path) -> Side:
     notes: list[str] = []
+    damaged: list[Stored] = []
     readings: list[Reading] = []
     settings: dict[str, str] = {}
     edges: dict[str, dict[str, None]] = {}
     for place, step, rank in dumps(path):
+        reading = Reading(place.parent, step, rank)
         try:
-            reading = Reading(place.parent, step, rank)
             _read_one(reading, place, settings, notes)
         except ViaductError as error:
             notes.append(f"{place.parent.name}: {error.what}")
+            damaged.append(_refused(reading, DUMP, error.what))
             continue
         readings.append(reading)
         _join(edges, _edges(reading, _parents(place.parent, notes)))
     if not readings:
         raise BadData(f"{str(path)!r} holds no dump of msprobe that can be read.", *notes)
-    tensors = tuple(tensor for reading in readings for tensor in reading.tensors)
+    tensors = (*(tensor for reading in readings for tensor in reading.tensors), *damaged)
     return Side(path, KIND, tensors, {op: tuple(fed) for op, fed in edges.items()}, tuple(notes), settings)
 
 
@@ -132,7 +134,7 @@ def _read_one(reading: Reading, place: Path, settings: dict[str, str], notes: li
     for order, (name, entry) in enumerate(data.items()):
         _read_entry(reading, name, entry, order)
     if reading.odd:
-        notes.append(f"{reading.folder.name}: entries not understood and left out: {some(reading.odd)}")
+        notes.append(f"{reading.folder.name}: entries not understood: {some(reading.odd)}")
 
 
 def understood(name: str) -> Call | None:
@@ -151,6 +153,8 @@ def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
     call = understood(name)
     if call is None or not isinstance(entry, dict):
         reading.odd.append(name)
+        why = f"{DUMP} has an entry {name!r} that is not understood"
+        reading.tensors.append(_refused(reading, name, why, order))
         return
     if call.direction == "gradients":
         for parameter, held in entry.items():
@@ -165,6 +169,11 @@ def _read_entry(reading: Reading, name: str, entry: Any, order: int) -> None:
             _add(reading, call, roles[key], held, order)
 
 
+def _refused(reading: Reading, op: str, why: str, order: int = 0) -> Stored:
+    """What cannot be understood is no agreement, even if both sides have it."""
+    return Stored(op, "", "output", 0, order, reading.step, reading.rank, "", (), None, fault=why)
+
+
 def _add(reading: Reading, call: Call, role: Role, held: Any, order: int, parameter: str = "") -> None:
     for entry in _leaves(held, DEEPEST):
         key = (call.op, call.number if call.direction != "gradients" else -1, role)
@@ -177,13 +186,15 @@ def _add(reading: Reading, call: Call, role: Role, held: Any, order: int, parame
 
 def _leaves(held: Any, depth: int) -> Iterator[dict[str, Any]]:
     """The tensors within lists, tuples and keyword arguments, in the order they are written."""
-    if isinstance(held, list) and depth:
+    if isinstance(held, (list, dict)) and held and not depth:
+        yield {}  # too deep to follow: a tensor without a shape, which is refused
+    elif isinstance(held, list):
         for item in held:
             yield from _leaves(item, depth - 1)
     elif isinstance(held, dict):
-        if "shape" in held and "dtype" in held:
+        if ("shape" in held and "dtype" in held) or "Tensor" in str(held.get("type", "")):
             yield held
-        elif "type" not in held and depth:
+        elif "type" not in held:
             for item in held.values():
                 yield from _leaves(item, depth - 1)
 
@@ -193,13 +204,13 @@ def _stored(
 ) -> Stored:  # fmt: skip
     path, fault = _file(reading, entry.get("data_name"))
     statistics = _statistics(entry)
-    shape = entry["shape"]
+    shape, dtype = entry.get("shape"), _dtype(entry.get("dtype", ""))
     if not isinstance(shape, list) or not all(type(dim) is int and 0 <= dim < 1 << 62 for dim in shape):
-        shape, fault = [], f"{DUMP} gives it the shape {str(shape)[:60]}"
+        shape, fault = [], f"{DUMP} gives it {'no shape' if shape is None else f'the shape {str(shape)[:60]}'}"
     if path is None and not fault and statistics is None:
         fault = f"{DUMP} has neither a file nor statistics of it"
     return Stored(
-        call.op, call.op_type, role, index, order, reading.step, reading.rank, _dtype(entry["dtype"]), tuple(shape),
+        call.op, call.op_type, role, index, order, reading.step, reading.rank, dtype, tuple(shape),
         None if fault else path, call=call.number, statistics=statistics, fault=fault, parameter=parameter,
     )  # fmt: skip
 

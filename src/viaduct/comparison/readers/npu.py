@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from viaduct.comparison.readers.listing import Listing, inside, listing, natural, some, stored_file
+from viaduct.comparison.readers.listing import Listing, inside, listing, natural, refused_tensors, some, stored_file
 from viaduct.comparison.tensors import Side, Stored
 from viaduct.errors import BadData
 
@@ -109,6 +109,7 @@ def read(path: Path) -> Side:
     files = _chosen(files, notes)
     tensors = _tensors(_without_converted_twins(files), notes)
     odd_tensors = [_unnamed(file, len(tensors)) for file in unnamed if file.suffix == ".npy"]
+    odd_tensors += refused_tensors(found, (".npy",), len(tensors) + 1)
     _say_what_was_left(unnamed, found.root, notes)
     if not tensors and not odd_tensors:
         raise BadData(f"{str(path)!r} holds no tensors of an NPU dump.", *notes)
@@ -208,10 +209,16 @@ def _mapping(folder: Path, notes: list[str]) -> dict[str, str]:
             notes.append(f"{MAPPING} leads out of its folder or is too large, and was left out")
             return {}
         text = path.read_text("utf-8-sig", errors="replace").replace("\0", "")
-        rows = [row for row in csv.reader(io.StringIO(text)) if len(row) >= 2 and row[0].strip()]
+        lines = [row for row in csv.reader(io.StringIO(text)) if any(cell.strip() for cell in row)]
     except (OSError, csv.Error) as error:
         notes.append(f"{MAPPING} cannot be read: {error}")
         return {}
+    rows = [row for row in lines if len(row) >= 2 and row[0].strip() and "\ufffd" not in "".join(row)]
+    if len(rows) < len(lines):
+        lost = len(lines) - len(rows)
+        notes.append(f"{MAPPING}: {lost} of {len(lines)} lines are damaged, not of the form number,name; left out")
+    if strange := [row[1].strip() for row in rows if "/" in row[1] or "\\" in row[1]]:
+        notes.append(f"{MAPPING} speaks of {some(strange)}, which no file of a dump is called")
     if twice := [number for number, count in Counter(row[0].strip() for row in rows).items() if count > 1]:
         notes.append(f"{MAPPING} has more than one name for {some(twice)}; the last was taken")
     return {row[0].strip(): row[1].strip() for row in rows}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from viaduct.comparison.readers.listing import Listing, listing, natural, some, stored_file
+from viaduct.comparison.readers.listing import Listing, listing, natural, refused_tensors, some, stored_file
 from viaduct.comparison.tensors import Side
 
 KIND = "tfdbg"
@@ -49,6 +49,7 @@ def read(path: Path) -> Side:
         stored_file(found.root / name, Path(name).name.removesuffix(SUFFIX), "", "output", 0, order=len(order))
         for name in odd
     ]
+    tensors += refused_tensors(found, (SUFFIX,), len(order) + 1)
     return Side(path, KIND, tuple(tensors), notes=tuple(_notes(found, odd, older, names)))
 
 

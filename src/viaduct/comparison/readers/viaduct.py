@@ -1,7 +1,7 @@
 """Reads what `viaduct train --dump-steps`, `viaduct dump` and `Dump` write.
 
 Takes the dump's folder, a run with `dump/` in it, one step's folder or one rank's. All steps and ranks that are there
-become one side. A step whose index is damaged is named in the notes, and the others are read.
+become one side. A step whose index is damaged is a tensor with a fault, and the others are read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ CHUNK = 1 << 20
 
 
 def recognise(path: Path) -> bool:
-    """Whether this folder is, or holds, one of our dumps; looks at names and the first bytes of one index."""
+    """Whether this folder is, or holds, one of our dumps; looks at names and the first bytes of one index.
+
+    In a step's or rank's folder whatever has that name counts: a damaged dump must not pass for a plain folder.
+    """
     found = next(indexes(path), None)
     if found is None:
         return False
     try:
         with found.open("rb") as file:
-            return FORMAT.encode() in file.read(200)
+            start = file.read(200)
+            return FORMAT.encode() in start or not start.strip(b"\0 \n") or bool(place_of(found)[2])
     except OSError:
         return True  # it looks like one, and reading it will say what is wrong
 
@@ -67,17 +71,39 @@ def numbered(path: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 def read(path: Path, verify: bool = False) -> Side:
     """All that is there; with `verify` every file is read once and held against its checksum."""
-    found, notes = [], []
+    found, notes, damaged = [], [], []
     for place in indexes(path):
         try:
             found.append((place.parent, read_index(place)))
         except BadData as error:
-            notes.append(f"left out: {error.what}")
+            notes.append(" ".join((f"left out: {error.what}", *error.hints)))
+            damaged.append(unreadable(place, error.what))
     if not found:
         raise BadData(f"{str(path)!r} holds no dump that can be read.", *(notes or nothing_there(path)))
     tensors = [tensor for folder, index in found for tensor in stored_tensors(folder, index, verify)]
+    tensors += damaged
     notes += differing_settings([index for _, index in found])
     return Side(path, KIND, tuple(tensors), joined_edges(found), tuple(notes), settings_of(found[0][1], tensors))
+
+
+def place_of(index: Path) -> tuple[int, int, str]:
+    """Step and rank of an index by the folders it lies in, and their names as far as they say so."""
+    step, rank, names = 0, 0, []
+    for name in index.absolute().parts[-3:-1]:
+        if match := STEP.fullmatch(name):
+            step = int(match[1])
+        elif match := RANK.fullmatch(name):
+            rank = int(match[1])
+        else:
+            continue
+        names.append(name)
+    return step, rank, "/".join(names)
+
+
+def unreadable(index: Path, why: str) -> Stored:
+    """Stands for all tensors of a step: what cannot be read is no agreement, even if neither side can be."""
+    step, rank, _ = place_of(index)
+    return Stored(FILE, "", "output", 0, 0, step, rank, "", (), None, fault=why)
 
 
 def nothing_there(path: Path) -> list[str]:
@@ -147,6 +173,7 @@ def to_stored(folder: Path, index: Index, entry: Entry, fault: str) -> Stored:
         statistics=entry.statistics or None,
         fault=fault,
         parameter=entry.parameter,
+        crc32=entry.crc32,
     )
 
 
