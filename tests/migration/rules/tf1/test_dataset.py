@@ -218,3 +218,16 @@ def test_a_shard_by_an_input_context_of_what_is_not_shown_to_be_a_dataset_is_lef
     shard = "x.shard(c.num_input_pipelines, c.input_pipeline_id)"
     check_says("dataset_shard", f"{HEAD}def f(x, c):\n    return {shard}\n", "manual", "get_rank_size")
     check_noop("dataset_shard", f"{HEAD}def f(x, c):\n    return x.shard(c.number, c.index)\n")
+
+
+def test_a_prediction_s_last_batch_is_padded_when_asked_and_evaluation_s_is_not() -> None:
+    source = HEAD + "def {}_input_fn(n):\n    ds = tf.data.TFRecordDataset(f)\n    return ds.batch(n)\n"
+    text = migrated(source.format("predict"), RULE, pad_predict=True).after.decode()
+    assert "return ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)" in text
+    text = migrated(source.format("eval"), RULE, pad_predict=True).after.decode()
+    assert "return ds.batch(n, drop_remainder=True)" in text
+
+
+def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
+    source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
+    assert "cannot be padded" in said(migrated(source, RULE, pad_predict=True), "manual")

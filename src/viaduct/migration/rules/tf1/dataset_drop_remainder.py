@@ -9,7 +9,9 @@ The accelerator compiles a graph for fixed shapes, so a shorter last batch canno
 `.batch()` of something else, and the queue functions `tf.train.batch`, are left alone. A value that is handed in from
 outside is set here, unless every call in the project passes it in plain sight: then those literals are better changed,
 and the finding says so. In a pipeline for evaluation or prediction the pictures of the last batch are lost; that is
-mentioned.
+mentioned. With `--pad-predict` a prediction's last batch is filled up instead: `ds.batch(n)` becomes
+`ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields every example and at most n - 1 of
+the first ones once more at the end.
 """
 
 from __future__ import annotations
@@ -62,7 +64,38 @@ def force_true(site: Site, position: int) -> None:
         zh="丢弃最后不足一批的数据:图按固定 shape 编译",
     )
     handed_in(site, present)
-    lost_pictures(site)
+    if not (site.options.pad_predict and predicting(site)):
+        lost_pictures(site)
+    elif not padded(site):
+        site.manual(
+            "this prediction's last batch cannot be padded here: fill the input up to a multiple of the batch by hand",
+            zh="此处无法自动补齐推理的最后一批:请手工将输入补齐到批大小的整数倍",
+        )
+
+
+def predicting(site: Site) -> bool:
+    """Evaluation is not meant: examples that count twice would change its result."""
+    function = site.source.function(site.node)
+    return function is not None and any(word in function.name.lower() for word in ("predict", "infer", "serving"))
+
+
+def padded(site: Site) -> bool:
+    """Fill up the last batch, where dataset and batch size are names or numbers and may be written twice."""
+    size = site.argument("batch_size", 0)
+    receiver = getattr(site.node.func, "value", None)
+    if site.name != "batch" or not isinstance(receiver, ast.Name):
+        return False
+    if not isinstance(size, ast.Name | ast.Attribute | ast.Constant):
+        return False
+    name = site.text(receiver)
+    site.edit.insert(site.source.span(receiver)[1], f".concatenate({name}.repeat().take({site.text(size)} - 1))")
+    site.changed(
+        "the last batch of this prediction is filled up with the first examples: cut what comes back to the number of "
+        "examples",
+        zh="推理的最后一批用开头的样本补齐:请将结果截取到样本数",
+        risk="medium",
+    )
+    return True
 
 
 def handed_in(site: Site, present: ast.expr | None) -> None:
