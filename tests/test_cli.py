@@ -64,7 +64,7 @@ HILL = [
     ["verbs"],
     ["training"],
     ["recipes"],
-    ["comparison", "migration"],
+    ["comparison", "migration", "rehearsal"],
     ["reporting"],
     ["weights"],
     ["models", "data", "devices", "cluster", "scripts"],

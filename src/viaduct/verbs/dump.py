@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,11 +13,14 @@ from viaduct.errors import BadRun, BadValue
 
 if TYPE_CHECKING:
     from viaduct.comparison.scripted import ScriptDump
-    from viaduct.scripts.runner import Ended
+    from viaduct.rehearsal.tf1_stage.golden import Golden
+    from viaduct.scripts.runner import Ended, Script
 
 
 def main(
-    script: Annotated[str, typer.Argument(help="A Python script that trains with PyTorch; with -m, a module's name.")],
+    script: Annotated[
+        str, typer.Argument(help="A script that trains with PyTorch or TensorFlow 1; with -m, a module's name.")
+    ],
     arguments: Annotated[
         list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
     ] = None,
@@ -42,9 +46,10 @@ def main(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier dump in --out.")] = False,
 ) -> None:
-    """Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.
+    """Run any PyTorch or TensorFlow 1 script, unmodified, and dump what its networks compute in chosen steps.
 
-    A step is one call of the optimizer. The script ends after the last of them, unless --run-on is given.
+    A step is one call of the optimizer. The script ends after the last of them, unless --run-on is given. Of a
+    TensorFlow script every tensor of a step is written, named as the TensorFlow debugger names them.
     """
     from viaduct.comparison.naming import parse_steps
     from viaduct.scripts.runner import load_script
@@ -52,6 +57,10 @@ def main(
     parse_steps(steps, "--steps")
     loaded = load_script(script, arguments or [], module)
     refuse_occupied(out, force)
+    if is_tensorflow(loaded.file):
+        unsuitable = [level != "module" and "--level", statistics_only and "--statistics-only"]
+        refuse_options([*unsuitable, mode == "input" and "--mode input", step_by == "forward" and "--step-by forward"])
+        raise typer.Exit(dump_graph(loaded, steps, out, only, run_on, force))
 
     # torch is imported from here on: mistakes above are answered at once.
     from viaduct.comparison.dump import clear_dump, make_plan
@@ -72,6 +81,58 @@ def refuse_occupied(out: Path, force: bool) -> None:
             raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the dump there with --force.")
         if strangers := [entry.name for entry in out.iterdir() if "step_" not in entry.name]:
             raise BadRun(f"--out {out} holds more than a dump: {strangers[0]!r}.", "Choose another place.")
+
+
+def is_tensorflow(file: Path) -> bool:
+    """By what the script and the files beside it import; a script of both is PyTorch's if it calls backward."""
+    from viaduct.rehearsal.project import FRAMEWORKS, read, stage_of
+
+    project = read(file)
+    return bool(project.imported() & set(FRAMEWORKS)) and stage_of(project) == "tf1"
+
+
+def refuse_options(given: list[str | Literal[False]]) -> None:
+    if wrong := [name for name in given if name]:
+        raise BadValue(
+            f"{wrong[0]} does not go with a TensorFlow script.",
+            "Every tensor of a step is written, and outputs are all there is; --only leaves operators out.",
+        )
+
+
+def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: bool, force: bool) -> int:
+    """Of a TensorFlow 1 script; the exit code is the script's, or 2 where nothing was dumped."""
+    from viaduct.comparison.naming import parse_steps
+    from viaduct.rehearsal.tf1_stage import golden, need_tensorflow
+
+    need_tensorflow()
+    if force and out.is_dir():
+        shutil.rmtree(out)
+    chosen = parse_steps(steps, "--steps")
+    patterns = tuple(part.strip() for part in (only or "").split(",") if part.strip())
+    dump = golden.Golden(out.resolve(), chosen.__contains__, chosen.last, run_on, patterns)
+    ended = golden.dump(dump, script)
+    if ended.failure:
+        tell(f"viaduct dump: the script failed: {ended.failure}")
+    if not any(dump.written.values()):
+        if ended.code:
+            return ended.code
+        shutil.rmtree(out, ignore_errors=True)
+        why = f"--only {only} fits none of its operators" if dump.written else f"it took {dump.taken} training steps"
+        raise BadValue(
+            f"nothing of {script.name} was dumped: {why}.", "Steps count from 0: choose among them with --steps."
+        )
+    return tell_of_graph(dump, script, chosen.missing(dump.written), out) or ended.code
+
+
+def tell_of_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
+    if missing:
+        tell(f"Not reached: step {missing}. The script took {dump.taken}.")
+    if dump.left_out:
+        tell(f"Left out: {dump.left_out} tensors inside tf.cond or tf.while_loop, which may have no value or many.")
+    counts = ", ".join(f"{step} ({count} tensors)" for step, count in dump.written.items())
+    tell(f"Dumped step {counts} of {script.name} to {out}. Compare it with the NPU's:")
+    tell(f"  viaduct compare {out}/step_{max(dump.written):06d} NPU_DUMP --explain")
+    return 0
 
 
 def conclude(dump: ScriptDump, ended: Ended, out: Path) -> int:

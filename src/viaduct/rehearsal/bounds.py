@@ -1,0 +1,116 @@
+"""Time and memory have an end, whatever the script does.
+
+A thread looks at the clock and at the memory of this process and those it has started. At a bound it shows where the
+script stands, and asks the main thread to stop: a signal's handler raises `StopScript` there, so `finally` blocks and
+`atexit` functions still run. A script that does not answer within `GRACE_S` (it computes in C, it waits for another
+rank) is ended with exit code 1.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Literal, NoReturn
+
+from viaduct.rehearsal import limits
+from viaduct.scripts.runner import StopScript
+
+GRACE_S = 10.0
+EVERY_S = 0.1
+SHOWN = 12  # frames of the stack
+SIGNAL = signal.SIGUSR2  # SIGUSR1 is what schedulers send
+Bound = Literal["", "time", "memory"]
+
+
+class Bounds:
+    """Watches this process from `start` on; `met` says which bound has stopped it."""
+
+    def __init__(self, timeout: float | None, memory: int | None) -> None:
+        self.timeout, self.memory = timeout, memory
+        self.met: Bound = ""
+        self.peak = 0  # bytes, of all processes together
+        self._began = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="viaduct-bounds", daemon=True)
+
+    def start(self) -> None:
+        self._began = time.monotonic()
+        signal.signal(SIGNAL, self._stop)
+        self._thread.start()
+
+    def close(self) -> None:
+        """The script is over; its memory's peak is known."""
+        self._ended.set()
+        self.peak = max(self.peak, tree_memory())
+
+    def _watch(self) -> None:
+        while not self._ended.wait(EVERY_S):
+            self.peak = max(self.peak, now := tree_memory())
+            if self.timeout is not None and time.monotonic() - self._began > self.timeout:
+                self._meet("time", f"it did not end within {self.timeout:g} s")
+            elif self.memory is not None and now > self.memory:
+                self._meet("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
+
+    def _meet(self, bound: Bound, why: str) -> None:
+        self.met = bound
+        print(f"viaduct rehearse: the script is stopped: {why}. It stands here:", file=sys.stderr)
+        print(standing(), end="", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), SIGNAL)
+        if not self._ended.wait(GRACE_S):
+            self._end()
+
+    def _end(self) -> NoReturn:
+        print(f"viaduct rehearse: it does not stop; it is ended after {GRACE_S:g} s.", file=sys.stderr, flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        os._exit(1)
+
+    def _stop(self, number: int, frame: FrameType | None) -> NoReturn:
+        raise StopScript
+
+
+def standing() -> str:
+    """The stack of the main thread from the user's first line on."""
+    main = sys._current_frames().get(threading.main_thread().ident or 0)
+    if main is None:
+        return "  (it cannot be seen)\n"
+    stack = traceback.extract_stack(main)
+    first = next((at for at, frame in enumerate(stack) if limits.is_users(frame.filename)), 0)
+    return "".join(traceback.StackSummary.from_list(stack[first:][:SHOWN]).format())
+
+
+def tree_memory() -> int:
+    """Resident bytes of this process and of those below it; what is shared counts once for each."""
+    return sum(resident(pid) for pid in tree(os.getpid()))
+
+
+def tree(pid: int) -> Iterator[int]:
+    yield pid
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield from tree(int(child))
+    except OSError:  # it has ended meanwhile, or this is no Linux
+        return
+
+
+def resident(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return own_peak() if pid == os.getpid() else 0
+
+
+def own_peak() -> int:
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,121 @@
+"""Counts the steps of a PyTorch script, and stops it after as many as were asked for.
+
+Each process counts for itself: ranks that train together take the same steps, so all stop after the same one and none
+waits for another. The process that we started is stopped by `StopScript`; one that the script started itself by
+`SystemExit(0)`, which is how multiprocessing and torchrun know a good end. Either way `finally` blocks run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from multiprocessing import process, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.rehearsal.observe import Observation
+from viaduct.rehearsal.plan import Plan, rank
+from viaduct.scripts.runner import StopScript
+from viaduct.scripts.steps import OptimizerSteps, Watcher
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Counter(Watcher):
+    """Counts, tells the observation, stops."""
+
+    def __init__(self, plan: Plan, ours: bool) -> None:
+        self.plan, self.ours = plan, ours
+        self.observation = Observation(plan) if plan.observe else None
+        self.taken = 0
+        self.rank = 0  # as it is while steps are taken: at the end the process group may be gone
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._steps = OptimizerSteps(self)
+
+    def start(self) -> None:
+        if self.observation:
+            self.observation.start()
+        if self.plan.batches:
+            bound_loaders(self.plan.batches)
+        self._steps.__enter__()
+        if not self.ours:
+            register_end(self.finish)
+        util.register_after_fork(self, Counter.start_again)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._steps.__exit__()
+        if self.observation:
+            self.observation.close()
+
+    def start_again(self) -> None:
+        """In a process that multiprocessing has forked: its steps are its own."""
+        self.ours, self.taken = False, 0
+        register_end(self.finish)
+
+    def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if self.observation:
+            self.observation.update_begins(step, optimizer)
+
+    def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+
+    def on_step_end(self, step: int) -> None:
+        self.taken, self.rank = step + 1, rank()
+        if self.observation:
+            self.observation.step_ends(step, self._optimizer)
+        if self.plan.steps and self.taken >= self.plan.steps:
+            self.stop()
+
+    def stop(self) -> None:
+        raise StopScript if self.ours else SystemExit(0)
+
+    def finish(self, complete: bool = False) -> None:
+        """Keep what was seen. A process that took no step (a data loader's) leaves nothing."""
+        if not self.taken:
+            return
+        note_steps(self.plan, self.rank, self.taken)
+        if self.observation:
+            self.observation.write(self.rank)
+        if self.plan.steps and self.taken >= self.plan.steps:
+            leave_group()
+
+
+def leave_group() -> None:
+    """A script that we stopped had no chance to; gloo's threads would abort a process that ends with them."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def note_steps(plan: Plan, number: int, taken: int) -> None:
+    """One file a process; the summary reads them."""
+    folder = Path(plan.record) / "steps"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{os.getpid()}.json").write_text(json.dumps({"rank": number, "steps": taken}))
+
+
+def register_end(finish: Any) -> None:
+    """multiprocessing ends its processes without `atexit`; it has functions of its own for that."""
+    if process.parent_process() is None:
+        atexit.register(finish)
+    else:
+        util.Finalize(None, finish, exitpriority=100)
+
+
+def bound_loaders(batches: int) -> None:
+    """Each pass over a DataLoader ends after so many batches; its length stays what it is."""
+    from torch.utils.data import DataLoader
+
+    loader: Any = DataLoader
+    plain = loader.__iter__
+
+    def bounded(self: Any) -> Iterator[Any]:
+        return itertools.islice(plain(self), batches)
+
+    loader.__iter__ = bounded

@@ -1,0 +1,62 @@
+"""Counts the steps of a TensorFlow 1 script through the stage's own watch, and keeps what it saw as PyTorch's are kept.
+
+RECORD/observed/rank-0/ holds steps.jsonl, gradients.npz and weights.npz (`observe.py`); names are those of the graph.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+from typing import TYPE_CHECKING
+
+from viaduct.rehearsal import tf1_stage
+from viaduct.rehearsal.counting import note_steps
+from viaduct.rehearsal.looking import keep
+from viaduct.rehearsal.observe import folder_of, save_arrays
+from viaduct.rehearsal.plan import Plan, rank
+
+if TYPE_CHECKING:
+    from viaduct.rehearsal.tf1_stage.watch import Watched
+
+
+class GraphCounter:
+    """As `counting.Counter`, for graphs."""
+
+    def __init__(self, plan: Plan, ours: bool) -> None:
+        from viaduct.rehearsal.tf1_stage import examining, sessions, watch
+
+        self.plan = plan
+        if plan.shake:
+            sessions.observers.append(examining.Shaking())
+        self.examined = examining.Examination() if plan.look else None
+        if self.examined is not None:
+            sessions.observers.append(self.examined)
+        self.watched: Watched = watch.start(steps=plan.steps or None)
+        if not ours:
+            atexit.register(self.finish, False)
+
+    @property
+    def taken(self) -> int:
+        return self.watched.steps
+
+    def finish(self, complete: bool) -> None:
+        self.watched.finish()
+        if complete:  # a script that was stopped, or has failed, had no chance to close its sessions
+            tf1_stage.finish()
+        if not self.taken:
+            return
+        note_steps(self.plan, rank(), self.taken)
+        if self.plan.observe:
+            self.write()
+
+    def write(self) -> None:
+        folder = folder_of(self.plan.record, rank())
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "steps.jsonl").open("w", encoding="utf-8") as file:
+            for step, loss in enumerate(self.watched.losses):
+                losses = [] if loss is None else [loss]
+                file.write(json.dumps({"step": step, "losses": losses, "lr": []}) + "\n")
+        save_arrays(folder / "gradients.npz", self.watched.first_gradients)
+        save_arrays(folder / "weights.npz", self.watched.last_variables)
+        if self.examined is not None:
+            keep(folder, self.examined.facts)

@@ -1,0 +1,72 @@
+"""TFRecord files made from what a script parses: a `FixedLenFeature` has a shape and a type, so it can have a value.
+
+Numbers are drawn anew for each record, but a whole number is 1: as a label it is in range whether classes count from 0
+or 1. Bytes are a JPEG, or, where the script decodes them as raw numbers of a declared shape, as many bytes as that is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from viaduct.data.example import Encodable, encode_example
+from viaduct.data.tfrecord import RecordWriter
+
+RECORDS = 512  # in all files of one kind together
+LEAST = 8  # in each
+SIDE = 64  # of a picture
+SIZES = ("height", "width")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One feature: how many values of which kind. `raw` bytes are decoded as plain numbers."""
+
+    count: int
+    kind: str  # int64, float, bytes
+    raw: int | None = None
+
+
+def write_records(path: Path, features: Mapping[str, Declared], count: int) -> None:
+    random = np.random.default_rng(zlib.crc32(path.name.encode()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with RecordWriter(path) as writer:
+        for _ in range(count):
+            writer.write(encode_example({name: value_of(name, one, random) for name, one in features.items()}))
+
+
+def value_of(name: str, declared: Declared, random: np.random.Generator) -> Encodable:
+    makers: dict[str, Callable[[], Any]] = {
+        "int64": lambda: SIDE if name.rpartition("/")[2] in SIZES else 1,
+        "float": lambda: float(random.random()),
+        "bytes": lambda: content(name, declared, random),
+    }
+    values = [makers[declared.kind]() for _ in range(declared.count)]
+    return np.array(values, np.float32) if declared.kind == "float" else values
+
+
+def content(name: str, declared: Declared, random: np.random.Generator) -> bytes:
+    if declared.raw is not None:
+        return random.integers(0, 256, declared.raw, np.uint8).tobytes()
+    if "image" in name and name.rpartition("/")[2] in ("encoded", "image", "image_raw", "bytes", "jpeg", "data"):
+        return picture(random)
+    return b"jpeg" if name.endswith("format") else b""
+
+
+def picture(random: np.random.Generator) -> bytes:
+    import simplejpeg
+
+    coarse = random.integers(0, 256, (8, 8, 3), np.uint8)
+    pixels = np.ascontiguousarray(coarse.repeat(SIDE // 8, 0).repeat(SIDE // 8, 1))
+    encoded: bytes = simplejpeg.encode_jpeg(pixels, quality=90)
+    return encoded
+
+
+def share(files: int) -> int:
+    """Records in each of so many files."""
+    return max(LEAST, RECORDS // max(1, files))

@@ -1,0 +1,103 @@
+"""torchvision's data sets whose folder is missing: pictures of the right size, made up.
+
+Only sets whose pictures and number of classes are part of their definition, and folders of pictures, for which a
+usual size is taken. The script's transforms run on them. A data set of the script's own is not guessed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+LENGTH = 512
+# class -> height, width, channels, number of classes
+KNOWN = {
+    "CIFAR10": (32, 32, 3, 10),
+    "CIFAR100": (32, 32, 3, 100),
+    "MNIST": (28, 28, 1, 10),
+    "FashionMNIST": (28, 28, 1, 10),
+    "KMNIST": (28, 28, 1, 10),
+    "ImageFolder": (256, 256, 3, 2),
+    "ImageNet": (256, 256, 3, 1000),
+    "STL10": (96, 96, 3, 10),
+}
+
+
+def install() -> None:
+    """Nothing where torchvision is not installed, or does not load: a script that uses it is told so by Python."""
+    try:
+        from torchvision import datasets
+    except (ImportError, RuntimeError):
+        return
+    for name, facts in KNOWN.items():
+        if (kind := getattr(datasets, name, None)) is not None:
+            kind.__init__ = opening(kind.__init__, facts, made_up(kind))
+
+
+def opening(plain: Callable[..., Any], facts: tuple[int, int, int, int], other: type) -> Callable[..., Any]:
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        given = signature.bind(self, *args, **named)
+        if given.arguments.get("download"):  # what is to be fetched is missing too
+            given.arguments["download"] = False
+        try:
+            plain(*given.args, **given.kwargs)
+        except (FileNotFoundError, RuntimeError) as error:
+            root = given.arguments.get("root")
+            tell(f"{type(self).__name__} of {root}: {first_line(error)}; {LENGTH} pictures are made up.")
+            self.__class__ = other
+            self.make_up(facts, given.arguments)
+
+    return init
+
+
+def made_up(kind: type) -> type:
+    """A subclass that knows its pictures by arithmetic."""
+
+    class MadeUp(kind):  # type: ignore[misc]
+        facts: tuple[int, int, int, int]
+        class_to_idx: ClassVar[dict[str, int]] = {}  # a property of some sets, which could not be given a value
+
+        def make_up(self, facts: tuple[int, int, int, int], given: Mapping[str, Any]) -> None:
+            self.facts = facts
+            self.transform, self.target_transform = given.get("transform"), given.get("target_transform")
+            self.classes = [str(number) for number in range(facts[3])]
+            self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
+            self.targets = [number % facts[3] for number in range(LENGTH)]
+
+        def __len__(self) -> int:
+            return LENGTH
+
+        def __getitem__(self, index: int) -> tuple[Any, Any]:
+            picture, label = as_picture(index, self.facts), self.targets[index]
+            if self.transform is not None:
+                picture = self.transform(picture)
+            return picture, self.target_transform(label) if self.target_transform else label
+
+    MadeUp.__name__ = MadeUp.__qualname__ = kind.__name__
+    return MadeUp
+
+
+def as_picture(index: int, facts: tuple[int, int, int, int]) -> Any:
+    from PIL import Image
+
+    if not 0 <= index < LENGTH:
+        raise IndexError(index)
+    height, width, channels, _ = facts
+    pixels = np.random.default_rng(index).integers(0, 256, (height, width, channels), np.uint8)
+    return Image.fromarray(pixels if channels == 3 else pixels[..., 0])
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def tell(line: str) -> None:
+    print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""A process that the script has started itself: the stage is set when it first imports the framework, not before.
+
+Most such processes (a data loader's workers, a resource tracker, a shell's helpers) never train, and importing torch
+costs more than all that they do. `hook/sitecustomize.py` calls `join`.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from viaduct.rehearsal import plan as plans
+from viaduct.rehearsal.plan import Plan
+
+FIRST = {"torch": ("torch",), "tf1": ("tensorflow", "npu_bridge", "hccl", "horovod")}
+
+
+def join() -> None:
+    """In a process of a rehearsal, before its first line; anywhere else nothing happens."""
+    plan = plans.current() if os.environ.get(plans.VARIABLE) else None
+    if plan is not None and not is_ours():
+        sys.meta_path.insert(0, Curtain(plan))
+
+
+def is_ours() -> bool:
+    """Whether this is the process that runs the script, `child.py`: it sets its stage itself."""
+    return any("viaduct.rehearsal.child" in word for word in sys.orig_argv)
+
+
+class Curtain(importlib.abc.MetaPathFinder):
+    """Waits for the first import of the framework, then sets the stage around it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in FIRST[self.plan.stage] and not (self.plan.stage == "torch" and name == f"torch_{self.plan.on}"):
+            return None
+        sys.meta_path.remove(self)
+        from viaduct.rehearsal.stage import set_stage
+
+        set_stage(self.plan, ours=False)
+        return AsItIs(name).spec() if name in sys.modules else importlib.util.find_spec(name)
+
+
+class AsItIs(importlib.abc.Loader):
+    """Hands out a module that is there already. Were it left in `sys.modules`, it would be executed once more."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.module = name, sys.modules.pop(name)
+        self.true_spec = self.module.__spec__
+
+    def spec(self) -> importlib.machinery.ModuleSpec:
+        package = hasattr(self.module, "__path__")
+        return importlib.machinery.ModuleSpec(self.name, self, is_package=package)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.true_spec

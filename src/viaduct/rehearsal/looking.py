@@ -1,0 +1,183 @@
+"""A closer look at a PyTorch script, for whoever has to say why two runs of it differ.
+
+    RECORD/observed/rank-0/facts.json     modules, optimizers, loaders: what they were made with, and in which line
+    RECORD/observed/rank-0/forward.npz    what went into the networks in the first step, and out of each module, in order
+
+A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large outputs are thinned:
+every nth element is enough to see a difference.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.rehearsal import limits
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+    from torch import nn
+
+FACTS, FORWARD = "facts.json", "forward.npz"
+ELEMENTS = 1 << 16  # of an output that are kept
+CALLS = 4096  # outputs that are kept
+LOADERS = 64
+_MADE = "_viaduct_made"
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing of a script: what it is, what it was made with, where."""
+
+    kind: str
+    name: str
+    what: dict[str, Any]
+    at: tuple[str, int] | None = None
+
+
+@dataclass
+class Look:
+    """Looks on from the script's first line to the end of its first step."""
+
+    facts: list[Fact] = field(default_factory=list)
+    _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)  # module, name, output
+    _over: bool = False
+    _handle: Any = None
+
+    def start(self) -> None:
+        import torch
+        from torch.nn.modules.module import register_module_forward_hook
+        from torch.utils.data import DataLoader
+
+        remember_line(torch.nn.Module)
+        remember_line(torch.optim.Optimizer)
+        remember_line(torch.amp.GradScaler, self._scaler)
+        remember_line(DataLoader, self._loader)
+        self._handle = register_module_forward_hook(self._called)
+
+    def _loader(self, loader: Any) -> None:
+        if len(self.facts) < LOADERS:
+            what = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+            what |= {"sampler": type(loader.sampler).__name__, "workers": loader.num_workers}
+            self.facts.append(Fact("loader", f"DataLoader {len(self.facts)}", what, made(loader)))
+
+    def _scaler(self, scaler: Any) -> None:
+        what = {"enabled": scaler.is_enabled()}
+        if scaler.is_enabled():
+            what |= {"init_scale": scaler._init_scale, "growth_interval": scaler._growth_interval}
+        self.facts.append(Fact("scaler", "GradScaler", what, made(scaler)))
+
+    def inputs(self, module: nn.Module, args: Any) -> None:
+        """What an outermost module is given."""
+        if self._looks():
+            for number, tensor in enumerate(tensors_in(args)):
+                self._calls.append((module, f"input {number}", thinned(tensor)))
+
+    def _called(self, module: nn.Module, args: Any, output: Any) -> None:
+        if self._looks() and not any(True for _ in module.children()):
+            for tensor in tensors_in(output):
+                self._calls.append((module, "", thinned(tensor)))
+
+    def backward(self) -> None:
+        """Where the first loss is handed over."""
+        if not self._over and not any(fact.kind == "loss" for fact in self.facts):
+            place = limits.users_line()
+            self.facts.append(Fact("loss", "loss", {}, (place.file, place.line) if place else None))
+
+    def _looks(self) -> bool:
+        import torch
+
+        return not self._over and torch.is_grad_enabled() and len(self._calls) < CALLS
+
+    def step_ends(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._handle.remove()
+        for number, optimizer in enumerate(optimizers):
+            for place, group in enumerate(optimizer.param_groups):
+                what = {"class": type(optimizer).__name__, **plain_values(group)}
+                self.facts.append(Fact("optimizer", f"optimizer {number} group {place}", what, made(optimizer)))
+
+    def network(self, name: str, module: nn.Module, wrapper: nn.Module) -> None:
+        """A network that is trained, and how it was called: itself, or through what wraps it."""
+        if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
+            self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, made(wrapper)))
+
+    def write(self, folder: Path, networks: Mapping[str, nn.Module]) -> None:
+        from viaduct.rehearsal.observe import save_arrays
+
+        names = {id(module): f"{name}{inner}" for name, top in networks.items() for inner, module in top.named_modules()}
+        loose = {id(module): type(module).__name__ for module, _, _ in self._calls if id(module) not in names}
+        known = {**loose, **names}
+        modules = {id(module): module for top in networks.values() for module in top.modules()}
+        modules |= {id(module): module for module, _, _ in self._calls}
+        for key, module in modules.items():
+            what = {"class": type(module).__name__, **plain_values(vars(module))}
+            self.facts.append(Fact("module", known[key] or "(network)", what, made(module)))
+        keep(folder, self.facts)
+        arrays = (
+            (f"{number:05d} {' '.join(filter(None, (known[id(module)], name)))}", array)
+            for number, (module, name, array) in enumerate(self._calls)
+        )
+        save_arrays(folder / FORWARD, dict(arrays))
+
+
+def keep(folder: Path, facts: list[Fact]) -> None:
+    text = json.dumps([asdict(fact) for fact in facts], ensure_ascii=False)
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8")
+
+
+def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -> None:
+    """Whatever is made of this class knows the user's line that made it; `then` is called with it."""
+    plain = kind.__init__
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        if _MADE not in self.__dict__ and (place := limits.users_line()) is not None:
+            self.__dict__[_MADE] = (place.file, place.line)
+        plain(self, *args, **named)
+        then(self)
+
+    kind.__init__ = init
+
+
+def made(thing: Any) -> tuple[str, int] | None:
+    found: tuple[str, int] | None = vars(thing).get(_MADE)
+    return found
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers, words, and short tuples of them; a switch of training and evaluation is no fact."""
+    return {name: value for name, value in values.items() if not name.startswith("_") and is_plain(name, value)}
+
+
+def is_plain(name: str, value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return len(value) <= 8 and all(isinstance(part, _PLAIN) for part in value)
+    return isinstance(value, _PLAIN) and name != "training"
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.numel():
+            yield value
+    elif isinstance(value, dict):
+        yield from (tensor for part in value.values() for tensor in tensors_in(part))
+    elif isinstance(value, (list, tuple)):
+        yield from (tensor for part in value for tensor in tensors_in(part))
+
+
+def thinned(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+    from viaduct.rehearsal.observe import as_array
+
+    array = as_array(tensor).reshape(-1)
+    return array[:: -(-array.size // ELEMENTS)].copy()

@@ -1,0 +1,203 @@
+"""What a comparison of two rehearsals needs: losses of each step, gradients of the first, weights at the end.
+
+    RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1]}
+    RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
+    RECORD/observed/rank-0/weights.npz       when the script ended; buffers too
+
+A loss is what `backward` is called on, before a GradScaler's factor. Names are those of the outermost module that is
+called, without the `module.` and `_orig_mod.` of wrappers. With a second network each has a number: `1.fc.weight`.
+What is trained outside of any module is called by its place in the optimizer: `optimizer.0.0.3`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.rehearsal.looking import Look
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.shaking import shake_network
+from viaduct.scripts.roots import Roots
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+    from torch import nn
+
+_FACTOR = "_viaduct_unscaled"  # on a scaled loss: the loss
+
+
+def folder_of(record: str | Path, number: int) -> Path:
+    return Path(record) / "observed" / f"rank-{number}"
+
+
+class Observation:
+    """Looks on at a PyTorch script; `counting.py` tells it when a step ends."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.networks: list[nn.Module] = []
+        self._optimizers: list[torch.optim.Optimizer] = []
+        self._losses: list[torch.Tensor] = []
+        self._steps: list[str] = []
+        self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}
+        self._inside = False
+        self._look = Look() if plan.look else None
+        self._roots = Roots(self._called)
+
+    def start(self) -> None:
+        import torch
+
+        self._roots.__enter__()
+        self._wrap_backward(torch.Tensor, "backward")
+        self._wrap_backward(torch.autograd, "backward")
+        self._wrap_scale(torch.amp.GradScaler)
+        if self._look:
+            self._look.start()
+
+    def close(self) -> None:
+        self._roots.__exit__()
+
+    def _called(self, module: nn.Module, args: Any) -> None:
+        holder = unwrapped(module)
+        trains = any(parameter.requires_grad for parameter in holder.parameters())
+        if trains and not any(holder is known for known in self.networks):
+            self.networks = [known for known in self.networks if not contains(holder, known)]
+            if not any(contains(known, holder) for known in self.networks):
+                self.networks.append(holder)
+                if self.plan.shake and not self._steps:
+                    shake_network(holder)
+        if self._look:
+            self._look.inputs(holder, args)
+            if trains:
+                self._look.network(type(holder).__name__, holder, module)
+
+    def _wrap_backward(self, owner: Any, name: str) -> None:
+        plain = getattr(owner, name)
+
+        @functools.wraps(plain)
+        def watched(loss: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return plain(loss, *args, **kwargs)
+            self._inside = True
+            try:
+                self._losses += map(true_loss, loss if isinstance(loss, (tuple, list)) else [loss])
+                if self._look:
+                    self._look.backward()
+                return plain(loss, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        setattr(owner, name, watched)
+
+    def _wrap_scale(self, scaler: Any) -> None:
+        plain = scaler.scale
+
+        @functools.wraps(plain)
+        def watched(self: Any, outputs: Any) -> Any:
+            scaled = plain(self, outputs)
+            if scaled is not outputs and hasattr(scaled, "backward"):
+                setattr(scaled, _FACTOR, outputs.detach())
+            return scaled
+
+        scaler.scale = watched
+
+    def update_begins(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if not any(optimizer is known for known in self._optimizers):
+            self._optimizers.append(optimizer)
+        if step:
+            return
+        for name, parameter in self.named("parameters").items():
+            if parameter.grad is not None and name not in self._gradients:
+                self._gradients[name] = as_array(parameter.grad)
+
+    def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
+        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
+        losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
+        self._losses = []
+        self._steps.append(json.dumps({"step": step, "losses": losses, "lr": rates}))
+        if self._look:
+            self._look.step_ends(self._optimizers)
+
+    def named(self, what: str) -> dict[str, torch.Tensor]:
+        """Parameters, or with "everything" buffers too, under the names that a comparison uses."""
+        found: dict[str, torch.Tensor] = {}
+        for prefix, network in self._prefixes().items():
+            pairs = network.named_parameters() if what == "parameters" else whole(network)
+            found |= {prefix + name.replace("_orig_mod.", ""): value for name, value in pairs}
+        return found | self._loose(found)
+
+    def _prefixes(self) -> dict[str, nn.Module]:
+        return {f"{number}." if len(self.networks) > 1 else "": one for number, one in enumerate(self.networks)}
+
+    def _loose(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What an optimizer changes and no network holds, by its place: optimizer 0, group 0, the fourth."""
+        held = {id(value) for value in named.values()}
+        return {
+            f"optimizer.{number}.{group}.{place}": value
+            for number, optimizer in enumerate(self._optimizers)
+            for group, parameters in enumerate(optimizer.param_groups)
+            for place, value in enumerate(parameters["params"])
+            if id(value) not in held
+        }
+
+    def write(self, number: int) -> None:
+        """At the script's end, by the rank of that number; a process that took no step has nothing to say."""
+        if not self._steps:
+            return
+        folder = folder_of(self.plan.record, number)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "steps.jsonl").write_text("".join(line + "\n" for line in self._steps), encoding="utf-8")
+        save_arrays(folder / "gradients.npz", self._gradients)
+        save_arrays(folder / "weights.npz", {name: as_array(value) for name, value in self.named("everything").items()})
+        if self._look:
+            self._look.write(folder, self._prefixes())
+
+
+def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> None:
+    """As numpy.savez, which cannot write one that is called `file`."""
+    import numpy
+
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                numpy.save(file, numpy.asanyarray(array, order="C"), allow_pickle=False)
+
+
+def whole(network: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*network.named_parameters(), *network.named_buffers()]
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The network itself: DistributedDataParallel and torch.compile hold it in an attribute."""
+    import torch
+
+    kinds = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+    inner: Any = module
+    while isinstance(inner, kinds) or hasattr(inner, "_orig_mod"):
+        inner = inner.module if isinstance(inner, kinds) else inner._orig_mod
+    found: nn.Module = inner
+    return found
+
+
+def contains(outer: nn.Module, inner: nn.Module) -> bool:
+    return any(module is inner for module in outer.modules())
+
+
+def true_loss(loss: torch.Tensor) -> torch.Tensor:
+    kept: torch.Tensor = getattr(loss, _FACTOR, loss)
+    return kept.detach()
+
+
+def as_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+    """NumPy has no bfloat16; float32 holds every value of it."""
+    import torch
+
+    plain = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()
+    plain = plain.cpu()
+    array: numpy.ndarray[Any, Any] = (plain.float() if plain.dtype is torch.bfloat16 else plain).numpy()
+    return array.copy()

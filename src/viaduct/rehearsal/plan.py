@@ -1,0 +1,85 @@
+"""What a rehearsal shall do, written into its record; every process of the rehearsal reads it from there.
+
+`VIADUCT_REHEARSAL` names the file. It is inherited by whatever the script starts, which is how those processes know
+that they are part of a rehearsal, and of which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from viaduct.errors import BadRun
+
+On = Literal["npu", "mlu", "original"]
+StageName = Literal["torch", "tf1"]
+VARIABLE = "VIADUCT_REHEARSAL"
+FILE = "plan.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One rehearsal. Paths are absolute: the script may change its folder."""
+
+    on: On
+    stage: StageName
+    script: str
+    arguments: tuple[str, ...]
+    record: str
+    work: str
+    steps: int | None = None  # so many training steps, then a clean stop; None: to the script's own end
+    batches: int | None = None  # so many batches in each pass over a DataLoader
+    timeout: float | None = None  # seconds
+    memory: int | None = None  # bytes of one process and those that it started
+    seed: int | None = None
+    ranks: int = 1
+    launches_itself: bool = False  # the script starts its ranks; it is run once, and sees as many cards
+    limits: str = "error"
+    fake_data: bool = False
+    observe: bool = True
+    look: bool = False  # more closely: what things were made with, and where; what each module gave
+    shake: bool = False  # every weight by one unit in its last place, before the first step
+    language: str = "en"
+    command: str = ""  # as the user gave it
+    python: str = sys.executable
+
+    @property
+    def project(self) -> str:
+        return str(Path(self.script).parent)
+
+    @property
+    def processes(self) -> int:
+        """How many are started from outside."""
+        return 1 if self.launches_itself else self.ranks
+
+    def save(self) -> Path:
+        path = Path(self.record) / FILE
+        path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        return path
+
+
+def load(path: str | Path) -> Plan:
+    try:
+        read = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadRun(f"the plan of the rehearsal cannot be read: {path}: {error}.") from None
+    return Plan(**{**read, "arguments": tuple(read["arguments"])})
+
+
+def current() -> Plan | None:
+    """The plan of the rehearsal that this process is part of."""
+    path = os.environ.get(VARIABLE)
+    return load(path) if path else None
+
+
+def rank() -> int:
+    """Of this process, as its variables or torch.distributed know it."""
+    group = sys.modules.get("torch.distributed")
+    if group is not None and group.is_available() and group.is_initialized():
+        return cast(int, group.get_rank())
+    said = os.environ.get("RANK") or os.environ.get("RANK_ID") or "0"
+    return int(said) if said.isdigit() else 0

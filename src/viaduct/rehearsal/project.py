@@ -1,0 +1,250 @@
+"""What can be known of a script before it runs: its files, its framework, packages that are missing, its own launching.
+
+Read as text; nothing is imported. Only imports that surely happen count as missing: at the top of a file that the
+script reaches, and not inside a `try`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal.plan import On, StageName
+
+FRAMEWORKS: dict[str, StageName] = {
+    "torch": "torch",
+    "torch_npu": "torch",
+    "torch_mlu": "torch",
+    "torchvision": "torch",
+    "tensorflow": "tf1",
+    "npu_bridge": "tf1",
+    "hccl": "tf1",
+    "keras": "tf1",
+}
+PROVIDED = {"torch_npu", "torch_mlu", "npu_bridge", "hccl", "horovod", "npu_device"}  # by the stages
+TRAINS = {"torch": {"backward"}, "tf1": {"minimize", "apply_gradients", "Session", "fit", "train_and_evaluate"}}
+PIP = {
+    "cv2": "opencv-python",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "absl": "absl-py",
+    "tensorflow": "tensorflow-cpu==2.15.1",
+    "tf_slim": "tf-slim",
+    "google.protobuf": "protobuf",
+    "dateutil": "python-dateutil",
+    "bs4": "beautifulsoup4",
+    "attr": "attrs",
+    "mpl_toolkits": "matplotlib",
+    "pycocotools": "pycocotools",
+}
+NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use torch.amp, or the card vendor's apex."}
+LAUNCHERS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.distributed.launcher"}
+STARTERS = {"run", "call", "check_call", "check_output", "Popen", "system"}
+LAUNCHER_WORDS = {"torchrun", "torch.distributed.run", "torch.distributed.launch"}  # as words of a command
+FILES_LIMIT = 2000
+NAME_LIMIT = 255
+
+
+@dataclass(frozen=True)
+class Import:
+    """A module that a file asks for; `sure`: it happens whenever the file is imported."""
+
+    module: str
+    line: int
+    sure: bool
+
+
+@dataclass
+class Source:
+    """One file of the project."""
+
+    path: Path
+    tree: ast.Module
+    imports: list[Import] = field(default_factory=list)
+
+
+@dataclass
+class Project:
+    """A script and the files beside it that it reaches."""
+
+    script: Path
+    sources: list[Source]
+
+    def imported(self) -> set[str]:
+        return {one.module.partition(".")[0] for source in self.sources for one in source.imports}
+
+    def words(self) -> set[str]:
+        """The names of methods and functions that are called."""
+        calls = (node for source in self.sources for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+        return {last_word(call.func) for call in calls}
+
+
+def read(script: Path) -> Project:
+    """The script, and of its folder what it imports, directly or not."""
+    sources: dict[Path, Source] = {}
+    waiting = [script]
+    while waiting and len(sources) < FILES_LIMIT:
+        path = waiting.pop()
+        if path in sources:
+            continue
+        if (source := read_source(path, path == script)) is None:
+            continue
+        sources[path] = source
+        waiting += [found for one in source.imports for found in local_files(one.module, script.parent)]
+        waiting += [*relative_files(source), *started_files(source)]
+    return Project(script, list(sources.values()))
+
+
+def read_source(path: Path, must: bool) -> Source | None:
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError) as error:
+        if must:
+            raise BadValue(f"{str(path)!r} is not a Python script that can be read: {error}.") from None
+        return None
+    return Source(path, tree, list(imports_of(tree)))
+
+
+def imports_of(tree: ast.Module) -> Iterator[Import]:
+    sure = set(map(id, surely_run(tree.body)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno, id(node) in sure) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield Import(node.module, node.lineno, id(node) in sure)
+            yield from (Import(f"{node.module}.{alias.name}", node.lineno, False) for alias in node.names)
+
+
+def surely_run(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements at the top of a file, and inside `with` blocks there."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.With):
+            yield from surely_run(node.body)
+
+
+def local_files(module: str, folder: Path) -> Iterator[Path]:
+    """The files of the project that importing a module runs."""
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        base = folder.joinpath(*parts[:count])
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                yield path
+
+
+def relative_files(source: Source) -> Iterator[Path]:
+    """What `from . import x` and `from .x import y` reach."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = source.path.parents[node.level - 1]
+            before = f"{node.module}." if node.module else ""
+            for alias in node.names:
+                yield from local_files(before + alias.name, folder)
+
+
+def started_files(source: Source) -> Iterator[Path]:
+    """Scripts beside this one whose names it holds: what a launcher starts."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
+            for folder in (source.path.parent, Path.cwd()):
+                if len(node.value) < NAME_LIMIT and (path := folder / node.value).is_file():
+                    yield path.resolve()
+
+
+def last_word(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+# Which stage
+
+
+def stage_of(project: Project) -> StageName:
+    """By what the script and its project import; where that is both frameworks, the one that trains."""
+    found = {FRAMEWORKS[name] for name in project.imported() if name in FRAMEWORKS}
+    if not found:
+        raise BadValue(
+            f"{project.script.name} imports neither torch nor tensorflow, nor does a file of its folder that it uses.",
+            "Name the script that trains; --framework torch or tf1 says it outright.",
+        )
+    if len(found) == 1:
+        return found.pop()
+    return "torch" if project.words() & TRAINS["torch"] else "tf1"
+
+
+# Missing packages
+
+
+def refuse_missing(project: Project, on: On) -> None:
+    """Raises with the names of packages that are not installed, and the line that installs them."""
+    missing: dict[str, str] = {}
+    for source in project.sources:
+        for one in source.imports:
+            top = one.module.partition(".")[0]
+            if one.sure and top not in missing and not known(top, project.script.parent, on):
+                missing[top] = f"{source.path.name}:{one.line}"
+    if missing:
+        listed = ", ".join(f"{name} ({place})" for name, place in missing.items())
+        raise BadValue(f"not installed here, though the script imports it: {listed}.", pip_line(missing))
+
+
+def known(top: str, folder: Path, on: On) -> bool:
+    if top in sys.stdlib_module_names or top in PROVIDED:
+        return True
+    if (folder / f"{top}.py").exists() or (folder / top).is_dir():
+        return True
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def pip_line(names: dict[str, str] | list[str]) -> str:
+    told = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
+    found = sorted({PIP.get(name, name) for name in names if name not in NOT_ON_PYPI})
+    return " ".join([*(["pip install " + " ".join(found)] if found else []), *told])
+
+
+# Its own launching
+
+
+def launch_line(project: Project) -> str:
+    """Where the script starts its own ranks (mp.spawn, a subprocess of torchrun); empty where it does not."""
+    for source in project.sources:
+        names = bound_names(source.tree)
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Call) and (dotted(node.func, names) in LAUNCHERS or is_torchrun(node)):
+                return f"{source.path.name}:{node.lineno}"
+    return ""
+
+
+def is_torchrun(call: ast.Call) -> bool:
+    """`subprocess.run([sys.executable, "-m", "torch.distributed.run", …])`, or a command as one text."""
+    texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return any(LAUNCHER_WORDS & set(text.split()) for text in texts) and last_word(call.func) in STARTERS
+
+
+def bound_names(tree: ast.Module) -> dict[str, str]:
+    """Names that imports bind, and what they stand for."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def dotted(node: ast.expr, names: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return names.get(node.id, node.id)
+    return f"{dotted(node.value, names)}.{node.attr}" if isinstance(node, ast.Attribute) else ""

@@ -1,0 +1,88 @@
+"""Sets the stage in this process: the stand-in of the card, seeds, and who counts the steps."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Protocol
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal import seeds
+from viaduct.rehearsal.plan import Plan, rank
+
+TORCH_SINCE = (2, 13)
+
+
+class Attendance(Protocol):
+    """Whoever counts steps: how many were taken, and what to keep when the script is over."""
+
+    @property
+    def taken(self) -> int: ...
+
+    def finish(self, complete: bool) -> None:
+        """`complete`: the script has run to its own end, and well."""
+
+
+def set_stage(plan: Plan, ours: bool) -> Attendance:
+    """Everything a process of the rehearsal needs before the script's first line."""
+    if plan.stage == "tf1":
+        return set_tf1(plan, ours)
+    attendance = set_torch(plan, ours)
+    seeds.plant(own_seed(plan))
+    return attendance
+
+
+def own_seed(plan: Plan) -> int | None:
+    """Ranks draw different numbers, as they do without a seed: so a broadcast that is missing shows."""
+    return None if plan.seed is None else plan.seed + rank()
+
+
+def set_torch(plan: Plan, ours: bool) -> Attendance:
+    import torch
+
+    from viaduct.rehearsal import torch_stage
+    from viaduct.rehearsal.counting import Counter
+
+    refuse_old_torch(torch.__version__)
+    if plan.on == "original":
+        torch_stage.install_cuda_as_cpu(cards=plan.ranks)
+    else:
+        torch_stage.install(plan.on, cards=plan.ranks)
+    if plan.fake_data:
+        from viaduct.rehearsal.fake_data import torchvision_sets
+
+        torchvision_sets.install()
+    counter = Counter(plan, ours)
+    counter.start()
+    return counter
+
+
+def refuse_old_torch(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+    if numbers < TORCH_SINCE:
+        raise BadValue(
+            f"the rehearsal of a PyTorch script needs torch 2.13 or later; this is {version}.",
+            "pip install 'torch>=2.13,<2.14'",
+        )
+
+
+def set_tf1(plan: Plan, ours: bool) -> Attendance:
+    from viaduct.rehearsal import tf1_stage
+    from viaduct.rehearsal.counting_tf1 import GraphCounter
+
+    tf1_stage.need_tensorflow()
+    quiet_about_successors()
+    tf1_stage.install(plan.on, seed=own_seed(plan))
+    if plan.fake_data:
+        from viaduct.rehearsal.fake_data import tf_files
+
+        tf_files.install(Path(plan.record) / "fake")
+    return GraphCounter(plan, ours)
+
+
+def quiet_about_successors() -> None:
+    """TensorFlow 2.15 tells of every function of TensorFlow 1 what replaces it; on the card 1.15 runs, and does not."""
+    from tensorflow.python.util import deprecation
+
+    deprecation._PRINT_DEPRECATION_WARNINGS = False
+    warnings.filterwarnings("ignore", message=r"`tf\.(layers|keras)\..*` is deprecated")

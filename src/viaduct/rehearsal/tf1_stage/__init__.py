@@ -1,0 +1,71 @@
+"""The TensorFlow 1 stage: scripts written for TensorFlow 1.15 run on the `tf` extra, with stand-ins for the adapters.
+
+    install("npu")        npu_bridge and hccl can be imported; what the NPU refuses is reported (`limits.py`)
+    install("mlu")        /mlu:0 and config.mlu_options are understood, as in Cambricon's own TensorFlow
+    install("original")   GPU devices are the CPU, and Horovod is served by gloo
+
+`install` must come before the script imports TensorFlow. It changes this process for good: a rehearsal has a process
+of its own. `watch.py` counts and bounds its steps and keeps what it computes; `finish` looks at what is left open when
+the script is at its end. Importing this package needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Literal
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal.tf1_stage import state
+
+On = Literal["npu", "mlu", "original"]
+PIP = "pip install 'viaduct[tf]'"
+
+
+def need_tensorflow() -> None:
+    """Raise what a user can read where the `tf` extra is not there, or not the one that still has Estimators."""
+    if importlib.util.find_spec("tensorflow") is None:
+        reason = "TensorFlow is not installed, and this script needs it."
+        if sys.version_info >= (3, 12):
+            raise BadValue(reason, f"TensorFlow 2.15 needs Python 3.11 or older; then: {PIP}")
+        raise BadValue(reason, f"Install it: {PIP}")
+    if importlib.util.find_spec("tensorflow_estimator") is None:
+        raise BadValue("this TensorFlow has no Estimators: TensorFlow 1 scripts need 2.15.", f"Install it: {PIP}")
+
+
+def install(on: On, *, seed: int | None = None) -> None:
+    """Make this process a place where TensorFlow 1 scripts run. A seed makes graphs random in the same way each time.
+
+    With a seed, a random operator's own is a function of the seed and of the scope it is created in, not of how many
+    operators were created before it: a migrated script has others.
+    """
+    if on not in ("npu", "mlu", "original"):
+        raise BadValue(f"the stage is 'npu', 'mlu' or 'original', not {on!r}.")
+    if state.on:
+        if state.on != on:
+            raise BadValue(f"this process rehearses {state.on!r} already; {on!r} needs a process of its own.")
+        return
+    need_tensorflow()
+    os.environ.pop("TF_CONFIG", None)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    state.on = on
+    state.set_default_ranks()
+    # TensorFlow is imported from here on.
+    from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, packages, seeding, sessions
+
+    legacy.install()
+    alias.install()
+    packages.install(on)
+    devices.install(on)
+    seeding.install(seed)
+    sessions.install()
+    inputs.install(on)
+
+
+def finish(stopped: bool = False) -> None:
+    """The script is at its end, or was stopped by us: sessions that it never closes are told."""
+    if state.on == "npu":
+        from viaduct.rehearsal.tf1_stage import sessions
+
+        sessions.tell_open_ones(stopped)

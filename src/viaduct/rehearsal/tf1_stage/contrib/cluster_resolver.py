@@ -1,0 +1,9 @@
+"""tf.contrib.cluster_resolver"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+ClusterResolver = tf.distribute.cluster_resolver.ClusterResolver
+SimpleClusterResolver = tf.distribute.cluster_resolver.SimpleClusterResolver
+TPUClusterResolver = tf.distribute.cluster_resolver.TPUClusterResolver

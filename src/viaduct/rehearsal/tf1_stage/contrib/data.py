@@ -1,0 +1,40 @@
+"""tf.contrib.data: what became tf.data.experimental."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+
+def map_and_batch(*args: Any, **named: Any) -> Any:
+    """As tf.data.experimental has it; looked up when it is called, since the stage stands before that one."""
+    return tf.data.experimental.map_and_batch(*args, **named)
+
+
+def batch_and_drop_remainder(batch_size: Any) -> Callable[[Any], Any]:
+    return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
+
+
+def parallel_interleave(*args: Any, **named: Any) -> Any:
+    return tf.data.experimental.parallel_interleave(*args, **named)
+
+
+def shuffle_and_repeat(*args: Any, **named: Any) -> Any:
+    return tf.data.experimental.shuffle_and_repeat(*args, **named)
+
+
+def prefetch_to_device(device: str, buffer_size: int | None = None) -> Callable[[Any], Any]:
+    return lambda dataset: dataset.prefetch(buffer_size or 1)
+
+
+def ignore_errors() -> Any:
+    return tf.data.experimental.ignore_errors()
+
+
+def unbatch() -> Callable[[Any], Any]:
+    return lambda dataset: dataset.unbatch()
+
+
+AUTOTUNE = tf.data.experimental.AUTOTUNE

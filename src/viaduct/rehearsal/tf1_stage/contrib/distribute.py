@@ -1,0 +1,22 @@
+"""tf.contrib.distribute: strategies under their old home, with the argument that only it had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+OneDeviceStrategy = tf.distribute.OneDeviceStrategy
+
+
+class MirroredStrategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]
+    def __init__(
+        self, devices: Any = None, num_gpus: int | None = None, cross_device_ops: Any = None, **named: Any
+    ) -> None:
+        super().__init__(devices=devices or [f"/gpu:{number}" for number in range(num_gpus or 1)])
+
+
+class AllReduceCrossDeviceOps:
+    """Which library reduces is of no matter with one CPU."""
+
+    def __init__(self, *args: Any, **named: Any) -> None: ...

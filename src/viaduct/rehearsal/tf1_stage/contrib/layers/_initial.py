@@ -1,0 +1,71 @@
+"""Initialisers and regularisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+Regularizer = Callable[[Any], Any]
+
+
+def xavier_initializer(uniform: bool = True, seed: int | None = None, dtype: Any = tf.float32) -> Any:
+    return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)
+
+
+xavier_initializer_conv2d = xavier_initializer
+
+
+def variance_scaling_initializer(
+    factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
+) -> Any:
+    """The variance is factor / fan; a normal is cut at two deviations, and widened so that its own stays."""
+    kind = "uniform" if uniform else "truncated_normal"
+    return tf.variance_scaling_initializer(factor, mode.lower(), kind, seed=seed, dtype=dtype)
+
+
+def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    if scale == 0.0:
+        return lambda weights: None
+
+    def l2(weights: Any) -> Any:
+        with tf.name_scope(scope or "l2_regularizer") as name:
+            return tf.multiply(tf.constant(scale, weights.dtype.base_dtype), tf.nn.l2_loss(weights), name=name)
+
+    return l2
+
+
+def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    if scale == 0.0:
+        return lambda weights: None
+
+    def l1(weights: Any) -> Any:
+        with tf.name_scope(scope or "l1_regularizer") as name:
+            return tf.multiply(tf.constant(scale, weights.dtype.base_dtype), tf.reduce_sum(tf.abs(weights)), name=name)
+
+    return l1
+
+
+def sum_regularizer(regularizer_list: list[Any], scope: str | None = None) -> Regularizer | None:
+    there = [regularizer for regularizer in regularizer_list if regularizer is not None]
+    if not there:
+        return None
+
+    def total(weights: Any) -> Any:
+        found = [tensor for regularizer in there if (tensor := regularizer(weights)) is not None]
+        return tf.add_n(found) if found else None
+
+    return total
+
+
+def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Regularizer | None:
+    return sum_regularizer([l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope)
+
+
+def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Any:
+    weights = weights_list or tf.get_collection(tf.GraphKeys.WEIGHTS)
+    penalties = [tensor for weight in weights if (tensor := regularizer(weight)) is not None]
+    for penalty in penalties:
+        tf.add_to_collection(tf.GraphKeys.REGULARIZATION_LOSSES, penalty)
+    return tf.add_n(penalties) if penalties else tf.constant(0.0)

@@ -1,0 +1,1 @@
+"""Internal paths that scripts import from."""

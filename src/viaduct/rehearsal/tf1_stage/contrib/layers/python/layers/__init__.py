@@ -1,0 +1,8 @@
+"""`tensorflow.contrib.layers.python.layers`: the same functions, and modules that scripts name there."""
+
+# ruff: noqa: F401 - names that scripts import from here
+
+import tensorflow.contrib.layers as initializers  # type: ignore[import-not-found,unused-ignore]
+import tensorflow.contrib.layers as layers  # type: ignore[import-not-found,unused-ignore]
+import tensorflow.contrib.layers as regularizers  # type: ignore[import-not-found,unused-ignore]
+from tensorflow.contrib.layers import *  # type: ignore[import-not-found,unused-ignore]  # noqa: F403

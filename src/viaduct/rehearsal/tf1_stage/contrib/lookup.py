@@ -1,0 +1,45 @@
+"""tf.contrib.lookup: tables that say `init` where TensorFlow 2 says `initializer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+KeyValueTensorInitializer = tf.lookup.KeyValueTensorInitializer
+TextFileInitializer = tf.lookup.TextFileInitializer
+TextFileIndex = tf.lookup.TextFileIndex
+IdTableWithHashBuckets = tf.lookup.StaticVocabularyTable
+
+
+class HashTable(tf.lookup.StaticHashTable):  # type: ignore[misc]
+    @property
+    def init(self) -> Any:
+        return self.initializer
+
+
+def index_table_from_tensor(
+    mapping: Any, num_oov_buckets: int = 0, default_value: int = -1, dtype: Any = tf.string, name: str | None = None
+) -> Any:
+    keys = tf.convert_to_tensor(mapping, dtype=dtype)
+    values = tf.range(tf.size(keys, out_type=tf.int64), dtype=tf.int64)
+    given = KeyValueTensorInitializer(keys, values)
+    if num_oov_buckets:
+        return tf.lookup.StaticVocabularyTable(given, num_oov_buckets, name=name)
+    return HashTable(given, default_value, name=name)
+
+
+def index_table_from_file(
+    vocabulary_file: str,
+    num_oov_buckets: int = 0,
+    vocab_size: int | None = None,
+    default_value: int = -1,
+    name: str | None = None,
+) -> Any:
+    """A word is the number of its line."""
+    given = TextFileInitializer(
+        vocabulary_file, tf.string, TextFileIndex.WHOLE_LINE, tf.int64, TextFileIndex.LINE_NUMBER, vocab_size=vocab_size
+    )
+    if num_oov_buckets:
+        return tf.lookup.StaticVocabularyTable(given, num_oov_buckets, name=name)
+    return HashTable(given, default_value, name=name)

@@ -1,0 +1,10 @@
+"""tf.contrib.mixed_precision"""
+
+from viaduct.rehearsal.tf1_stage.loss_scale import (
+    ExponentialUpdateLossScaleManager,
+    FixedLossScaleManager,
+    LossScaleManager,
+    LossScaleOptimizer,
+)
+
+__all__ = ["ExponentialUpdateLossScaleManager", "FixedLossScaleManager", "LossScaleManager", "LossScaleOptimizer"]

@@ -1,0 +1,101 @@
+"""What enable_dump asks for, written where and as the NPU's dump lies once it is converted to .npy.
+
+    {dump_path}/{time}/{device}/{model}/{model id}/{step}/{type}.{operator}.{task}.{stream}.{time}.output.0.npy
+
+The raw files of the device can be read by CANN only, so none are written. Steps count from 0 as dump_step does;
+without dump_step every step is dumped. With dump_data "stats" a table of figures is written in place of tensors.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from viaduct.rehearsal.tf1_stage import sessions, snapshot
+from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
+from viaduct.rehearsal.tf1_stage.snapshot import Value
+
+
+class Dumps(sessions.Observer):
+    """Looks at sessions whose options ask for a dump."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Any] = []
+        self.started: dict[int, str] = {}  # the time of each session's first dump
+
+    def wanted(self, run: Pass) -> list[Any]:
+        asked = run.training and asks(run.opened, run.opened.steps)
+        self.tensors = snapshot.tensors_of(run) if asked else []
+        return self.tensors
+
+    def seen(self, run: Pass, values: list[Any]) -> None:
+        if not self.tensors:
+            return
+        step = run.opened.steps - 1  # this one is counted already
+        begun = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
+        write(run, list(snapshot.values_of(run, self.tensors, values)), place(run, begun, step))
+
+
+def asks(opened: Opened, step: int) -> bool:
+    values = opened.chosen.values
+    if not (opened.chosen.npu and values.get("enable_dump")):
+        return False
+    listed = values.get("dump_step")
+    return not listed or any(within(step, entry) for entry in str(listed).split("|"))
+
+
+def within(step: int, entry: str) -> bool:
+    first, _, last = entry.partition("-")
+    return int(first) <= step <= int(last or first)
+
+
+def place(run: Pass, begun: str, step: int) -> Path:
+    device = os.environ.get("ASCEND_DEVICE_ID") or os.environ.get("DEVICE_ID") or "0"
+    return Path(run.opened.chosen.values["dump_path"]) / begun / device / "ge_default" / "1" / str(step)
+
+
+def write(run: Pass, found: list[Value], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    options = run.opened.chosen.values
+    layers = set(str(options.get("dump_layer") or "").split())
+    named = dict(enumerate({value.op: None for value in found}, 1))
+    tasks = {op: task for task, op in named.items()}
+    arrays = {(value.op, value.index): value.array for value in found}
+    moment, rows = snapshot.microseconds(), []
+    for value in found:
+        if layers and value.op.name not in layers:
+            continue
+        stem = f"{value.op.type}.{re.sub(r'[/.]', '_', value.op.name)}.{tasks[value.op]}.1.{moment}"
+        rows += kept(value, stem, arrays, str(options.get("dump_mode") or "output"))
+    if options.get("dump_data") == "stats":
+        write_figures(folder, rows)
+    else:
+        for name, array in rows:
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def kept(value: Value, stem: str, arrays: dict[Any, Any], mode: str) -> list[tuple[str, np.ndarray[Any, Any]]]:
+    """Outputs, inputs or both; inputs are told once, with an operator's first output."""
+    rows: list[tuple[str, np.ndarray[Any, Any]]] = []
+    if mode in ("input", "all") and value.index == 0:
+        inputs = [arrays.get((tensor.op, tensor.value_index)) for tensor in value.op.inputs]
+        rows += [(f"{stem}.input.{n}", array) for n, array in enumerate(inputs) if array is not None]
+    if mode in ("output", "all"):
+        rows.append((f"{stem}.output.{value.index}", value.array))
+    return rows
+
+
+def write_figures(folder: Path, rows: list[tuple[str, np.ndarray[Any, Any]]]) -> None:
+    with (folder / "statistic.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["Name", "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "L2Norm Value"])
+        for name, array in rows:
+            flat = array.astype(np.float64).reshape(-1) if array.size else np.zeros(1)
+            figures = [flat.max(), flat.min(), flat.mean(), np.sqrt(np.square(flat).sum())]
+            table.writerow([name, array.dtype, "x".join(map(str, array.shape)), *figures])

@@ -1,0 +1,88 @@
+"""A closer look at a graph, for whoever has to say why two runs differ; and the shaking of its weights (`shaking.py`).
+
+Every operator of the graph that trains is a fact: its type, its constants and attributes, the line that made it. Of
+functions (a data set's pipeline is one) the operators inside are facts too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from viaduct.rehearsal.looking import Fact
+from viaduct.rehearsal.shaking import shaken
+from viaduct.rehearsal.tf1_stage import sessions
+from viaduct.rehearsal.tf1_stage.inputs import users_line_of
+
+OPERATORS = 50_000
+SMALL = 16  # elements of a constant that are kept as numbers
+LONG = 200  # letters of an attribute
+# What follows from something else, or is a name that TensorFlow makes up.
+LEFT_OUT = {"container", "shared_name", "output_shapes", "output_types", "metadata", "Toutput_types", "f", "func"}
+
+
+class Examination(sessions.Observer):
+    """The facts of the graph that takes the first training step."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+
+    def begins(self, run: sessions.Pass) -> None:
+        if run.training and not self.facts:
+            self.facts = [*operators(run.graph), *inside_functions(run.graph)]
+
+
+class Shaking(sessions.Observer):
+    """Moves every weight a little, before the first training step."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def begins(self, run: sessions.Pass) -> None:
+        if not run.training or self.done:
+            return
+        self.done = True
+        session = run.opened.session
+        with sessions.by_ourselves():
+            for variable in run.graph.get_collection("trainable_variables"):
+                name = variable.op.name
+                source = variable._graph_element if hasattr(variable, "_graph_element") else variable
+                value = shaken(name, np.asarray(session.run(source)))
+                session.run(variable.initializer, {variable.initializer.inputs[1]: value})
+
+
+def operators(graph: Any) -> Iterator[Fact]:
+    for op in graph.get_operations()[:OPERATORS]:
+        yield Fact("op", op.name, described(op.node_def), users_line_of(op))
+
+
+def inside_functions(graph: Any) -> Iterator[Fact]:
+    """By their order: TensorFlow's names of functions are not the same twice."""
+    try:
+        library = graph.as_graph_def().library
+    except ValueError:  # more than a protocol buffer holds
+        return
+    for number, function in enumerate(library.function):
+        for node in function.node_def:
+            yield Fact("op", f"function {number}/{node.name}", described(node))
+
+
+def described(node: Any) -> dict[str, Any]:
+    kept = {name: value for name, value in node.attr.items() if name not in LEFT_OUT and not name.startswith("_")}
+    return {"type": node.op, **{name: readable(value) for name, value in sorted(kept.items())}}
+
+
+def readable(value: Any) -> Any:
+    from tensorflow.python.framework import tensor_util
+
+    if value.WhichOneof("value") != "tensor":
+        text = " ".join(str(value).split())
+        return text if len(text) <= LONG else f"{zlib.crc32(text.encode()):08x}"
+    array = tensor_util.MakeNdarray(value.tensor)
+    if array.dtype.kind in "biuf" and array.size <= SMALL:
+        return array.tolist()
+    data = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+    return f"{array.dtype} {list(array.shape)} {zlib.crc32(data):08x}"

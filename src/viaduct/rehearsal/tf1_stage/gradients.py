@@ -1,0 +1,132 @@
+"""Remembers, while a script builds its graph, which tensors are losses and which are gradients, and of what.
+
+Optimizers nest: a loss scale around an average over ranks around Adam. The outermost knows the loss as it was
+written and the gradients as they will be used, so its word is kept. Where a script calls tf.gradients itself,
+that is what is known.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Gradients:
+    """One loss and its gradients by variable: as computed, or as given to an optimizer to apply."""
+
+    loss: Any  # a Tensor, or None for what is applied
+    pairs: list[tuple[str, Any]] = field(default_factory=list)  # the variable's name, Tensor or IndexedSlices
+    applied: bool = False
+
+    def holds_any(self, ops: Collection[Any]) -> bool:
+        return any(part(gradient).op in ops for _, gradient in self.pairs)
+
+    def held(self, ops: Collection[Any]) -> bool:
+        return bool(self.pairs) and all(part(gradient).op in ops for _, gradient in self.pairs)
+
+
+_known: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDictionary()
+_losses: list[Any] = []  # of the optimizers that are computing gradients, the outermost first
+_applying = 0
+
+
+def of(graph: Any) -> list[Gradients]:
+    return _known.get(graph, [])
+
+
+def part(gradient: Any) -> Any:
+    """A tensor that stands for a gradient: itself, or the values of a sparse one."""
+    return getattr(gradient, "values", gradient)
+
+
+def install() -> None:
+    from keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
+    from tensorflow.python.ops import gradients_util
+    from tensorflow.python.training.optimizer import Optimizer
+
+    gradients_util._GradientsHelper = remembering(gradients_util._GradientsHelper)
+    for root in (Optimizer, OptimizerV2):
+        for kind in family(root):
+            wrap(kind)
+        root.__init_subclass__ = new_member
+
+
+def family(root: Any) -> list[Any]:
+    return [root, *(member for kind in root.__subclasses__() for member in family(kind))]
+
+
+@classmethod  # type: ignore[misc]
+def new_member(kind: Any, **named: Any) -> None:
+    """A class of the script's own, or of a stand-in."""
+    object.__init_subclass__(**named)
+    wrap(kind)
+
+
+def wrap(kind: Any) -> None:
+    own = vars(kind)
+    if "compute_gradients" in own:
+        kind.compute_gradients = announcing(own["compute_gradients"])
+    if "apply_gradients" in own:
+        kind.apply_gradients = noting(own["apply_gradients"])
+
+
+def announcing(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def compute_gradients(self: Any, loss: Any, *args: Any, **named: Any) -> Any:
+        _losses.append(loss)
+        try:
+            return plain(self, loss, *args, **named)
+        finally:
+            _losses.pop()
+
+    return compute_gradients
+
+
+def noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **named: Any) -> Any:
+        global _applying
+        grads_and_vars = list(grads_and_vars)
+        if not _applying:
+            note(None, [(variable, gradient) for gradient, variable in grads_and_vars])
+        _applying += 1
+        try:
+            return plain(self, grads_and_vars, *args, **named)
+        finally:
+            _applying -= 1
+
+    return apply_gradients
+
+
+def remembering(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def helper(ys: Any, xs: Any, *args: Any, **named: Any) -> Any:
+        found = plain(ys, xs, *args, **named)
+        targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+        loss = _losses[0] if _losses else ys
+        note(loss, list(zip(targets, found, strict=True)))
+        return found
+
+    return helper
+
+
+def note(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
+    while isinstance(loss, (list, tuple)) and loss:
+        loss = loss[0]
+    named = [(variable_name(target), gradient) for target, gradient in pairs if gradient is not None]
+    if not named:
+        return
+    graph = part(named[0][1]).graph
+    weights = {variable.op.name for variable in graph.get_collection("trainable_variables")}
+    known = [(name, gradient) for name, gradient in named if name in weights]
+    if known and not callable(loss):
+        _known.setdefault(graph, []).append(Gradients(loss, known, applied=loss is None))
+
+
+def variable_name(target: Any) -> str:
+    target = getattr(target, "values", target)
+    return str(target.op.name).removesuffix("/read").removesuffix("/Read/ReadVariableOp")

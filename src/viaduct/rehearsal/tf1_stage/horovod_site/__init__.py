@@ -1,0 +1,1 @@
+"""Horovod as scripts for GPUs see it, between local ranks on the CPU. This folder goes on sys.path."""

@@ -1,0 +1,128 @@
+"""What horovod.keras and horovod.tensorflow.keras have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal.tf1_stage import averaging, collectives, state
+
+from . import tensorflow as hvd
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = hvd.Compression.none,
+    sparse_as_dense: bool = False,
+    **named: Any,
+) -> Any:
+    """The same object, whose gradients are means over the ranks."""
+    plain = optimizer.get_gradients
+    optimizer.get_gradients = lambda loss, params: averaging.averaged(plain(loss, params), "HorovodAllreduce")
+    return optimizer
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    return tf.keras.backend.get_session().run(hvd.broadcast_global_variables(root_rank))
+
+
+def load_model(
+    filepath: str, custom_optimizers: Any = None, custom_objects: Any = None, compression: Any = None
+) -> Any:
+    objects = {**{kind.__name__: kind for kind in custom_optimizers or []}, **(custom_objects or {})}
+    model = tf.keras.models.load_model(filepath, custom_objects=objects)
+    if getattr(model, "optimizer", None) is not None:
+        DistributedOptimizer(model.optimizer)
+    return model
+
+
+class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """All ranks start from the root's weights; after the first batch, when the optimizer's variables are there too."""
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__()
+        self.root_rank, self.broadcast_done = root_rank, False
+
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if not self.broadcast_done:
+            self.broadcast_done = True
+            session = tf.keras.backend.get_session()
+            with session.graph.as_default():
+                session.run(hvd.broadcast_global_variables(self.root_rank))
+
+
+class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """An epoch's figures become means over the ranks, in the order of their names."""
+
+    def __init__(self, device: str = "") -> None:
+        super().__init__()
+        self._epochs = 0
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if not logs or state.size() == 1:
+            return
+        import numpy as np
+
+        names = sorted(logs)
+        values = np.array([float(logs[name]) for name in names])
+        (total,) = collectives.reduce_arrays(
+            "hccl_world_group|metrics", collectives.members(collectives.WORLD), [values], "sum"
+        )
+        logs.update(zip(names, total / state.size(), strict=True))
+
+
+class LearningRateScheduleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """The rate is the initial one times a multiplier of the epoch."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: Any = 1.0,
+        start_epoch: int = 0,
+        end_epoch: int | None = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.initial_lr, self.multiplier, self.staircase = initial_lr, multiplier, staircase
+        self.start_epoch, self.end_epoch, self.steps_per_epoch = start_epoch, end_epoch, steps_per_epoch
+        self.current_epoch = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.current_epoch = epoch
+        if self.staircase:
+            self.adjust(float(epoch))
+
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if not self.staircase:
+            steps = self.steps_per_epoch or self.params.get("steps") or 1
+            self.adjust(self.current_epoch + batch / steps)
+
+    def adjust(self, epoch: float) -> None:
+        if epoch < self.start_epoch or (self.end_epoch is not None and epoch >= self.end_epoch):
+            return
+        factor = self.multiplier(epoch) if callable(self.multiplier) else self.multiplier
+        tf.keras.backend.set_value(self.model.optimizer.lr, self.initial_lr * factor)
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """From a rank's share of the rate to the whole of it, within the first epochs."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        def multiplier(epoch: float) -> float:
+            epoch += 1.0 / (self.steps_per_epoch or self.params.get("steps") or 1)
+            return 1.0 / state.size() * (epoch * (state.size() - 1) / warmup_epochs + 1)
+
+        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)

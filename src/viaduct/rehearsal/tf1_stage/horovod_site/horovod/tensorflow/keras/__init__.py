@@ -1,0 +1,8 @@
+"""horovod.tensorflow.keras"""
+
+# ruff: noqa: F401 - names that scripts import from here
+
+from ..._keras import DistributedOptimizer, broadcast_global_variables, load_model
+from ..._ranks import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from .. import Adasum, Average, Compression, Sum, allgather, allreduce, broadcast
+from . import callbacks

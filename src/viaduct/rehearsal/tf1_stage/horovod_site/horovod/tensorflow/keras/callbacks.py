@@ -1,0 +1,10 @@
+"""Callbacks of fit."""
+
+# ruff: noqa: F401 - names that scripts import from here
+
+from ..._keras import (
+    BroadcastGlobalVariablesCallback,
+    LearningRateScheduleCallback,
+    LearningRateWarmupCallback,
+    MetricAverageCallback,
+)

@@ -1,0 +1,164 @@
+"""Shapes: the NPU compiles a training graph once. Batches that may be smaller, dimensions that nobody knows and feeds
+that change are told, with the line that made them. So are sessions that train without the NPU."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, Literal
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import dumping, sessions
+from viaduct.rehearsal.tf1_stage.sessions import Pass
+
+CUBE = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
+
+
+def install(on: Literal["npu", "mlu", "original"]) -> None:
+    if on != "npu":
+        return
+    from tensorflow.python.data.experimental.ops import batching
+    from tensorflow.python.data.ops import dataset_ops
+
+    # DatasetV1's methods call DatasetV2's: the outermost is the one to ask.
+    for kind in (dataset_ops.DatasetV1, dataset_ops.DatasetV2):
+        for name in ("batch", "padded_batch"):
+            if name in vars(kind):
+                setattr(kind, name, whole_batches(vars(kind)[name], name))
+    for name in ("map_and_batch", "map_and_batch_v1"):
+        if hasattr(batching, name):
+            replace_everywhere(getattr(batching, name))
+    sessions.observers.append(TrainingGraphs())
+    sessions.observers.append(dumping.Dumps())
+
+
+_asking = False
+
+
+def whole_batches(plain: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A method or function that makes batches, asked whether the last one is whole."""
+    import inspect
+
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def batch(*args: Any, **named: Any) -> Any:
+        global _asking
+        if _asking:
+            return plain(*args, **named)
+        _asking = True
+        try:
+            given = signature.bind_partial(*args, **named).arguments.get("drop_remainder", False)
+            if given is not True:
+                tell_of_remainder(name)
+            return plain(*args, **named)
+        finally:
+            _asking = False
+
+    return batch
+
+
+def tell_of_remainder(name: str) -> None:
+    limits.violated(
+        "drop-remainder",
+        f"{name} is called without drop_remainder=True.",
+        "The batch dimension is unknown: the graph is compiled for dynamic shapes, or fails in the last batch.",
+        f"Write {name}(…, drop_remainder=True).",
+    )
+
+
+def replace_everywhere(plain: Callable[..., Any]) -> None:
+    """A function that the public names point at, wherever they are."""
+    import tensorflow.compat.v1 as tf
+
+    wrapped = whole_batches(plain, "map_and_batch")
+    for home in (tf.data.experimental,):
+        if getattr(home, "map_and_batch", None) is plain:
+            home.map_and_batch = wrapped
+
+
+class TrainingGraphs(sessions.Observer):
+    """Looks at each training graph once, and at the shapes that are fed to it."""
+
+    def __init__(self) -> None:
+        self.looked: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        self.fed: dict[tuple[int, str], tuple[int, ...]] = {}
+
+    def begins(self, run: Pass) -> None:
+        if not run.training:
+            return
+        if not run.opened.chosen.npu:
+            tell_of_host(run)
+            return
+        looked = self.looked.setdefault(run.graph, set())
+        if id(run.reach) not in looked:
+            looked.add(id(run.reach))
+            check_shapes(run)
+            check_types(run)
+        if not run.opened.chosen.values.get("dynamic_input"):
+            self.check_feeds(run)
+
+    def check_feeds(self, run: Pass) -> None:
+        for name, value in run.feeds.items():
+            shape = getattr(value, "shape", None)
+            if shape is None or value is None:
+                continue
+            before = self.fed.setdefault((id(run.graph), name), tuple(shape))
+            if before != tuple(shape):
+                limits.violated(
+                    "static-shapes",
+                    f"{name} is fed {tuple(shape)}, and was fed {before} before.",
+                    "The graph was compiled for the first shape: it is compiled anew at each other one, or fails.",
+                    "Feed the same shape in every step: leave the last, smaller batch out.",
+                )
+
+
+def tell_of_host(run: Pass) -> None:
+    limits.violated(
+        "npu-optimizer",
+        "This session trains, and its config has no NpuOptimizer.",
+        "All of it runs on the host's CPU; the NPU stays idle.",
+        "Add the custom optimizer NpuOptimizer to config.graph_options.rewrite_options, or use npu_config_proto().",
+        at=run.opened.place,
+    )
+
+
+def check_shapes(run: Pass) -> None:
+    """What comes out of a data set must have a known shape; placeholders are looked at when they are fed."""
+    for op in run.reach.ops:
+        if op.type not in ("IteratorGetNext", "OneShotIterator", "IteratorGetNextSync"):
+            continue
+        for tensor in op.outputs:
+            shape = tensor.shape
+            if tensor.dtype.name != "variant" and not shape.is_fully_defined():
+                limits.violated(
+                    "static-shapes",
+                    f"The training graph reads {tensor.name} of shape {shape} from its data set.",
+                    "A graph with an unknown dimension is not compiled for the NPU's cores.",
+                    "Make batches with drop_remainder=True and give every dimension a size (set_shape).",
+                    at=users_line_of(op),
+                )
+
+
+def check_types(run: Pass) -> None:
+    """The first operator to blame: its gradients come after it."""
+    wide = [op for op in run.reach.ops if op.type in CUBE and op.outputs[0].dtype.base_dtype.name == "float64"]
+    if not wide:
+        return
+    op = min(wide, key=lambda op: op._id)
+    limits.violated(
+        "float64",
+        f"{op.name} ({op.type}) computes in float64.",
+        "The cube unit has no float64: the operator is not found, or runs on the slow AI CPU.",
+        "Cast its inputs to tf.float32.",
+        at=users_line_of(op),
+    )
+
+
+def users_line_of(op: Any) -> tuple[str, int] | None:
+    """The innermost line of the script's own that created an operator."""
+    for frame in reversed(list(op.traceback or [])):
+        if limits.is_users(frame.filename):
+            return frame.filename, frame.lineno
+    return None

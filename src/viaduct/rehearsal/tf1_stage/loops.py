@@ -1,0 +1,36 @@
+"""iterations_per_loop: an operator whose run is N steps on the device before the host sees anything.
+
+`util.set_iteration_per_loop` and the iterations hook name such operators here; `sessions.conduct` runs them N times.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from viaduct.rehearsal.tf1_stage.sessions import Pass
+
+_loops: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()
+
+
+def declare(graph: Any, op: Any, times: int = 1) -> None:
+    """A run that executes `op` is `times` steps."""
+    _loops.setdefault(graph, {})[op.name] = times
+
+
+def set_all(graph: Any, times: int) -> None:
+    """What loading the loop variable does: every declared operator of the graph loops so often."""
+    declared = _loops.setdefault(graph, {})
+    declared.update(dict.fromkeys(declared, times))
+
+
+def count(run: Pass) -> int:
+    declared = _loops.get(run.graph)
+    if not declared or not run.training:
+        return 1
+    return max((declared.get(op.name, 1) for op in run.reach.ops), default=1) if any_reached(run, declared) else 1
+
+
+def any_reached(run: Pass, declared: dict[str, int]) -> bool:
+    return any(run.graph.get_operation_by_name(name) in run.reach.ops for name in declared)

@@ -1,0 +1,139 @@
+"""Loss scaling as tf.contrib.mixed_precision had it: a manager holds the scale, an optimizer uses it.
+
+The loss is multiplied before gradients are taken, and they are divided by the same number. A step whose gradients are
+not finite is skipped, and the manager told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+
+class LossScaleManager:
+    """What the optimizer asks."""
+
+    def get_loss_scale(self) -> Any:
+        raise NotImplementedError
+
+    def update_loss_scale(self, finite_grads: Any) -> Any:
+        raise NotImplementedError
+
+    def get_enable_overflow_check(self) -> bool:
+        return True
+
+
+class FixedLossScaleManager(LossScaleManager):
+    """One scale for all steps."""
+
+    def __init__(self, loss_scale: float) -> None:
+        if loss_scale < 1:
+            raise ValueError(f"loss scale must be at least 1, got {loss_scale}")
+        self._loss_scale = tf.convert_to_tensor(loss_scale, dtype=tf.float32)
+
+    def get_loss_scale(self) -> Any:
+        return self._loss_scale
+
+    def update_loss_scale(self, finite_grads: Any) -> Any:
+        return tf.no_op()
+
+
+class ExponentialUpdateLossScaleManager(LossScaleManager):
+    """Grows after a run of good steps, shrinks after bad ones; never below 1, never infinite."""
+
+    def __init__(
+        self,
+        init_loss_scale: float,
+        incr_every_n_steps: int,
+        decr_every_n_nan_or_inf: int = 2,
+        incr_ratio: float = 2,
+        decr_ratio: float = 0.8,
+    ) -> None:
+        self._incr_every_n_steps = incr_every_n_steps
+        self._decr_every_n_nan_or_inf = decr_every_n_nan_or_inf
+        self._incr_ratio = incr_ratio
+        self._decr_ratio = decr_ratio
+        self._loss_scale = held("loss_scale", float(init_loss_scale), tf.float32)
+        self._num_good_steps = held("good_steps", 0, tf.int32)
+        self._num_bad_steps = held("bad_steps", 0, tf.int32)
+
+    def get_loss_scale(self) -> Any:
+        return tf.identity(self._loss_scale)
+
+    def update_loss_scale(self, finite_grads: Any) -> Any:
+        """A bad step ends a run of good ones; a change of the scale begins both runs anew."""
+        scale, good, bad = (v.read_value() for v in (self._loss_scale, self._num_good_steps, self._num_bad_steps))
+        grown = scale * self._incr_ratio
+        grown = tf.where(tf.is_finite(grown), grown, scale)
+        shrunk = tf.maximum(1.0, scale * self._decr_ratio)
+        grows = tf.logical_and(finite_grads, good + 1 >= self._incr_every_n_steps)
+        shrinks = tf.logical_and(tf.logical_not(finite_grads), bad + 1 >= self._decr_every_n_nan_or_inf)
+        changes = tf.logical_or(grows, shrinks)
+        zero = tf.zeros_like(good)
+        new_good = tf.where(finite_grads, good + 1, zero)
+        new_bad = tf.where(finite_grads, bad, bad + 1)
+        return tf.group(
+            tf.assign(self._loss_scale, tf.where(grows, grown, tf.where(shrinks, shrunk, scale))),
+            tf.assign(self._num_good_steps, tf.where(changes, zero, new_good)),
+            tf.assign(self._num_bad_steps, tf.where(changes, zero, new_bad)),
+        )
+
+
+def held(name: str, value: Any, dtype: Any) -> Any:
+    return tf.Variable(value, name=name, dtype=dtype, trainable=False)
+
+
+class LossScaleOptimizer(tf.train.Optimizer):  # type: ignore[misc]
+    """Scales, unscales, skips."""
+
+    def __init__(self, opt: Any, loss_scale_manager: Any) -> None:
+        if not isinstance(opt, tf.train.Optimizer):
+            raise ValueError(f'"opt" must be an instance of Optimizer, but got: {type(opt)}')
+        if not isinstance(loss_scale_manager, LossScaleManager):
+            given = type(loss_scale_manager)
+            raise ValueError(f'"loss_scale_manager" must be an instance of LossScaleManager, but got: {given}')
+        self._opt = opt
+        self._loss_scale_manager = loss_scale_manager
+        super().__init__(name=f"{type(self).__name__}{type(opt).__name__}", use_locking=False)
+
+    def compute_gradients(self, loss: Any, var_list: Any = None, **named: Any) -> list[tuple[Any, Any]]:
+        """Of the scaled loss; what is returned is unscaled."""
+        scale = self._loss_scale_manager.get_loss_scale()
+        value = loss() if callable(loss) else loss
+        scaled = value * tf.cast(scale, value.dtype.base_dtype)
+        pairs = self._opt.compute_gradients(scaled, var_list=var_list, **named)
+        return [(unscaled(gradient, scale), variable) for gradient, variable in pairs]
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        if not self._loss_scale_manager.get_enable_overflow_check():
+            return self._opt.apply_gradients(pairs, global_step, name)
+        finite = self.all_finite([gradient for gradient, _ in pairs if gradient is not None])
+        applied = tf.cond(finite, lambda: tf.group(self._opt.apply_gradients(pairs, global_step, name)), tf.no_op)
+        return tf.group(applied, self._loss_scale_manager.update_loss_scale(finite))
+
+    def all_finite(self, gradients: list[Any]) -> Any:
+        found = [tf.reduce_all(tf.is_finite(getattr(gradient, "values", gradient))) for gradient in gradients]
+        return tf.reduce_all(tf.stack(found))
+
+    def get_slot_names(self) -> Any:
+        return self._opt.get_slot_names()
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        return self._opt.get_slot(var, name)
+
+    def variables(self) -> Any:
+        return self._opt.variables()
+
+
+def unscaled(gradient: Any, scale: Any) -> Any:
+    if gradient is None:
+        return None
+    if hasattr(gradient, "indices"):
+        values = gradient.values / tf.cast(scale, gradient.values.dtype)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return gradient / tf.cast(scale, gradient.dtype)

@@ -1,0 +1,287 @@
+"""What a session's config says to the NPU: the keys of NpuOptimizer's parameter_map, their fields, their values.
+
+TensorFlow reads none of it: a misspelled key, a flag in the wrong field or a rewrite that the device cannot have is
+silent on a CPU. Here each is told, at the line that opened the session.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from viaduct.errors import UnknownName
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import state
+
+At = tuple[str, int] | None
+OPTIMIZER = "NpuOptimizer"
+
+# The field of each key: s bytes, b bool, i int.
+FIELDS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("use_off_line", "mix_compile_mode", "lower_functional_ops", "enable_data_pre_proc", "hcom_parallel"),
+            *("enable_reduce_precision", "hcom_multi_mode", "is_tailing_optimization", "external_weight"),
+            *("frozen_variable", "profiling_mode", "enable_dump", "enable_dump_debug", "enable_compress_weight"),
+            *("dynamic_input", "in_out_pair_flag", "variable_format_optimize", "enable_graph_parallel"),
+            "min_group_size",
+        ),
+        "b",
+    ),
+    **dict.fromkeys(
+        (
+            *("iterations_per_loop", "deterministic", "hccl_timeout", "local_rank_id", "session_device_id"),
+            *("task_index", "graph_run_mode", "static_memory_policy", "atomic_clean_policy", "stream_sync_timeout"),
+            *("event_sync_timeout", "op_wait_timeout", "op_execute_timeout", "graph_exec_timeout"),
+            *("enable_exception_dump", "op_debug_level", "enable_small_channel", "topo_sorting_mode"),
+            "dynamic_node_type",
+        ),
+        "i",
+    ),
+    **dict.fromkeys(
+        (
+            *("precision_mode", "precision_mode_v2", "modify_mixlist", "op_precision_mode", "customize_dtypes"),
+            *("HCCL_algorithm", "local_device_list", "device_type", "soc_config", "job", "graph_memory_max_size"),
+            *("variable_memory_max_size", "memory_optimization_policy", "variable_placement"),
+            *("stream_max_parallel_num", "ac_parallel_enable", "profiling_options", "dump_path", "dump_step"),
+            *("dump_mode", "dump_debug_mode", "dump_data", "dump_layer", "op_debug_config", "debug_dir"),
+            *("fusion_switch_file", "buffer_optimize", "compress_weight_conf", "op_select_implmode"),
+            *("optypelist_for_implmode", "op_compiler_cache_mode", "op_compiler_cache_dir"),
+            *("enable_scope_fusion_passes", "insert_op_file", "input_shape", "dynamic_dims"),
+            *("dynamic_graph_execute_mode", "dynamic_inputs_shape_range", "aoe_mode", "work_path"),
+            *("distribute_config", "aoe_config_file", "jit_compile", "graph_slice", "in_out_pair", "auto_tune_mode"),
+            *("es_cluster_config", "resource_config_path", "graph_parallel_option_path", "graph_compiler_cache_dir"),
+        ),
+        "s",
+    ),
+}
+PRECISION = (
+    *("force_fp32", "allow_fp32_to_fp16", "force_fp16", "must_keep_origin_dtype", "allow_mix_precision"),
+    *("cube_fp16in_fp32out", "allow_mix_precision_fp16", "allow_mix_precision_bf16", "allow_fp32_to_bf16"),
+)
+CHOICES: dict[str, tuple[str | int, ...]] = {
+    "precision_mode": PRECISION,
+    "precision_mode_v2": ("fp16", "origin", "cube_fp16in_fp32out", "mixed_float16", "mixed_bfloat16"),
+    "dump_mode": ("input", "output", "all"),
+    "dump_debug_mode": ("aicore_overflow", "atomic_overflow", "all"),
+    "dump_data": ("tensor", "stats"),
+    "buffer_optimize": ("l2_optimize", "off_optimize"),
+    "enable_exception_dump": (0, 1, 2),
+    "graph_run_mode": (0, 1),
+    "jit_compile": ("true", "false", "auto"),
+    "graph_slice": ("auto", "manual"),
+    "dynamic_graph_execute_mode": ("lazy_recompile", "dynamic_execute"),
+    "aoe_mode": ("1", "2", "4", "mdat"),
+}
+STEPS = re.compile(r"\d+(-\d+)?(\|\d+(-\d+)?)*")
+NAMES = {"s": "a string (.s)", "b": "a bool (.b)", "i": "an integer (.i)"}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Whether a session is the NPU's, and its options there."""
+
+    npu: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def prepared(config: Any, threads: int) -> Any:
+    """The config that TensorFlow gets: enough threads for collectives that wait; the script's own is not changed."""
+    if not threads or (config is not None and config.inter_op_parallelism_threads >= threads):
+        return config
+    from tensorflow.core.protobuf.config_pb2 import ConfigProto
+
+    copy = ConfigProto()
+    if config is not None:
+        copy.CopyFrom(config)
+    copy.inter_op_parallelism_threads = threads
+    return copy
+
+
+def examined(config: Any, at: At) -> Chosen:
+    """The NPU's options in a config, after their checks."""
+    if config is None or state.on != "npu":
+        return Chosen()
+    rewrites = config.graph_options.rewrite_options
+    own = [entry for entry in rewrites.custom_optimizers if entry.name == OPTIMIZER]
+    if not own:
+        return Chosen()
+    check_rewrites(config, rewrites, at)
+    check_visible_devices(at)
+    values = {key: value_of(value) for key, value in own[0].parameter_map.items()}
+    check_map(own[0].parameter_map, values, at)
+    return Chosen(bool(values.get("use_off_line", True)), values)
+
+
+def value_of(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    found = getattr(value, kind) if kind else None
+    return found.decode() if isinstance(found, bytes) else found
+
+
+# ---- rewrites
+
+
+def check_rewrites(config: Any, rewrites: Any, at: At) -> None:
+    off = rewrites.OFF
+    if rewrites.remapping != off:
+        limits.violated(
+            "remapping",
+            "The session's config has NpuOptimizer, but leaves remapping on.",
+            "Fused operators such as _FusedConv2D have no kernel on the NPU: the graph does not compile.",
+            "Set config.graph_options.rewrite_options.remapping = RewriterConfig.OFF.",
+            at=at,
+        )
+    for said, change in forbidden(config, rewrites):
+        limits.violated(
+            "rewrite-options",
+            f"The session's config sets {said}.",
+            "The graph that reaches the NPU's compiler is not the one it expects: parts of it do not compile.",
+            change,
+            at=at,
+        )
+
+
+def forbidden(config: Any, rewrites: Any) -> list[tuple[str, str]]:
+    """What is set and must not be, with what to write."""
+    found = []
+    if config.graph_options.optimizer_options.global_jit_level > 0:
+        found.append(("global_jit_level: XLA is on", "Leave it out, or set it to tf.OptimizerOptions.OFF."))
+    if rewrites.disable_model_pruning:
+        found.append(("disable_model_pruning", "Remove that line."))
+    if rewrites.auto_mixed_precision == rewrites.ON:
+        found.append(("auto_mixed_precision = ON", "Remove it; precision_mode is the NPU's way."))
+    needed = ("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization")
+    for name in (*needed, "loop_optimization", "dependency_optimization", "layout_optimizer"):
+        if getattr(rewrites, name) == rewrites.OFF:
+            found.append((f"{name} = OFF", "Leave it at its default, ON."))
+    return found
+
+
+def check_visible_devices(at: At) -> None:
+    text = os.environ.get("ASCEND_RT_VISIBLE_DEVICES")
+    if text is None:
+        return
+    numbers = text.split(",")
+    if all(number.isdecimal() for number in numbers) and ascending([int(number) for number in numbers]):
+        return
+    limits.violated(
+        "visible-devices",
+        f"ASCEND_RT_VISIBLE_DEVICES is {text!r}.",
+        "No device is visible, and the session cannot be opened.",
+        "Write numbers and commas, strictly ascending: 0,1.",
+        at=at,
+    )
+
+
+def ascending(numbers: list[int]) -> bool:
+    return all(first < second for first, second in itertools.pairwise(numbers))
+
+
+# ---- the parameter map
+
+
+def check_map(entries: Any, values: dict[str, Any], at: At) -> None:
+    for key, entry in entries.items():
+        if problem := fault_of(key, entry.WhichOneof("value"), values[key]):
+            refuse(*problem, at)
+    for rule in RULES:
+        if problem := rule(values):
+            refuse(*problem, at)
+
+
+def refuse(what: str, change: str, at: At) -> None:
+    limits.violated("parameter-map", what, "The option is ignored, or the session is not opened.", change, at=at)
+
+
+def fault_of(key: str, kind: str | None, value: Any) -> tuple[str, str] | None:
+    """What is wrong with one entry, and what to write."""
+    if key not in FIELDS and not key.startswith("experimental_"):
+        closest = UnknownName("key", key, FIELDS).hints[0]
+        return f"NpuOptimizer has no option {key!r}.", closest if closest.startswith("Closest") else "Remove it."
+    wanted = FIELDS.get(key, "s")
+    if kind != wanted:
+        given = NAMES.get(kind or "", "nothing" if kind is None else f"the field .{kind}")
+        return f"{key} is given as {given}.", f"It is {NAMES[wanted]}: parameter_map[{key!r}].{wanted} = …"
+    choices = CHOICES.get(key)
+    if choices and value not in choices:
+        return f"{key} is {value!r}.", f"It is one of: {', '.join(map(str, choices))}."
+    return None
+
+
+Rule = Callable[[dict[str, Any]], tuple[str, str] | None]
+
+
+def dump_has_a_place(values: dict[str, Any]) -> tuple[str, str] | None:
+    if not (values.get("enable_dump") or values.get("enable_dump_debug")):
+        return None
+    path = values.get("dump_path")
+    if not path:
+        return "A dump is asked for without dump_path.", "Set parameter_map['dump_path'].s to a folder that exists."
+    if not os.path.isdir(path) or not os.access(path, os.W_OK):
+        return f"dump_path {path!r} is no folder that can be written.", "Make the folder first."
+    return None
+
+
+def dump_steps_are_steps(values: dict[str, Any]) -> tuple[str, str] | None:
+    text = values.get("dump_step")
+    if not text:
+        return None
+    parts = text.split("|")
+    ranges = [part.split("-") for part in parts if "-" in part]
+    right = STEPS.fullmatch(text) and len(parts) <= 100 and all(int(a) < int(b) for a, b in ranges)
+    return None if right else (f"dump_step is {text!r}.", "Write steps as 0|5|10 or 0|3-5, at most 100 of them.")
+
+
+def precision_is_said_once(values: dict[str, Any]) -> tuple[str, str] | None:
+    both = values.get("precision_mode") and values.get("precision_mode_v2")
+    return ("precision_mode and precision_mode_v2 are both set.", "Set one of them.") if both else None
+
+
+def mixlist_needs_a_mixed_mode(values: dict[str, Any]) -> tuple[str, str] | None:
+    if not values.get("modify_mixlist"):
+        return None
+    mode = values.get("precision_mode") or values.get("precision_mode_v2") or "unset"
+    if "mix" in mode:
+        return None
+    return f"modify_mixlist is set and precision_mode is {mode}.", "It needs a mixed mode: allow_mix_precision."
+
+
+def weights_are_compressed_one_way(values: dict[str, Any]) -> tuple[str, str] | None:
+    both = values.get("enable_compress_weight") and values.get("compress_weight_conf")
+    return ("enable_compress_weight and compress_weight_conf exclude each other.", "Set one.") if both else None
+
+
+def operator_list_needs_a_mode(values: dict[str, Any]) -> tuple[str, str] | None:
+    alone = values.get("optypelist_for_implmode") and not values.get("op_select_implmode")
+    return ("optypelist_for_implmode is set without op_select_implmode.", "Set both, or neither.") if alone else None
+
+
+def dynamic_input_is_whole(values: dict[str, Any]) -> tuple[str, str] | None:
+    names = ("input_shape", "dynamic_dims", "dynamic_node_type")
+    given = [name for name in names if name in values]
+    if len(given) in (0, 3):
+        return None
+    return f"Of {', '.join(names)} only {', '.join(given)} is set.", "Set all three, or none."
+
+
+def loops_compile_whole(values: dict[str, Any]) -> tuple[str, str] | None:
+    if not values.get("mix_compile_mode") or values.get("iterations_per_loop", 1) == 1:
+        return None
+    return "iterations_per_loop is above 1 with mix_compile_mode.", "With mix_compile_mode it must be 1."
+
+
+RULES: tuple[Rule, ...] = (
+    dump_has_a_place,
+    dump_steps_are_steps,
+    precision_is_said_once,
+    mixlist_needs_a_mixed_mode,
+    weights_are_compressed_one_way,
+    operator_list_needs_a_mode,
+    dynamic_input_is_whole,
+    loops_compile_whole,
+)

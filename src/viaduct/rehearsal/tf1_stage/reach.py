@@ -1,0 +1,106 @@
+"""Which operators a session's run executes, and whether it is a training step.
+
+A run executes what its fetches depend on, but for what is fed. It trains where that holds an optimizer's update, a
+write to the global step, or a write to a trainable variable that depends on a gradient. Initialisers and restoring
+write variables too, and do not train.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from viaduct.rehearsal.tf1_stage import gradients
+
+APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
+WRITES = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
+READS_DATA = re.compile(r"(OneShot)?IteratorGetNext(Sync|AsOptional)?|QueueDequeue\w*|ReaderRead\w*")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a run executes."""
+
+    ops: frozenset[Any]
+    training: bool
+    reads_data: bool
+    fed: frozenset[str]
+
+
+_known: weakref.WeakKeyDictionary[Any, dict[Any, tuple[int, Reach]]] = weakref.WeakKeyDictionary()
+
+
+def reach(graph: Any, ops: Collection[Any], fed: Collection[str]) -> Reach:
+    """Asked anew only where the graph has grown: control inputs may be added to an operator later."""
+    known = _known.setdefault(graph, {})
+    key = frozenset(op.name for op in ops), frozenset(fed)
+    found = known.get(key)
+    if found is None or found[0] != graph.version:
+        known[key] = found = graph.version, look(graph, ops, frozenset(fed))
+    return found[1]
+
+
+def look(graph: Any, ops: Collection[Any], fed: frozenset[str]) -> Reach:
+    seen = dependencies(ops, fed)
+    reads = any(READS_DATA.fullmatch(op.type) for op in seen)
+    return Reach(frozenset(seen), trains(graph, seen), reads, fed)
+
+
+def dependencies(ops: Collection[Any], fed: frozenset[str]) -> set[Any]:
+    seen: set[Any] = set()
+    waiting = list(ops)
+    while waiting:
+        op = waiting.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        waiting += [tensor.op for tensor in op.inputs if tensor.name not in fed]
+        waiting += op.control_inputs
+    return seen
+
+
+def trains(graph: Any, ops: set[Any]) -> bool:
+    if any(APPLIES.match(op.type) for op in ops):
+        return True
+    writes = [op for op in ops if WRITES.fullmatch(op.type) and not sets_up(graph, op)]
+    if not writes:
+        return False
+    steps = {variable.op.name for variable in graph.get_collection("global_step")}
+    if any(op.inputs[0].op.name in steps for op in writes):
+        return True
+    weights = {variable.op.name for variable in graph.get_collection("trainable_variables")}
+    learned = any(op.inputs[0].op.name in weights for op in writes)
+    return learned and any(pair.holds_any(ops) for pair in gradients.of(graph))
+
+
+def sets_up(graph: Any, op: Any) -> bool:
+    """An initialiser, or a value that is read from a checkpoint or handed over by another rank."""
+    if op.type.startswith("Assign") and op.name in initialisers(graph):
+        return True
+    source = op.inputs[1].op if len(op.inputs) > 1 else op
+    while source.type in ("Identity", "Reshape", "Cast") and source.inputs:
+        source = source.inputs[0].op
+    return source.type in ("RestoreV2", "Restore", "PyFunc")
+
+
+def initialisers(graph: Any) -> set[str]:
+    return {
+        variable.initializer.name
+        for variable in graph.get_collection("variables")
+        if getattr(variable, "initializer", None) is not None
+    }
+
+
+def fetchable(tensor: Any) -> bool:
+    """Whether a tensor has a value that can be looked at: no handle, and not inside a branch that may not be taken."""
+    if not tensor.graph.is_fetchable(tensor) or tensor.dtype.base_dtype.name in ("resource", "variant", "string"):
+        return False
+    return not in_a_branch(tensor)
+
+
+def in_a_branch(tensor: Any) -> bool:
+    """Inside a tf.cond or tf.while_loop: it may have no value, or many."""
+    return tensor.op._get_control_flow_context() is not None

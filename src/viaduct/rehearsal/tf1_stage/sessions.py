@@ -1,0 +1,277 @@
+"""The one place that stands between a script and TensorFlow's sessions.
+
+Every way to run a graph passes here: Session.run, those beneath MonitoredSession and Estimator, and the callables that
+Keras makes. A `Pass` is one run as the script asked for it. Observers say which tensors they want to see beside
+what the script fetches, before, and get their values, after; a run that is a loop (`loops.py`) is as many passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import gradients, loops, options, state
+from viaduct.rehearsal.tf1_stage.reach import Reach, reach
+
+THREADS = 64  # a collective that waits for other ranks holds one
+
+
+@dataclass
+class Opened:
+    """A session as we know it: where it was made, with which options, how far it came."""
+
+    session: Any
+    place: tuple[str, int] | None
+    chosen: options.Chosen
+    steps: int = 0
+    ran: bool = False
+    closed: bool = False
+    held_by_keras: bool = False  # which lets go of it by itself
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run of a graph."""
+
+    opened: Opened
+    graph: Any
+    reach: Reach
+    feeds: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def training(self) -> bool:
+        return self.reach.training
+
+
+class Observer:
+    """Looks at runs; subclass it and define what you want."""
+
+    def begins(self, run: Pass) -> None:
+        """Before anything is executed; may raise."""
+
+    def wanted(self, run: Pass) -> list[Any]:
+        """Tensors to see."""
+        return []
+
+    def seen(self, run: Pass, values: list[Any]) -> None:
+        """Their values; the run is over."""
+
+    def closes(self, opened: Opened) -> None:
+        """A session is about to be closed."""
+
+
+observers: list[Observer] = []
+opened_sessions: list[Opened] = []
+_ours = threading.local()
+
+
+@contextmanager
+def by_ourselves() -> Iterator[None]:
+    """What is run in here is not the script's."""
+    before, _ours.now = getattr(_ours, "now", False), True
+    try:
+        yield
+    finally:
+        _ours.now = before
+
+
+def install() -> None:
+    from tensorflow.python.client import session
+
+    base: Any = session.BaseSession
+    base.__init__ = opening(base.__init__)
+    base.run = running(base.run)
+    base.close = closing(base.close)
+    base.make_callable = make_callable
+    base._make_callable_from_options = calling(base._make_callable_from_options)
+    watch_keras()
+    gradients.install()
+
+
+def watch_keras() -> None:
+    """A session that Keras was given is Keras' to end."""
+    import tensorflow.compat.v1 as tf
+
+    backend: Any = tf.keras.backend
+    plain = backend.set_session
+
+    @functools.wraps(plain)
+    def set_session(session: Any) -> None:
+        session._viaduct.held_by_keras = True
+        plain(session)
+
+    backend.set_session = set_session
+
+
+def opening(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        place = limits.users_line()
+        at = (place.file, place.line) if place else None
+        config = options.prepared(config, THREADS if state.size() > 1 else 0)
+        chosen = options.examined(config, at)
+        plain(self, target, graph, config)
+        self._viaduct = Opened(self, at, chosen)
+        opened_sessions.append(self._viaduct)
+
+    return init
+
+
+def running(plain: Callable[..., Any]) -> Callable[..., Any]:
+    from viaduct.rehearsal.tf1_stage import tracing
+
+    @functools.wraps(plain)
+    def run(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        if getattr(_ours, "now", False):
+            return plain(self, fetches, feed_dict, options, run_metadata)
+        asked = asked_for(self, fetches, feed_dict)
+
+        def once(extra: list[Any]) -> tuple[Any, list[Any]]:
+            def call(chosen: Any, metadata: Any) -> Any:
+                return plain(self, (fetches, extra), feed_dict, chosen, metadata)
+
+            with by_ourselves():
+                result: tuple[Any, list[Any]] = tracing.traced(asked, call, options, run_metadata)
+            return result
+
+        return conduct(asked, once)
+
+    return run
+
+
+def asked_for(session: Any, fetches: Any, feed_dict: Any) -> Pass:
+    """What a run would execute; TensorFlow itself says what is fetched."""
+    from tensorflow.python.client.session import _FetchHandler
+    from tensorflow.python.util import nest
+
+    graph = session.graph
+    handler = _FetchHandler(graph, fetches, {}, {})
+    ops = [tensor.op for tensor in handler.fetches()] + list(handler.targets())
+    feeds: dict[str, Any] = {}
+    for key, value in (feed_dict or {}).items():
+        parts = nest.flatten(key, expand_composites=True)
+        feeds.update({graph.as_graph_element(part).name: value if len(parts) == 1 else None for part in parts})
+    return Pass(session._viaduct, graph, reach(graph, ops, feeds), feeds)
+
+
+def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
+    """The run with everything that is done around it; a loop on the device is a loop here."""
+    result: Any = None
+    for _ in range(loops.count(asked)):
+        for observer in observers:
+            observer.begins(asked)
+        wishes = [(observer, observer.wanted(asked)) for observer in observers]
+        result, values = once([tensor for _, tensors in wishes for tensor in tensors])
+        settle(asked)
+        rest = iter(values)
+        for observer, tensors in wishes:
+            observer.seen(asked, [next(rest) for _ in tensors])
+    return result
+
+
+def settle(asked: Pass) -> None:
+    opened = asked.opened
+    opened.ran = True
+    opened.steps += asked.training
+    if opened.chosen.npu:
+        state.set_communication(True)
+
+
+def closing(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def close(self: Any) -> None:
+        opened = getattr(self, "_viaduct", None)
+        if opened is not None and not opened.closed:
+            for observer in observers:
+                observer.closes(opened)
+            opened.closed, opened.session = True, None
+        plain(self)
+
+    return close
+
+
+def make_callable(self: Any, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Callable[..., Any]:
+    """As TensorFlow's, by way of run."""
+    keys = list(feed_list or [])
+
+    def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
+        if len(values) != len(keys):
+            raise ValueError(f"this callable takes {len(keys)} values, and got {len(values)}")
+        return self.run(fetches, dict(zip(keys, values, strict=True)), options, run_metadata)
+
+    return call
+
+
+def calling(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def make(self: Any, callable_options: Any) -> Any:
+        return KerasCallable(plain, self, callable_options)
+
+    return make
+
+
+class KerasCallable:
+    """What Keras runs its graphs by: fetches are named when it is made. With other tensors to see, another is made."""
+
+    def __init__(self, plain: Callable[..., Any], session: Any, callable_options: Any) -> None:
+        self.plain, self.session, self.options = plain, session, callable_options
+        self.made: dict[tuple[str, ...], Any] = {}
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        graph = self.session.graph
+        ops = [graph.as_graph_element(name) for name in (*self.options.fetch, *self.options.target)]
+        ops = [getattr(found, "op", found) for found in ops]
+        feeds = dict(zip(self.options.feed, args, strict=False))
+        asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds)
+
+        def once(extra: list[Any]) -> tuple[Any, list[Any]]:
+            fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **named)
+            cut = len(self.options.fetch)
+            return fetched[:cut], list(fetched[cut:])
+
+        return conduct(asked, once)
+
+    def with_extra(self, names: tuple[str, ...]) -> Any:
+        if names not in self.made:
+            copy = type(self.options)()
+            copy.CopyFrom(self.options)
+            copy.fetch.extend(names)
+            self.made[names] = self.plain(self.session, copy)
+        return self.made[names]
+
+
+# ---- sessions that were left open
+
+
+def tell_open_ones(stopped: bool = False) -> None:
+    """NPU sessions that ran and were not closed. A script that we stopped had perhaps not come to its close: then only
+    those are told whose file closes nothing."""
+    for opened in opened_sessions:
+        left = opened.ran and opened.chosen.npu and not opened.closed and not opened.held_by_keras
+        if left and not (stopped and closes_something(opened.place)):
+            limits.violated(
+                "session-not-closed",
+                "This session is never closed.",
+                "The device graph is released in close(): without it the NPU's memory stays taken.",
+                "Call close() on it when the work is done, or open it with `with`.",
+                at=opened.place,
+                fatal=False,
+            )
+
+
+def closes_something(place: tuple[str, int] | None) -> bool:
+    if place is None:
+        return True
+    tree = ast.parse(Path(place[0]).read_text(encoding="utf-8", errors="replace"))
+    calls = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = {
+        function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in calls
+    }
+    return bool(names & {"close", "close_session", "shutdown_resource", "closing"})

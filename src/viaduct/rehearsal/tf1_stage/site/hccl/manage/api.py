@@ -1,0 +1,78 @@
+"""Who is who. Answers are valid once communication is initialised: asked before, the real ones fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import collectives, state
+
+WORLD = collectives.WORLD
+
+
+def create_group(group: str, rank_num: int, rank_ids: Sequence[int]) -> None:
+    need_communication("create_group")
+    if len(rank_ids) != rank_num or len(set(rank_ids)) != rank_num:
+        raise ValueError(f"create_group: {rank_num} ranks are announced, and rank_ids are {list(rank_ids)}")
+    if any(rank not in range(state.size()) for rank in rank_ids):
+        raise ValueError(f"create_group: rank_ids {list(rank_ids)} are not all within 0 to {state.size() - 1}")
+    if group == WORLD:
+        raise ValueError(f"create_group: {WORLD!r} is the group of all ranks, which is always there")
+    collectives.add_group(group, rank_ids)
+
+
+def destroy_group(group: str) -> None:
+    if group == WORLD:
+        raise ValueError(f"destroy_group: {WORLD!r} cannot be destroyed")
+    collectives.members(group)
+    collectives.drop_group(group)
+
+
+def get_rank_size(group: str = WORLD) -> int:
+    need_communication("get_rank_size")
+    return len(collectives.members(group))
+
+
+def get_local_rank_size(group: str = WORLD) -> int:
+    need_communication("get_local_rank_size")
+    return min(state.local_size(), len(collectives.members(group)))
+
+
+def get_rank_id(group: str = WORLD) -> int:
+    need_communication("get_rank_id")
+    return index_in(group, state.rank())
+
+
+def get_local_rank_id(group: str = WORLD) -> int:
+    need_communication("get_local_rank_id")
+    return state.local_rank() if group == WORLD else index_in(group, state.rank())
+
+
+def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
+    need_communication("get_world_rank_from_group_rank")
+    ranks = collectives.members(group)
+    if not 0 <= group_rank_id < len(ranks):
+        raise ValueError(f"group {group!r} has ranks 0 to {len(ranks) - 1}, not {group_rank_id}")
+    return ranks[group_rank_id]
+
+
+def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
+    need_communication("get_group_rank_from_world_rank")
+    return index_in(group, world_rank_id)
+
+
+def index_in(group: str, rank: int) -> int:
+    ranks = collectives.members(group)
+    if rank not in ranks:
+        raise ValueError(f"rank {rank} is not in group {group!r}, which holds {ranks}")
+    return ranks.index(rank)
+
+
+def need_communication(name: str) -> None:
+    if not state.communication_is_up():
+        limits.violated(
+            "rank-before-init",
+            f"{name} is asked before communication is initialised.",
+            "HCCL is not there yet: the call fails.",
+            "Run npu_ops.initialize_system() in an NPU session first, or read RANK_ID and RANK_SIZE.",
+        )

@@ -1,0 +1,30 @@
+"""How gradients are cut into segments that travel while others are still computed. Here they travel together; the
+numbers are checked as the real ones are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from viaduct.rehearsal.tf1_stage import collectives
+
+WORLD = collectives.WORLD
+SEGMENTS = 8
+
+
+def set_split_strategy_by_idx(idx_list: Sequence[int], group: str = WORLD) -> None:
+    """Last gradient of each segment, ascending."""
+    collectives.members(group)
+    if not 0 < len(idx_list) <= SEGMENTS:
+        raise ValueError(f"set_split_strategy_by_idx: 1 to {SEGMENTS} segments, not {len(idx_list)}")
+    if any(second <= first for first, second in itertools.pairwise(idx_list)) or min(idx_list) < 0:
+        raise ValueError(f"set_split_strategy_by_idx: indices must ascend from 0 on, not {list(idx_list)}")
+
+
+def set_split_strategy_by_size(percent_list: Sequence[float], group: str = WORLD) -> None:
+    """Share of each segment in percent; together 100."""
+    collectives.members(group)
+    if not 0 < len(percent_list) <= SEGMENTS:
+        raise ValueError(f"set_split_strategy_by_size: 1 to {SEGMENTS} segments, not {len(percent_list)}")
+    if abs(sum(percent_list) - 100) > 1e-6 or min(percent_list) < 0:
+        raise ValueError(f"set_split_strategy_by_size: shares must add up to 100, not {sum(percent_list)}")

@@ -1,0 +1,34 @@
+"""A Keras model as an NPUEstimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from .npu_estimator import NPUEstimator, check_config
+
+
+def model_to_npu_estimator(
+    keras_model: Any = None,
+    keras_model_path: str | None = None,
+    custom_objects: Any = None,
+    model_dir: str | None = None,
+    checkpoint_format: str = "saver",
+    config: Any = None,
+    job_start_file: str = "",
+) -> NPUEstimator:
+    """TensorFlow makes its model function and first checkpoint; the Estimator around them is the NPU's."""
+    check_config(config)
+    plain = tf.keras.estimator.model_to_estimator(
+        keras_model=keras_model,
+        keras_model_path=keras_model_path,
+        custom_objects=custom_objects,
+        model_dir=model_dir or config.model_dir,
+        config=config,
+        checkpoint_format=checkpoint_format,
+    )
+    return NPUEstimator(
+        plain._model_fn, plain.model_dir, config.replace(model_dir=plain.model_dir), None, job_start_file,
+        plain._warm_start_settings,
+    )  # fmt: skip

@@ -1,0 +1,279 @@
+"""NPURunConfig and the small classes that it takes, with the checks of the real ones."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal import limits
+
+LEGACY = ("auto_tune_mode", "enable_auto_mix_precision")
+CHECKPOINT_STEPS = 100  # where neither steps nor seconds are given; TensorFlow saves every 600 s then
+
+
+class NpuExecutePlacement(Enum):
+    """Which engine of the NPU an operator runs on."""
+
+    ALL = "all"
+    CUBE = "cube"
+    VECTOR = "vector"
+    TAISHAN = "taishan"
+    DVPP = "dvpp"
+    HOST = "host"
+
+
+class CheckedArguments(type):
+    """Reports arguments that RunConfig knows and NPURunConfig does not, before Python refuses them."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        for name in [name for name in named if name in LEGACY]:
+            tf.logging.warning("NPURunConfig: %s is no longer an option and does nothing", name)
+            named.pop(name)
+        known = inspect.signature(cls).parameters
+        if args and not isinstance(args[0], int):
+            cls.refuse(f"its first argument is {args[0]!r} by position, which is iterations_per_loop")
+        for name in named:
+            if name not in known:
+                cls.refuse(f"it has no argument {name}", name)
+        return super().__call__(*args, **named)
+
+    def refuse(cls, why: str, name: str = "") -> None:
+        limits.violated(
+            "run-config",
+            f"{cls.__name__}: {why}.",
+            "TypeError or a wrong setting when the config is made.",
+            f"Remove {name}." if name else "Give every argument by keyword: model_dir=….",
+        )
+
+
+class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type: ignore[misc]
+    """The Estimator's RunConfig with the options of the NPU; everything is kept under its own name."""
+
+    def __init__(
+        self,
+        iterations_per_loop: int = 1,
+        profiling_config: Any = None,
+        model_dir: str | None = None,
+        tf_random_seed: int | None = None,
+        save_summary_steps: int = 0,
+        save_checkpoints_steps: int | None = None,
+        save_checkpoints_secs: int | None = None,
+        session_config: Any = None,
+        keep_checkpoint_max: int = 5,
+        keep_checkpoint_every_n_hours: int = 10000,
+        log_step_count_steps: int = 100,
+        distribute: Any = None,
+        enable_data_pre_proc: bool = True,
+        precision_mode: str | None = None,
+        enable_reduce_precision: bool = False,
+        variable_format_optimize: bool | None = None,
+        mix_compile_mode: bool = False,
+        hcom_parallel: bool = True,
+        graph_memory_max_size: Any = None,
+        variable_memory_max_size: Any = None,
+        dump_config: Any = None,
+        stream_max_parallel_num: str | None = None,
+        is_tailing_optimization: bool = False,
+        horovod_mode: bool = False,
+        graph_run_mode: int = 1,
+        op_debug_level: int | None = None,
+        enable_scope_fusion_passes: str | None = None,
+        enable_exception_dump: int = 2,
+        op_select_implmode: str | None = None,
+        optypelist_for_implmode: str | None = None,
+        dynamic_input_config: Any = None,
+        aoe_mode: str | None = None,
+        work_path: str | None = None,
+        buffer_optimize: str = "l2_optimize",
+        enable_small_channel: int = 0,
+        fusion_switch_file: str | None = None,
+        enable_compress_weight: bool = False,
+        compress_weight_conf: str | None = None,
+        op_compiler_cache_mode: str | None = None,
+        op_compiler_cache_dir: str | None = None,
+        debug_dir: str | None = None,
+        hcom_multi_mode: bool = False,
+        dynamic_input: bool | None = None,
+        dynamic_graph_execute_mode: str = "dynamic_execute",
+        dynamic_inputs_shape_range: str | None = None,
+        train_distribute: Any = None,
+        eval_distribute: Any = None,
+        local_rank_id: int | None = None,
+        local_device_list: str | None = None,
+        session_device_id: int | None = None,
+        distribute_config: str | None = None,
+        modify_mixlist: str | None = None,
+        op_precision_mode: str | None = None,
+        device_type: str = "default_device_type",
+        soc_config: str | None = None,
+        hccl_timeout: int | None = None,
+        op_wait_timeout: int | None = None,
+        op_execute_timeout: int | None = None,
+        HCCL_algorithm: str | None = None,
+        customize_dtypes: str | None = None,
+        op_debug_config: str | None = None,
+        memory_config: Any = None,
+        experimental_config: Any = None,
+        topo_sorting_mode: int | None = None,
+        aoe_config_file: str | None = None,
+        insert_op_file: str | None = None,
+        stream_sync_timeout: int = -1,
+        event_sync_timeout: int = -1,
+        external_weight: bool = False,
+        es_cluster_config: str | None = None,
+        deterministic: int = 0,
+        frozen_variable: bool = False,
+        variable_placement: str = "Device",
+        jit_compile: str = "auto",
+        precision_mode_v2: str | None = None,
+        ac_parallel_enable: str | None = None,
+    ) -> None:
+        given = dict(locals())
+        check_values(given)
+        check_cluster(distribute, mix_compile_mode)
+        for name in OWN:
+            setattr(self, name, given[name])
+        self._profiling_config, self._dump_config = profiling_config, dump_config
+        if save_checkpoints_steps is None and save_checkpoints_secs is None:
+            save_checkpoints_steps = CHECKPOINT_STEPS
+        super().__init__(
+            model_dir=model_dir,
+            tf_random_seed=tf_random_seed,
+            save_summary_steps=save_summary_steps,
+            save_checkpoints_steps=save_checkpoints_steps,
+            save_checkpoints_secs=save_checkpoints_secs,
+            session_config=session_config,
+            keep_checkpoint_max=keep_checkpoint_max,
+            keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
+            log_step_count_steps=log_step_count_steps,
+            train_distribute=train_distribute,
+            eval_distribute=eval_distribute,
+        )
+
+
+BASE = inspect.signature(tf.estimator.RunConfig.__init__).parameters
+# What the metaclass asks, and what help() shows: a class's own signature would be that of `__call__` above.
+NPURunConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:]
+)
+OWN = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE]
+
+
+def check_values(given: dict[str, Any]) -> None:
+    """What the real class refuses, in its order."""
+    loops, mixed = given["iterations_per_loop"], given["mix_compile_mode"]
+    if not isinstance(loops, int) or isinstance(loops, bool) or loops < 1:
+        raise ValueError(f"iterations_per_loop must be an positive integer, got {loops!r}")
+    if not isinstance(mixed, bool):
+        raise ValueError(f'"mix_compile_mode" type must be bool, got {mixed!r}')
+    if mixed and loops > 1:
+        raise ValueError(f'"iterations_per_loop" must be 1 when "mix_compile_mode" is True, got {loops}')
+    if not isinstance(given["jit_compile"], str):
+        raise ValueError(f'"jit_compile" type must be str, got {given["jit_compile"]!r}')
+    if not isinstance(given["horovod_mode"], bool):
+        raise ValueError(f'"horovod_mode" type must be bool, got {given["horovod_mode"]!r}')
+    if given["graph_run_mode"] not in (0, 1):
+        raise ValueError(f'"graph_run_mode" value must be 0 or 1, got {given["graph_run_mode"]!r}')
+    classes = {"dump_config": DumpConfig, "dynamic_input_config": DynamicInputConfig}
+    for name, kind in {**classes, "experimental_config": ExperimentalConfig}.items():
+        if given[name] is not None and not isinstance(given[name], kind):
+            raise ValueError(f"`{name}` must be provided with type `{kind.__name__}`")
+
+
+def check_cluster(distribute: Any, mixed: bool) -> None:
+    """TF_CONFIG's cluster needs a parameter server strategy, and that a graph which is compiled in parts."""
+    if not json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster"):
+        return
+    if type(distribute).__name__ not in ("ParameterServerStrategy", "ParameterServerStrategyV1"):
+        raise ValueError('"distribute" must be a ParameterServerStrategy when TF_CONFIG names a cluster')
+    if not mixed:
+        raise ValueError('"mix_compile_mode" can only be True when "distribute" is a ParameterServerStrategy')
+
+
+class ProfilingConfig:
+    def __init__(self, enable_profiling: bool = False, profiling_options: str | None = None) -> None:
+        self._enable_profiling = enable_profiling
+        self._profiling_options = profiling_options
+
+
+class DumpConfig:
+    def __init__(
+        self,
+        enable_dump: bool = False,
+        dump_path: str | None = None,
+        dump_step: str | None = None,
+        dump_mode: str = "output",
+        enable_dump_debug: bool = False,
+        dump_debug_mode: str = "all",
+        dump_data: str = "tensor",
+        dump_layer: str | None = None,
+    ) -> None:
+        self._enable_dump = enable_dump
+        self._dump_path = dump_path
+        self._dump_step = dump_step
+        self._dump_mode = dump_mode
+        self._enable_dump_debug = enable_dump_debug
+        self._dump_debug_mode = dump_debug_mode
+        self._dump_data = dump_data
+        self._dump_layer = dump_layer
+
+
+class MemoryConfig:
+    def __init__(
+        self, atomic_clean_policy: int = 0, static_memory_policy: int = 0, memory_optimization_policy: str | None = None
+    ) -> None:
+        self._atomic_clean_policy = atomic_clean_policy
+        self._static_memory_policy = static_memory_policy
+        self._memory_optimization_policy = memory_optimization_policy
+
+
+class DynamicInputConfig:
+    def __init__(self, input_shape: str, dynamic_dims: str, dynamic_node_type: int) -> None:
+        self._input_shape = input_shape
+        self._dynamic_dims = dynamic_dims
+        self._dynamic_node_type = dynamic_node_type
+
+
+class GraphMemoryOptimizeConfig:
+    def __init__(self, recompute: str | None = None, graph_slice: str | None = None) -> None:
+        for name, value in (("recompute", recompute), ("graph_slice", graph_slice)):
+            if value not in (None, "auto", "manual"):
+                raise ValueError(f'"{name}" must be in ["auto", "manual"], got {value!r}')
+        self._recompute = recompute
+        self._graph_slice = graph_slice
+
+
+class ExperimentalConfig:
+    def __init__(
+        self,
+        logical_device_cluster_deploy_mode: str = "LB",
+        logical_device_id: str | None = None,
+        model_deploy_mode: str | None = None,
+        model_deploy_devicelist: str | None = None,
+        graph_memory_optimize_config: GraphMemoryOptimizeConfig | None = None,
+        enable_graph_parallel: bool | None = None,
+        graph_parallel_option_path: str | None = None,
+        graph_compiler_cache_dir: str | None = None,
+        resource_config_path: str | None = None,
+        accelerate_train_mode: str | None = None,
+    ) -> None:
+        self.__dict__.update({f"_{name}": value for name, value in locals().items() if name != "self"})
+
+
+def decorator_tf_session(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Sessions made by `func` (an `__init__`) get the NPU's config."""
+
+    @functools.wraps(func)
+    def wrapper(self: Any, target: str = "", graph: Any = None, config: Any = None) -> Any:
+        from ...npu_init import npu_config_proto
+
+        return func(self, target, graph, npu_config_proto(config))
+
+    return wrapper

@@ -1,0 +1,28 @@
+"""Importing this makes Keras' Dropout the NPU's: the same numbers on the CPU, for it is the same operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from .. import npu_ops
+
+
+def call(self: Any, inputs: Any, training: Any = None) -> Any:
+    """The NPU's operator in training; outside of it nothing is dropped."""
+    if training is None:
+        training = tf.keras.backend.learning_phase()
+    if not 0 < self.rate < 1:
+        return tf.identity(inputs)
+    shape = self._get_noise_shape(inputs)
+
+    def dropped() -> Any:
+        return npu_ops.dropout(inputs, 1 - self.rate, noise_shape=shape, seed=self.seed)
+
+    if isinstance(training, (bool, int)):
+        return dropped() if training else tf.identity(inputs)
+    return tf.cond(tf.cast(training, tf.bool), dropped, lambda: tf.identity(inputs))
+
+
+tf.keras.layers.Dropout.call = call

@@ -1,0 +1,214 @@
+"""NPUEstimator: TensorFlow's Estimator with the checks of the real class, its hooks and its session config."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import string
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+from tensorflow_estimator.python.estimator.model_fn import EstimatorSpec
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import loops, state
+
+from .. import npu_ops
+from . import npu_common, npu_hook
+from .npu_config import NPURunConfig
+
+CHANNEL = "npu_outfeed"
+
+
+class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
+    """EstimatorSpec with `host_call`: a function and the tensors that it is given on the host in each step."""
+
+    _host_call: tuple[Callable[..., Any], Any] | None
+
+    def __new__(
+        cls,
+        mode: str,
+        predictions: Any = None,
+        loss: Any = None,
+        train_op: Any = None,
+        eval_metric_ops: Any = None,
+        export_outputs: Any = None,
+        training_chief_hooks: Any = None,
+        training_hooks: Any = None,
+        scaffold: Any = None,
+        evaluation_hooks: Any = None,
+        prediction_hooks: Any = None,
+        host_call: Any = None,
+    ) -> NPUEstimatorSpec:
+        check_host_call(host_call)
+        spec: NPUEstimatorSpec = super().__new__(
+            cls,
+            mode=mode,
+            predictions=predictions,
+            loss=loss,
+            train_op=train_op,
+            eval_metric_ops=eval_metric_ops,
+            export_outputs=export_outputs,
+            training_chief_hooks=training_chief_hooks,
+            training_hooks=training_hooks,
+            scaffold=scaffold,
+            evaluation_hooks=evaluation_hooks,
+            prediction_hooks=prediction_hooks,
+        )
+        spec._host_call = host_call
+        return spec
+
+
+def check_host_call(host_call: Any) -> None:
+    if host_call is None:
+        return
+    if not isinstance(host_call, (tuple, list)):
+        raise ValueError("host_call should be tuple or list")
+    if len(host_call) != 2:
+        raise ValueError("host_call should have two elements.")
+    function, tensors = host_call
+    if not callable(function):
+        raise TypeError("host_call[0] should be callable.")
+    if not isinstance(tensors, (tuple, list, dict)):
+        raise ValueError("host_call[1] should be tuple or list, or dict.")
+    parameters = inspect.signature(function).parameters
+    if isinstance(tensors, (tuple, list)) and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+        needed = [p for p in parameters.values() if p.default is p.empty]
+        if not len(needed) <= len(tensors) <= len(parameters):
+            raise RuntimeError(
+                "In host_call, length of tensors does not match method args of the function. "
+                f"Tensors: {len(tensors)}, function args: {len(parameters)}"
+            )
+
+
+class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
+    def __init__(
+        self,
+        model_fn: Callable[..., Any] | None = None,
+        model_dir: str | None = None,
+        config: Any = None,
+        params: dict[str, Any] | None = None,
+        job_start_file: str = "",
+        warm_start_from: Any = None,
+    ) -> None:
+        check_config(config)
+        check_job(job_start_file)
+        model_dir = one_folder(model_dir, config.model_dir)
+        session_config = npu_common.npu_session_config(config.session_config)
+        npu_common.add_optimizers(session_config)
+        npu_common.fill(session_config, config)
+        config = config.replace(session_config=session_config, model_dir=model_dir)
+        warm_start_from = warm_start_from or os.environ.get("RESTORE_FROM") or os.environ.get("LOCAL_CHECKPOINT_DIR")
+        super().__init__(model_fn, model_dir, config, params, warm_start_from)
+
+    @staticmethod
+    def _assert_members_are_not_overridden(self: Any) -> None:
+        """TensorFlow asks its own subclasses not to do what this one is for."""
+
+    # ---- life cycle: the NPU's resources are gone after each of them
+
+    def train(
+        self,
+        input_fn: Callable[..., Any],
+        hooks: Any = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Any = None,
+    ) -> Any:
+        check_multiples(self.config, steps=steps, max_steps=max_steps)
+        try:
+            return super().train(input_fn, hooks, steps, max_steps, saving_listeners)
+        finally:
+            state.set_communication(False)
+
+    def evaluate(self, *args: Any, **named: Any) -> Any:
+        try:
+            return super().evaluate(*args, **named)
+        finally:
+            state.set_communication(False)
+
+    # ---- what the model function returns, with the NPU's hooks
+
+    def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        spec = super()._call_model_fn(features, labels, mode, config)
+        hooks = outfeed_hooks(spec)
+        host_op = hooks.pop(0) if hooks else None
+        if mode == tf.estimator.ModeKeys.TRAIN:
+            train_op = spec.train_op if host_op is None else tf.group(spec.train_op, host_op)
+            return self._for_training(spec, train_op, hooks)
+        if mode == tf.estimator.ModeKeys.EVAL and hooks:
+            return spec._replace(evaluation_hooks=[*spec.evaluation_hooks, *hooks])
+        return spec
+
+    def _for_training(self, spec: Any, train_op: Any, more: list[Any]) -> Any:
+        config = self.config
+        first: list[Any] = []
+        if state.size() > 1 and not config.horovod_mode:
+            first.append(npu_hook.NPUBroadcastGlobalVariablesHook(0, state.rank()))
+        if config.iterations_per_loop > 1:
+            train_op = tf.group(train_op, name="IterationOp")
+            loops.declare(tf.get_default_graph(), train_op)
+            first.append(npu_hook.SetIterationsVarHook(config.iterations_per_loop))
+        return spec._replace(train_op=train_op, training_hooks=[*first, *more, *spec.training_hooks])
+
+
+def outfeed_hooks(spec: Any) -> list[Any]:
+    """The operator that sends the host call's tensors out, and the hooks that receive them; nothing without one."""
+    call = getattr(spec, "_host_call", None)
+    if call is None:
+        return []
+    function, tensors = call
+    flat = list(tensors.values()) if isinstance(tensors, dict) else list(tensors)
+    flat = [tf.convert_to_tensor(tensor) for tensor in flat]
+    enqueue = npu_ops.outfeed_enqueue_op(CHANNEL, flat)
+    with tf.control_dependencies([enqueue]):
+        received = npu_ops.outfeed_dequeue_op(CHANNEL, [t.dtype for t in flat], [t.shape for t in flat])
+    result = function(**dict(zip(tensors, received, strict=True))) if isinstance(tensors, dict) else function(*received)
+    stream = list(result.values()) if isinstance(result, dict) else tf.nest.flatten(result)
+    return [tf.group(enqueue, *[op for op in stream if op is not None])]
+
+
+def check_config(config: Any) -> None:
+    if config is None or not isinstance(config, NPURunConfig):
+        limits.violated(
+            "config-class",
+            f"NPUEstimator is given {'no config' if config is None else f'a {type(config).__name__}'}.",
+            "ValueError when it is made.",
+            "Give it config=NPURunConfig(…).",
+        )
+        raise ValueError("`config` must be provided with type `NPUConfigs`")
+
+
+def check_job(job_start_file: str) -> None:
+    if os.environ.get("JOB_ID") or (job_start_file and os.path.exists(job_start_file)):
+        return
+    limits.violated(
+        "job-id",
+        "NPUEstimator is made, and the environment has no JOB_ID.",
+        "The job's information cannot be loaded: ValueError.",
+        "Set JOB_ID in the start script, or give job_start_file.",
+    )
+
+
+def one_folder(own: str | None, configured: str | None) -> str:
+    if own and configured and own != configured:
+        raise ValueError(
+            "`model_dir` are set both in constructor and `NPURunConfig`, but with "
+            f"different values. In constructor: '{own}', in `NPURunConfig`: '{configured}' "
+        )
+    return own or configured or "model_dir_" + "".join(random.choices(string.ascii_letters + string.digits, k=10))
+
+
+def check_multiples(config: Any, **given: int | None) -> None:
+    """With a loop of N steps the host stops, saves and looks at multiples of N only."""
+    times = config.iterations_per_loop
+    for name, steps in {**given, "save_checkpoints_steps": config.save_checkpoints_steps}.items():
+        if times > 1 and steps is not None and steps % times:
+            limits.violated(
+                "step-multiples",
+                f"{name} is {steps}, and iterations_per_loop is {times}.",
+                "The loop runs whole: more steps are taken than were asked for, and checkpoints come late.",
+                f"Choose a multiple of {times} for {name}.",
+            )

@@ -1,0 +1,30 @@
+"""NPULossScaleOptimizer: scales the loss, unscales gradients, skips steps that overflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal.tf1_stage import collectives, loss_scale
+
+
+class NPULossScaleOptimizer(loss_scale.LossScaleOptimizer):
+    """The NPU reads overflow from a status of the device; here gradients are looked at. Ranks decide together."""
+
+    def __init__(self, opt: Any, loss_scale_manager: Any, is_distributed: bool = False) -> None:
+        super().__init__(opt, loss_scale_manager)
+        self._is_distributed = is_distributed
+
+    def all_finite(self, gradients: list[Any]) -> Any:
+        finite = super().all_finite(gradients)
+        if self._is_distributed:
+            (least,) = collectives.allreduce([tf.cast(finite, tf.int32)], "min", kind="HcomOverflow")
+            finite = tf.equal(least, 1)
+        return finite
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here is the inner optimizer's."""
+        if name.startswith("__") or name == "_opt":
+            raise AttributeError(name)
+        return getattr(self._opt, name)

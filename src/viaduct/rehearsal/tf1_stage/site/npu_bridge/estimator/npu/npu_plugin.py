@@ -1,0 +1,61 @@
+"""Resources of the device without a session."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from viaduct.rehearsal.tf1_stage import state
+
+_saturates = 1
+
+
+def npu_resource_init(
+    graph_run_mode: int = 1,
+    op_debug_level: int = 0,
+    enable_profiling: bool = False,
+    profiling_options: str | None = None,
+    precision_mode: str | None = None,
+    enable_scope_fusion_passes: str | None = None,
+    enable_exception_dump: int = 2,
+    aoe_mode: str | None = None,
+    work_path: str | None = None,
+    op_compiler_cache_mode: str | None = None,
+    op_compiler_cache_dir: str | None = None,
+    debug_dir: str | None = None,
+    hcom_multi_mode: bool = False,
+    distribute_config: str | None = None,
+    aoe_config_file: str | None = None,
+    precision_mode_v2: str | None = None,
+) -> None:
+    """Communication is up afterwards."""
+    from viaduct.rehearsal.tf1_stage.options import CHOICES
+
+    given: dict[str, Any] = {"graph_run_mode": graph_run_mode, "precision_mode": precision_mode, "aoe_mode": aoe_mode}
+    given |= {"precision_mode_v2": precision_mode_v2, "enable_exception_dump": enable_exception_dump}
+    for name, value in given.items():
+        if value is not None and value not in CHOICES[name]:
+            raise ValueError(f"{name} must be one of {list(CHOICES[name])}, got {value!r}")
+    if work_path is not None and not os.path.isdir(work_path):
+        raise ValueError(f"work_path {work_path!r} is no folder")
+    state.set_communication(True)
+
+
+def npu_resource_shutdown() -> None:
+    state.set_communication(False)
+
+
+def npu_close() -> None:
+    state.set_communication(False)
+
+
+def set_device_sat_mode(mode: int) -> None:
+    """0: values that overflow saturate; 1: they become inf or nan."""
+    global _saturates
+    if mode not in (0, 1):
+        raise ValueError(f"mode must be 0 or 1, got {mode!r}")
+    _saturates = mode
+
+
+def is_inf_nan_enabled() -> bool:
+    return _saturates == 1

@@ -1,0 +1,20 @@
+"""dynamic_rnn, whose whole loop is one operator on the NPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+
+def npu_dynamic_rnn(
+    cell: Any,
+    inputs: Any,
+    initial_state: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[Any, Any]:
+    """Inputs by time first: a tensor [time, batch, depth] or a list of steps; a list of outputs, and the last state."""
+    steps = list(inputs) if isinstance(inputs, (list, tuple)) else tf.unstack(inputs, axis=0)
+    return tf.nn.static_rnn(cell, steps, initial_state, dtype, sequence_length, scope)  # type: ignore[no-any-return]

@@ -1,0 +1,72 @@
+"""Scopes that mark operators for the NPU's compiler. On the CPU the marks are set and mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from .npu_config import NpuExecutePlacement
+
+
+@contextmanager
+def marked(**attributes: Any) -> Iterator[None]:
+    """Operators created in here carry these private attributes."""
+    made = {}
+    for name, value in attributes.items():
+        kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"
+        made[name] = attr_value_pb2.AttrValue(**{kind: value.encode() if isinstance(value, str) else value})
+    with tf.get_default_graph()._attr_scope(made):
+        yield
+
+
+def without_npu_compile_scope() -> Any:
+    """These operators stay on the host."""
+    return marked(_without_npu_compile=True)
+
+
+def keep_dtype_scope() -> Any:
+    return marked(_keep_dtype=1)
+
+
+def npu_variable_scope(placement: Any) -> Any:
+    return marked(_variable_placement=placement.value if isinstance(placement, NpuExecutePlacement) else str(placement))
+
+
+def npu_stage_scope(stage: int) -> Any:
+    return marked(_stage_level=stage)
+
+
+def npu_mem_type_scope() -> Any:
+    return marked(_output_memory_type=1)
+
+
+def npu_weight_prefetch_scope(buffer_pool_id: int = 0, buffer_pool_size: int = 536870912) -> Any:
+    return marked(_buffer_pool_id=buffer_pool_id, _buffer_pool_size=buffer_pool_size)
+
+
+def op_specified_engine_scope(engine_name: str, kernel_lib_name: str) -> Any:
+    return marked(_specified_engine_name=engine_name, _specified_kernel_lib_name=kernel_lib_name)
+
+
+def npu_qos_label_scope(label: int) -> Any:
+    return marked(_qos_service_label=label)
+
+
+def subgraph_multi_dims_scope(index: int) -> Any:
+    return marked(_subgraph_multi_dims_index=index)
+
+
+def npu_optimizer_scope() -> Any:
+    return marked(_optimizer=True)
+
+
+def npu_recompute_scope() -> Any:
+    return marked(_recompute=True)
+
+
+def npu_graph_slice_scope(slice_num: int | None = None) -> Any:
+    return marked(_graph_slice=True, **({} if slice_num is None else {"_graph_slice_num": slice_num}))

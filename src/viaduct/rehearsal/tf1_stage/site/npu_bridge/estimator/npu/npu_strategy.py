@@ -1,0 +1,32 @@
+"""A strategy of one device whose replicas are the ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
+
+from viaduct.rehearsal.tf1_stage import state
+
+
+class NPUExtended(OneDeviceExtended):  # type: ignore[misc]
+    """Knows how many ranks there are, and gives each its share of a data set."""
+
+    def __init__(self, container_strategy: Any, device: str) -> None:
+        super().__init__(container_strategy, device)
+
+    def _experimental_distribute_dataset(self, dataset: Any, *args: Any, **named: Any) -> Any:
+        return super()._experimental_distribute_dataset(dataset.shard(state.size(), state.rank()), *args, **named)
+
+    def _make_dataset_iterator(self, dataset: Any) -> Any:
+        return super()._make_dataset_iterator(dataset.shard(state.size(), state.rank()))
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return state.size()
+
+
+class NPUStrategy(tf.distribute.Strategy):  # type: ignore[misc]
+    def __init__(self, device: str = "/cpu:0") -> None:
+        super().__init__(NPUExtended(self, device))

@@ -1,0 +1,90 @@
+"""Loops on the device, graph options, and small things that scripts import from here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal.tf1_stage import loops
+
+
+def set_iteration_per_loop(sess: Any, train_op: Any, iterations_per_loop: int = 1) -> Any:
+    """The operator whose run is so many steps."""
+    if not isinstance(iterations_per_loop, int) or iterations_per_loop < 1:
+        raise ValueError(f"iterations_per_loop must be an positive integer, got {iterations_per_loop!r}")
+    loop = IterationPerLoop()
+    op = loop.create_iteration_per_loop_var(train_op)
+    loop.load_iteration_per_loop_var(sess, iterations_per_loop)
+    return op
+
+
+class IterationPerLoop:
+    """The same in two parts, for graphs that are finalised in between."""
+
+    def create_iteration_per_loop_var(self, train_op: Any) -> Any:
+        if not isinstance(train_op, tf.Operation):
+            raise ValueError(f"train_op must be an instance of tf.Operation, got {type(train_op).__name__}")
+        with train_op.graph.as_default():
+            op = tf.group(train_op, name="IterationOp")
+        loops.declare(train_op.graph, op)
+        return op
+
+    def load_iteration_per_loop_var(self, sess: Any, iterations_per_loop: int = 1) -> None:
+        loops.set_all(sess.graph, iterations_per_loop)
+
+
+def set_graph_exec_config(
+    fetch: Any,
+    dynamic_input: bool = False,
+    dynamic_graph_execute_mode: str = "dynamic_execute",
+    dynamic_inputs_shape_range: str | None = None,
+    is_train_graph: bool = False,
+    experimental_config: Any = None,
+) -> Any:
+    """Options of one graph; the fetch is returned."""
+    if dynamic_graph_execute_mode not in ("lazy_recompile", "dynamic_execute"):
+        raise ValueError(
+            f"dynamic_graph_execute_mode must be lazy_recompile or dynamic_execute, got {dynamic_graph_execute_mode!r}"
+        )
+    return fetch
+
+
+def npu_compile(sess: Any, *fetches: Any) -> None:
+    """Compiles ahead of the first run; here the fetches are looked up, so that a wrong one is told."""
+    from viaduct.rehearsal.tf1_stage.sessions import asked_for
+
+    asked_for(sess, list(fetches), None)
+
+
+def keep_tensors_dtypes(graph: Any, tensors: Any) -> None:
+    for tensor in tensors:
+        graph.as_graph_element(tensor)
+
+
+def get_ranksize() -> str:
+    """As text; two names may say it, but not both."""
+    given = [os.environ[name] for name in ("RANK_SIZE", "CM_WORKER_SIZE") if os.environ.get(name)]
+    if len(given) > 1:
+        raise ValueError("RANK_SIZE and CM_WORKER_SIZE cannot be configured at the same time")
+    return given[0] if given else "1"
+
+
+def variable_initializer_in_host(var_list: Any) -> Any:
+    return tf.variables_initializer(var_list)
+
+
+_values: dict[Any, Any] = {}
+
+
+def global_dict_init() -> None:
+    _values.clear()
+
+
+def set_value(key: Any, value: Any) -> None:
+    _values[key] = value
+
+
+def get_value(key: Any, default: Any = None) -> Any:
+    return _values.get(key, default)

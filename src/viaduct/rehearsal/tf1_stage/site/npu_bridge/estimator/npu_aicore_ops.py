@@ -1,0 +1,58 @@
+"""Operators of the AI Core, computed by TensorFlow's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+from . import npu_ops
+
+
+def fast_gelu_v2(x: Any, name: str | None = None) -> Any:
+    """sign(x)·(−0.1444·(min(|0.7071·x|, 1.769) − 1.769)² + 0.5) + 0.5, times x: a parabola for the Gauss integral."""
+    x = tf.convert_to_tensor(x)
+    bent = tf.minimum(tf.abs(x * math.sqrt(0.5)), 1.769) - 1.769
+    return tf.multiply(x, tf.sign(x) * (-0.1444 * tf.square(bent) + 0.5) + 0.5, name=name)
+
+
+def centralization(x: Any, axes: Any = (-1,), name: str | None = None) -> Any:
+    return tf.subtract(x, tf.reduce_mean(x, axis=list(axes), keepdims=True), name=name)
+
+
+def prelu(x: Any, weight: Any, name: str | None = None) -> Any:
+    return tf.add(tf.nn.relu(x), weight * tf.minimum(x, 0.0), name=name)
+
+
+def dropout_v3(
+    x: Any, keep_prob: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None
+) -> Any:
+    return npu_ops.dropout(x, keep_prob, noise_shape, seed, name)
+
+
+def dropout_v4(
+    x: Any, keep_prob: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None
+) -> Any:
+    return npu_ops.dropout(x, keep_prob, noise_shape, seed, name)
+
+
+def nonzero(x: Any, transpose: bool = False, output_type: Any = tf.int64, name: str | None = None) -> Any:
+    places = tf.cast(tf.where(tf.not_equal(x, tf.zeros([], tf.convert_to_tensor(x).dtype))), output_type, name=name)
+    return tf.transpose(places) if transpose else places
+
+
+def layer_norm(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    begin_norm_axis: int = 0,
+    begin_params_axis: int = 0,
+    epsilon: float = 1e-7,
+    name: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """The normalised tensor, the mean and the variance."""
+    x = tf.convert_to_tensor(x)
+    rank = x.shape.rank
+    mean, variance = tf.nn.moments(x, list(range(begin_norm_axis % rank, rank)), keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + epsilon) * gamma + beta, mean, variance

@@ -1,0 +1,255 @@
+"""Operators of the NPU, computed by TensorFlow's own."""
+
+from __future__ import annotations
+
+import collections as _collections
+import queue as _queue
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import state
+
+# ---- life cycle
+
+
+def NPUInit(name: str | None = None) -> Any:
+    """An operator to be run: communication is up afterwards."""
+    return switch(True, name or "NPUInit")
+
+
+def NPUShutdown(name: str | None = None) -> Any:
+    """An operator to be run: communication is gone afterwards."""
+    return switch(False, name or "NPUShutdown")
+
+
+def initialize_system(name: str | None = None) -> Any:
+    refuse_eager("initialize_system")
+    return NPUInit(name)
+
+
+def shutdown_system(name: str | None = None) -> Any:
+    refuse_eager("shutdown_system")
+    return NPUShutdown(name)
+
+
+def switch(up: bool, name: str) -> Any:
+    def work() -> Any:
+        state.set_communication(up)
+        return np.int32(0)
+
+    return tf.numpy_function(work, [], tf.int32, name=name).op
+
+
+def refuse_eager(name: str) -> None:
+    if tf.executing_eagerly():
+        limits.violated(
+            "eager",
+            f"npu_ops.{name} is called eagerly.",
+            "The operator is refused.",
+            "Build it in a graph, and run it.",
+        )
+        raise RuntimeError(f"tf.{name}() is not compatible with eager execution.")
+
+
+# ---- layers
+
+
+def dropout(x: Any, keep_prob: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> Any:
+    """What is kept is scaled by 1 / keep_prob; keep_prob 1.0 returns x itself."""
+    refuse_eager("dropout")
+    x = tf.convert_to_tensor(x, name="x")
+    if not x.dtype.is_floating:
+        raise ValueError(
+            f"x has to be a floating point tensor since it's going to be scaled. Got a {x.dtype} tensor instead."
+        )
+    if isinstance(keep_prob, (int, float)):
+        if not 0 < keep_prob <= 1:
+            raise ValueError(f"keep_prob must be a scalar tensor or a float in the range (0, 1], got {keep_prob:g}")
+        if keep_prob == 1.0:
+            return x
+    return tf.nn.dropout(x, rate=1 - keep_prob, noise_shape=noise_shape, seed=seed, name=name)
+
+
+def LARS(
+    inputs_w: Sequence[Any],
+    inputs_g: Sequence[Any],
+    weight_decay: Any,
+    hyperpara: float = 0.001,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> list[Any]:
+    """Each gradient, with decay, scaled by the ratio of its weight's norm to its own."""
+    with tf.name_scope(name or "LARS"):
+        return [
+            scaled(weight, gradient, weight_decay, hyperpara, epsilon)
+            for weight, gradient in zip(inputs_w, inputs_g, strict=True)
+        ]
+
+
+def scaled(weight: Any, gradient: Any, decay: Any, trust: float, epsilon: float) -> Any:
+    weight_norm, gradient_norm = tf.norm(weight), tf.norm(gradient)
+    ratio = trust * weight_norm / (gradient_norm + decay * weight_norm + epsilon)
+    return ratio * (gradient + decay * weight)
+
+
+def LARSV2(
+    input_weight: Any,
+    input_grad: Any,
+    weight_decay: Any,
+    learning_rate: Any,
+    hyperpara: float = 0.001,
+    epsilon: float = 1e-5,
+    use_clip: bool = False,
+    name: str | None = None,
+) -> Any:
+    """As LARS for one weight; with use_clip the rate is never above learning_rate."""
+    with tf.name_scope(name or "LARSV2"):
+        weight_norm, gradient_norm = tf.norm(input_weight), tf.norm(input_grad)
+        ratio = hyperpara * weight_norm / (gradient_norm + weight_decay * weight_norm + epsilon)
+        if use_clip:
+            ratio = tf.clip_by_value(ratio / learning_rate, 0.0, 1.0)
+        return ratio * (input_grad + weight_decay * input_weight)
+
+
+# ---- tensors that leave the graph while it runs
+
+_channels: dict[str, _queue.Queue[list[Any]]] = _collections.defaultdict(_queue.Queue)
+
+
+def outfeed_enqueue_op(channel_name: str, inputs: Sequence[Any], name: str | None = None) -> Any:
+    def work(*arrays: Any) -> Any:
+        _channels[channel_name].put([np.array(array) for array in arrays])
+        return np.int32(0)
+
+    return tf.numpy_function(work, list(inputs), tf.int32, name=name or "OutfeedEnqueueOp").op
+
+
+def outfeed_dequeue_op(
+    channel_name: str, output_types: Sequence[Any], output_shapes: Sequence[Any], name: str | None = None
+) -> list[Any]:
+    def work() -> list[Any]:
+        return _channels[channel_name].get(timeout=60)
+
+    outputs = tf.numpy_function(work, [], list(output_types), name=name or "OutfeedDequeueOp")
+    for output, shape in zip(outputs, output_shapes, strict=True):
+        output.set_shape(shape)
+    return list(outputs)
+
+
+def stop_outfeed_dequeue_op(channel_name: str, name: str | None = None) -> Any:
+    def work() -> Any:
+        _channels.pop(channel_name, None)
+        return np.int32(0)
+
+    return tf.numpy_function(work, [], tf.int32, name=name or "StopOutfeedDequeueOp").op
+
+
+# ---- fused operators, written out
+
+
+def basic_lstm_cell(
+    x: Any,
+    h: Any,
+    c: Any,
+    w: Any,
+    b: Any,
+    keep_prob: float = 1.0,
+    forget_bias: float = 1.0,
+    state_is_tuple: bool = True,
+    activation: str = "tanh",
+    name: str | None = None,
+) -> tuple[Any, ...]:
+    """One step: the new c and h, then the gates i, j, f, o and tanh(c)."""
+    with tf.name_scope(name or "BasicLSTMCell"):
+        i, j, f, o = tf.split(tf.matmul(tf.concat([x, h], 1), w) + b, 4, axis=1)
+        i, j, f, o = tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f + forget_bias), tf.sigmoid(o)
+        new_c = c * f + i * j
+        tanh_c = tf.tanh(new_c)
+        return new_c, tanh_c * o, i, j, f, o, tanh_c
+
+
+def adam_apply_one_assign(
+    input0: Any,
+    input1: Any,
+    input2: Any,
+    input3: Any,
+    input4: Any,
+    mul0_x: Any,
+    mul1_x: Any,
+    mul2_x: Any,
+    mul3_x: Any,
+    add2_y: Any,
+    name: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """Inputs: gradient, second moment, first moment, weight, rate. Outputs: new second moment, first moment, weight."""
+    return adam(input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x, add2_y, None)
+
+
+def adam_apply_one_with_decay_assign(
+    input0: Any,
+    input1: Any,
+    input2: Any,
+    input3: Any,
+    input4: Any,
+    mul0_x: Any,
+    mul1_x: Any,
+    mul2_x: Any,
+    mul3_x: Any,
+    mul4_x: Any,
+    add2_y: Any,
+    name: str | None = None,
+) -> tuple[Any, Any, Any]:
+    return adam(input0, input1, input2, input3, input4, mul0_x, mul1_x, mul2_x, mul3_x, add2_y, mul4_x)
+
+
+def adam(
+    gradient: Any,
+    second: Any,
+    first: Any,
+    weight: Any,
+    rate: Any,
+    b1: Any,
+    a1: Any,
+    b2: Any,
+    a2: Any,
+    epsilon: Any,
+    decay: Any,
+) -> tuple[Any, Any, Any]:
+    new_first = first * b1 + gradient * a1
+    new_second = second * b2 + tf.square(gradient) * a2
+    step = new_first / (tf.sqrt(new_second) + epsilon)
+    if decay is not None:
+        step = step + weight * decay
+    moments = tf.assign(second, new_second), tf.assign(first, new_first)
+    return (*moments, tf.assign(weight, weight - rate * step))
+
+
+def scatter_elements(data: Any, indices: Any, updates: Any, axis: int = 0, name: str | None = None) -> Any:
+    """data with updates put where indices say along an axis, the others being their own place."""
+    data, indices = tf.convert_to_tensor(data), tf.convert_to_tensor(indices)
+    places = tf.meshgrid(*[tf.range(size) for size in tf.unstack(tf.shape(indices))], indexing="ij")
+    places[axis] = tf.cast(indices, tf.int32)
+    return tf.tensor_scatter_nd_update(data, tf.stack(places, axis=-1), updates, name=name)
+
+
+def k_means_centroids(
+    x: Any, y: Any, sum_square_y: Any, sum_square_x: Any, use_actual_distance: bool = False, name: str | None = None
+) -> tuple[Any, Any, Any]:
+    """Sums and counts of the points nearest to each centre, and the sum of their distances."""
+    distance = sum_square_y - 2 * tf.matmul(x, y, transpose_b=True) + (sum_square_x if use_actual_distance else 0)
+    nearest = tf.argmin(distance, axis=1)
+    chosen = tf.one_hot(nearest, tf.shape(y)[0])
+    counts = tf.reduce_sum(chosen, axis=0)[:, None]
+    return tf.matmul(chosen, x, transpose_a=True), counts, tf.reduce_sum(tf.reduce_min(distance, axis=1))
+
+
+def npu_onnx_graph_op(inputs: Sequence[Any], tout: Sequence[Any], model_path: str, name: str | None = None) -> Any:
+    raise NotImplementedError("npu_onnx_graph_op compiles an ONNX model for the NPU, which a rehearsal does not have")
+
+
+def channel_get_next(output_types: Any, output_shapes: Any, channel_name: str, name: str | None = None) -> Any:
+    raise NotImplementedError("channel_get_next reads a queue of the NPU; here data stays in tf.data")

@@ -1,0 +1,208 @@
+"""Collectives as operators of a graph, between local ranks. The gradient of an allreduce is an allreduce sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.tf1_stage import collectives, state
+
+WORLD = collectives.WORLD
+
+
+def allreduce(tensor: Any, reduction: str, fusion: int = 1, fusion_id: int = -1, group: str = WORLD) -> Any:
+    check("allreduce", reduction)
+    return collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group)[0]
+
+
+def allgather(tensor: Any, rank_size: int, group: str = WORLD, fusion: int = 0, fusion_id: int = -1) -> Any:
+    check_size("allgather", rank_size, group)
+    return collectives.allgather(tf.convert_to_tensor(tensor), group)
+
+
+def broadcast(
+    tensor: Sequence[Any], root_rank: int, fusion: int = 2, fusion_id: int = 0, group: str = WORLD
+) -> list[Any]:
+    """A list of tensors in, a list out."""
+    if not isinstance(tensor, (list, tuple)):
+        raise TypeError(f"Expected list for 'inputs' argument to 'HcomBroadcast' Op, not {tensor!r}.")
+    check_root("broadcast", root_rank, group)
+    return collectives.broadcast([tf.convert_to_tensor(one) for one in tensor], root_rank, group)
+
+
+def reduce(
+    tensor: Any, reduction: str, root_rank: int, fusion: int = 0, fusion_id: int = -1, group: str = WORLD
+) -> Any:
+    """The reduction on the root; zeros elsewhere."""
+    check("reduce", reduction)
+    check_root("reduce", root_rank, group)
+    (total,) = collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group, "HcomReduce")
+    return total if state.rank() == collectives.members(group)[root_rank] else tf.zeros_like(total)
+
+
+def reduce_scatter(
+    tensor: Any, reduction: str, rank_size: int, group: str = WORLD, fusion: int = 0, fusion_id: int = -1
+) -> Any:
+    check("reduce_scatter", reduction)
+    check_size("reduce_scatter", rank_size, group)
+    tensor = tf.convert_to_tensor(tensor)
+    rows = tensor.shape[0].value if tensor.shape.rank else None
+    if rows is not None and rows % rank_size:
+        raise ValueError(f"reduce_scatter: the first dimension, {rows}, is not divisible by rank_size {rank_size}")
+    return collectives.reduce_scatter(tensor, reduction, group)
+
+
+def send(tensor: Any, sr_tag: int, dest_rank: int, group: str = WORLD) -> Any:
+    """An operator to be run; its partner is a receive of the same tag."""
+    check_peer("send", dest_rank, group)
+    target = collectives.members(group)[dest_rank]
+    key = f"{group}|p2p.{sr_tag}.{state.rank()}-{target}"
+
+    def work(array: Any) -> Any:
+        collectives.send_array(key, array, target)
+        return np.int32(0)
+
+    return tf.numpy_function(work, [tf.convert_to_tensor(tensor)], tf.int32, name="HcomSend").op
+
+
+def receive(shape: Sequence[int], data_type: Any, sr_tag: int, src_rank: int, group: str = WORLD) -> Any:
+    check_peer("receive", src_rank, group)
+    source = collectives.members(group)[src_rank]
+    key, kind = f"{group}|p2p.{sr_tag}.{source}-{state.rank()}", tf.as_dtype(data_type)
+
+    def work() -> Any:
+        return collectives.receive_array(key, source, shape, kind.as_numpy_dtype)
+
+    tensor = tf.numpy_function(work, [], kind, name="HcomReceive")
+    tensor.set_shape(shape)
+    return tensor
+
+
+def all_to_all_v(
+    send_data: Any,
+    send_counts: Any,
+    send_displacements: Any,
+    recv_counts: Any,
+    recv_displacements: Any,
+    group: str = WORLD,
+) -> Any:
+    """Slices of a flat tensor to each rank, and from each; counts and displacements in elements."""
+    ranks = collectives.members(group)
+    key, mine = collectives.key_of("HcomAllToAllV", group), ranks.index(state.rank())
+    kind = tf.convert_to_tensor(send_data).dtype
+
+    def work(data: Any, counts: Any, starts: Any, expected: Any, places: Any) -> Any:
+        flat = np.asarray(data).reshape(-1)
+        parts = exchanged(key, ranks, mine, [flat[a : a + n] for a, n in zip(starts, counts, strict=True)])
+        received = np.zeros(int(max(a + n for a, n in zip(places, expected, strict=True))), flat.dtype)
+        for part, start, count in zip(parts, places, expected, strict=True):
+            received[start : start + count] = part[:count]
+        return received
+
+    given = [
+        send_data,
+        *(tf.cast(x, tf.int64) for x in (send_counts, send_displacements, recv_counts, recv_displacements)),
+    ]
+    return tf.numpy_function(work, given, kind, name="HcomAllToAllV")
+
+
+def all_to_all_v_c(
+    send_data: Any, send_count_matrix: Any, rank: int, fusion: int = 0, fusion_id: int = -1, group: str = WORLD
+) -> Any:
+    """As all_to_all_v, with one matrix of counts: row i is what rank i sends to each."""
+    matrix = tf.cast(send_count_matrix, tf.int64)
+    sends, receives = matrix[rank], matrix[:, rank]
+    starts, places = tf.cumsum(sends, exclusive=True), tf.cumsum(receives, exclusive=True)
+    return all_to_all_v(send_data, sends, starts, receives, places, group)
+
+
+def gather_all_to_all_v(
+    addrinfo: Any,
+    addrinfo_count_per_rank: Any,
+    recv_counts: Any,
+    recv_displacements: Any,
+    dtype: Any,
+    addr_length: int,
+    group: str = WORLD,
+) -> Any:
+    raise_remote("gather_all_to_all_v")
+
+
+def remote_read(remote: Any, data_type: Any) -> Any:
+    raise_remote("remote_read")
+
+
+def remote_ref_read(remote: Any, cache_var: Any, local_offset: Any) -> Any:
+    raise_remote("remote_ref_read")
+
+
+def remote_write(remote: Any, local: Any) -> Any:
+    raise_remote("remote_write")
+
+
+def remote_scatter_write(remote: Any, local: Any, local_offset: Any) -> Any:
+    raise_remote("remote_scatter_write")
+
+
+def raise_remote(name: str) -> Any:
+    raise NotImplementedError(f"{name} works on addresses of device memory, which a rehearsal on the CPU does not have")
+
+
+def exchanged(key: str, ranks: list[int], mine: int, parts: list[Any]) -> list[Any]:
+    """What each rank has for me: everybody's parts are gathered, and mine kept."""
+    if len(ranks) == 1:
+        return parts
+    sizes = collectives.gather_arrays(key + "n", ranks, np.array([[len(part) for part in parts]], np.int64))
+    wholes = collectives.gather_arrays(key, ranks, np.concatenate(parts))
+    found = []
+    for counts, whole in zip(sizes, wholes, strict=True):
+        start = int(counts[0][:mine].sum())
+        found.append(whole[start : start + int(counts[0][mine])])
+    return found
+
+
+# ---- checks
+
+
+def check(name: str, reduction: str) -> None:
+    if reduction not in collectives.REDUCTIONS:
+        limits.violated(
+            "reduction-name",
+            f"{name} is asked for {reduction!r}.",
+            "The operator is refused when the graph is built.",
+            'Write "sum" and divide by the number of ranks.'
+            if reduction in ("mean", "avg", "average")
+            else "Write max, min, prod or sum.",
+        )
+        raise ValueError(f"Value for attr 'reduction' of {reduction!r} is not in the list of allowed values: "
+                         f"{', '.join(collectives.REDUCTIONS)}")  # fmt: skip
+    check_graph(name)
+
+
+def check_graph(name: str) -> None:
+    if tf.executing_eagerly():
+        limits.violated(
+            "eager", f"{name} is called eagerly.", "The operator is refused.", "Build it in a graph and run that."
+        )
+
+
+def check_size(name: str, rank_size: int, group: str) -> None:
+    check_graph(name)
+    if rank_size != len(collectives.members(group)):
+        raise ValueError(f"{name}: rank_size is {rank_size}, and group {group!r} has {len(collectives.members(group))}")
+
+
+def check_root(name: str, root: int, group: str) -> None:
+    check_graph(name)
+    if root not in range(len(collectives.members(group))):
+        raise ValueError(f"{name}: root_rank {root} is not within group {group!r} of {len(collectives.members(group))}")
+
+
+def check_peer(name: str, peer: int, group: str) -> None:
+    check_root(name, peer, group)
+    if collectives.members(group)[peer] == state.rank():
+        raise ValueError(f"{name}: rank {peer} would talk to itself")

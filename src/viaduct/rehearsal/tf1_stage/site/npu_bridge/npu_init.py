@@ -1,0 +1,185 @@
+"""What the star import binds: nearly everything, and with it functions that put the NPU into configs.
+
+As in the real one since April 2022, importing this gives every session the NPU's config.
+"""
+
+# ruff: noqa: F401 - names that scripts import from here
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+from hccl.manage.api import (
+    create_group,
+    destroy_group,
+    get_group_rank_from_world_rank,
+    get_local_rank_id,
+    get_local_rank_size,
+    get_rank_id,
+    get_rank_size,
+    get_world_rank_from_group_rank,
+)
+from hccl.split.api import set_split_strategy_by_idx, set_split_strategy_by_size
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+from tensorflow.python.client import session
+from tensorflow.python.training import session_run_hook
+
+from .embedding import npu_embedding
+from .estimator import npu_ops
+from .estimator.npu import (
+    keras_to_npu,
+    npu_common,
+    npu_plugin,
+    npu_rnn,
+    npu_scope,
+    npu_strategy,
+    util,
+)
+from .estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
+from .estimator.npu.npu_config import (
+    DumpConfig,
+    DynamicInputConfig,
+    MemoryConfig,
+    NPURunConfig,
+    ProfilingConfig,
+    decorator_tf_session,
+)
+from .estimator.npu.npu_estimator import NPUEstimator, NPUEstimatorSpec
+from .estimator.npu.npu_hook import (
+    NPUBroadcastGlobalVariablesHook,
+    NPUCheckpointSaverHook,
+    NPUOutputTensorHook,
+    SetIterationsVarHook,
+    TellMeStepOrLossHook,
+)
+from .estimator.npu.npu_loss_scale_manager import ExponentialUpdateLossScaleManager, FixedLossScaleManager
+from .estimator.npu.npu_loss_scale_optimizer import NPULossScaleOptimizer
+from .estimator.npu.npu_optimizer import (
+    KerasDistributeOptimizer,
+    NPUDistributedOptimizer,
+    NPUOptimizer,
+    npu_allreduce,
+    npu_distributed_optimizer_wrapper,
+)
+from .estimator.npu_unary_ops import npu_unary_ops
+from .hccl import hccl_ops
+
+backend = tf.keras.backend
+experimental_options: dict[str, Any] = {
+    "disable_model_pruning": False,
+    "function_optimization": True,
+    "constant_folding": True,
+    "shape_optimization": True,
+    "arithmetic_optimization": True,
+    "loop_optimization": True,
+    "dependency_optimization": True,
+    "layout_optimizer": True,
+    "remapping": False,
+    "memory_optimization": False,
+}
+_ranks = {"rank_id": 0, "local_rank_id": 0, "rank_size": 1, "local_rank_size": 1}
+
+
+class NpuEmptyHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Keeps a place in a list of hooks."""
+
+
+def npu_hooks_append(hooks_list: Any = ()) -> list[Any]:
+    """The broadcast in front of other hooks; what is no list is dropped, as the real one does."""
+    hooks = list(hooks_list) if isinstance(hooks_list, list) else []
+    return [*hooks, NPUBroadcastGlobalVariablesHook(0, int(os.getenv("RANK_ID", "0")))]
+
+
+def npu_callbacks_append(callbacks_list: Any = ()) -> list[Any]:
+    callbacks = list(callbacks_list) if isinstance(callbacks_list, list) else []
+    return [*callbacks, NPUBroadcastGlobalVariablesCallback(0)]
+
+
+def npu_config_proto(config_proto: Any = None) -> Any:
+    """The config with the NPU in it: the one that was given is changed, and returned."""
+    made = npu_common.npu_session_config(config_proto)
+    if config_proto is None:
+        return made
+    config_proto.CopyFrom(made)
+    return config_proto
+
+
+def npu_graph_options(graph_options: Any = None) -> Any:
+    config = config_pb2.ConfigProto()
+    if graph_options is not None:
+        config.graph_options.CopyFrom(graph_options)
+    return npu_common.npu_session_config(config).graph_options
+
+
+def npu_optimizer_options(optimizer_options: Any = None) -> Any:
+    options = optimizer_options if optimizer_options is not None else config_pb2.OptimizerOptions()
+    options.global_jit_level = config_pb2.OptimizerOptions.OFF
+    return options
+
+
+def npu_run_config_init(run_config: Any = None) -> Any:
+    """For canned Estimators, which take no NPURunConfig: the same RunConfig with the NPU's session config."""
+    given = run_config if run_config is not None else tf.estimator.RunConfig()
+    return given.replace(session_config=npu_common.npu_session_config(given.session_config))
+
+
+def set_keras_session_npu_config(config: Any = None) -> Any:
+    made = session.Session(config=npu_common.npu_session_config(config))
+    backend.set_session(made)
+    return made
+
+
+def init_resource(config: Any = None) -> tuple[Any, Any]:
+    """A session in which communication is initialised, and the operator that ends it."""
+    made = session.Session(config=npu_common.npu_session_config(config))
+    with made.graph.as_default():
+        start, stop = npu_ops.initialize_system(), npu_ops.shutdown_system()
+    made.run(start)
+    _ranks.update(rank_id=get_rank_id(), local_rank_id=get_local_rank_id())
+    _ranks.update(rank_size=get_rank_size(), local_rank_size=get_local_rank_size())
+    return made, stop
+
+
+def shutdown_resource(sess: Any, npu_shutdown: Any) -> None:
+    sess.run(npu_shutdown)
+
+
+def close_session(sess: Any) -> None:
+    sess.close()
+
+
+def get_npu_rank_id() -> int:
+    return _ranks["rank_id"]
+
+
+def get_npu_local_rank_id() -> int:
+    return _ranks["local_rank_id"]
+
+
+def get_npu_rank_size() -> int:
+    return _ranks["rank_size"]
+
+
+def get_npu_local_rank_size() -> int:
+    return _ranks["local_rank_size"]
+
+
+def npu_keras_optimizer(opt: Any) -> Any:
+    return KerasDistributeOptimizer(opt)
+
+
+def npu_tf_optimizer(opt: Any) -> Any:
+    return NPUDistributedOptimizer(opt)
+
+
+def npu_clear_session(config: Any = None) -> None:
+    """Keras' clear_session ends the NPU's session too; a new one takes its place."""
+    backend.clear_session()
+    set_keras_session_npu_config(config)
+
+
+session.Session.__init__ = decorator_tf_session(session.Session.__init__)
+session.InteractiveSession.__init__ = decorator_tf_session(session.InteractiveSession.__init__)

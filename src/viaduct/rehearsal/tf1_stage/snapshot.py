@@ -1,0 +1,47 @@
+"""Every tensor of one run of a graph, with the operator it comes from: what dumps are made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from viaduct.rehearsal.tf1_stage.reach import fetchable
+from viaduct.rehearsal.tf1_stage.sessions import Pass
+
+
+@dataclass(frozen=True)
+class Value:
+    """One output of an operator. NumPy has no bfloat16; float32 holds every value of it."""
+
+    op: Any
+    index: int
+    array: np.ndarray[Any, Any]
+
+
+def tensors_of(run: Pass) -> list[Any]:
+    """In the order in which operators were created. What is fed is known already; handles, text and what stands inside
+    a loop or a branch cannot be fetched."""
+    ops = sorted(run.reach.ops, key=lambda op: op._id)
+    return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and fetchable(tensor)]
+
+
+def values_of(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
+    """What was fetched, after what was fed; an empty tensor is nothing to compare."""
+    for name, given in run.feeds.items():
+        array = np.asarray(given) if given is not None else None
+        if array is not None and array.size and array.dtype.kind in "biufc":
+            tensor = run.graph.as_graph_element(name)
+            yield Value(tensor.op, tensor.value_index, array)
+    for tensor, array in zip(tensors, arrays, strict=True):
+        found = np.asarray(array)
+        plain = found if found.dtype.kind in "biufc" else found.astype(np.float32)
+        if plain.size:
+            yield Value(tensor.op, tensor.value_index, plain)
+
+
+def microseconds() -> int:
+    return time.time_ns() // 1000

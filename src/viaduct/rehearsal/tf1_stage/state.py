@@ -1,0 +1,45 @@
+"""What the stand-in packages know of one another: which stage this is, who I am among the ranks, whether communication
+is up. No TensorFlow here."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+on: Literal["", "npu", "mlu", "original"] = ""
+_communication = False
+
+
+def set_default_ranks() -> None:
+    """One rank where nobody said otherwise; a launcher for PyTorch says it in other words."""
+    known = {"RANK_SIZE": os.environ.get("WORLD_SIZE", "1"), "RANK_ID": os.environ.get("RANK", "0")}
+    for name, value in known.items():
+        os.environ.setdefault(name, value)
+    if on == "npu":
+        os.environ.setdefault("DEVICE_ID", os.environ.get("LOCAL_RANK", os.environ["RANK_ID"]))
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK_ID") or os.environ.get("RANK") or 0)
+
+
+def size() -> int:
+    return int(os.environ.get("RANK_SIZE") or os.environ.get("WORLD_SIZE") or 1)
+
+
+def local_rank() -> int:
+    return int(os.environ.get("LOCAL_RANK") or rank() % local_size())
+
+
+def local_size() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE") or size())
+
+
+def communication_is_up() -> bool:
+    return _communication
+
+
+def set_communication(up: bool) -> None:
+    """Up: an NPU session has run, or initialize_system. Down: shutdown_system, or the end of an Estimator's run."""
+    global _communication
+    _communication = up

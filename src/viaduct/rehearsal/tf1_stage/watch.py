@@ -1,0 +1,267 @@
+"""Counts a script's training steps, ends it after some of them, and keeps what it computed.
+
+    watched = watch.start(steps=20)     # after install(), before the script
+    ...                                 # the script
+    watched.finish()                    # reads weights that no session has handed over yet
+    watched.losses, watched.first_gradients, watched.last_variables
+
+A step is a run of a graph that updates variables (`reach.py`). When the last one is done, loops that ask
+(`should_stop`, Estimator.train, Keras fit) end by themselves and the script goes on behind them; a loop of the
+script's own is ended at its next step with StopScript. Evaluations and predictions end after as many batches.
+Names are those of the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from viaduct.rehearsal.tf1_stage import gradients, sessions
+from viaduct.rehearsal.tf1_stage.reach import dependencies, fetchable
+from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
+from viaduct.scripts.runner import StopScript
+
+
+@dataclass
+class Watched(sessions.Observer):
+    """What was seen. `losses` has one value a step, None where a step has no loss that we know."""
+
+    limit: int | None = None
+    on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
+    losses: list[float | None] = field(default_factory=list)
+    first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    trainable: list[str] = field(default_factory=list)
+    stopped: bool = False  # by us
+    _wishes: list[tuple[str, str]] = field(default_factory=list)
+    _unsaved: Opened | None = None
+
+    @property
+    def steps(self) -> int:
+        return len(self.losses)
+
+    @property
+    def full(self) -> bool:
+        return self.limit is not None and self.steps >= self.limit
+
+    # ---- before and after each run
+
+    def begins(self, run: Pass) -> None:
+        if run.training and self.full:
+            self.stop()
+
+    def stop(self) -> None:
+        self.stopped = True
+        raise StopScript
+
+    def wanted(self, run: Pass) -> list[Any]:
+        """The loss, and in the first step the gradients; only what the run computes anyway."""
+        self._wishes = []
+        if not run.training:
+            return []
+        tensors: list[Any] = []
+        if (loss := loss_of(run)) is not None:
+            self._wishes.append(("loss", ""))
+            tensors.append(loss)
+        for name, gradient in gradients_of(run) if not self.steps else []:
+            for kind, tensor in dense_parts(gradient):
+                self._wishes.append((kind, name))
+                tensors.append(tensor)
+        return tensors
+
+    def seen(self, run: Pass, values: list[Any]) -> None:
+        if not run.training:
+            return
+        loss = None
+        parts: dict[str, dict[str, Any]] = {}
+        for (kind, name), value in zip(self._wishes, values, strict=True):
+            if kind == "loss":
+                loss = float(np.mean(value))
+            else:
+                parts.setdefault(name, {})[kind] = np.array(value)
+        self.first_gradients.update({name: whole_gradient(found) for name, found in parts.items()})
+        self.losses.append(loss)
+        self._unsaved = run.opened
+        if self.on_step is not None:
+            self.on_step(self.steps - 1, loss)
+        if self.full:
+            self.keep_variables(run.opened)
+
+    # ---- weights
+
+    def closes(self, opened: Opened) -> None:
+        if opened is self._unsaved:
+            self.keep_variables(opened)
+
+    def finish(self) -> None:
+        """The script is over: what its last session still holds is read."""
+        if self._unsaved is not None and not self._unsaved.closed:
+            self.keep_variables(self._unsaved)
+
+    def keep_variables(self, opened: Opened) -> None:
+        graph, session = opened.session.graph, opened.session
+        with sessions.by_ourselves():
+            self.last_variables = read_variables(graph, session)
+        self.trainable = [variable.op.name for variable in graph.get_collection("trainable_variables")]
+        self._unsaved = None
+
+
+def loss_of(run: Pass) -> Any:
+    """The loss of most variables among those whose gradients this run computes."""
+    known = [found for found in gradients.of(run.graph) if found.loss is not None]
+    known = [
+        found for found in known if found.holds_any(run.reach.ops) and fetchable(found.loss) and harmless(run, found)
+    ]
+    return max(known, key=lambda found: len(found.pairs)).loss if known else None
+
+
+def harmless(run: Pass, found: gradients.Gradients) -> bool:
+    """A gradient does not need the loss itself, so a run may leave its last operators out. Adding them must change
+    nothing: none of them reads data, draws random numbers or waits to be fed."""
+    more = dependencies([found.loss.op], run.reach.fed) - run.reach.ops
+    return not any(op.op_def.is_stateful or op.type.startswith("Placeholder") for op in more)
+
+
+def gradients_of(run: Pass) -> list[tuple[str, Any]]:
+    """As the optimizers get them; where no optimizer of TensorFlow's is used, as tf.gradients gave them."""
+    held = [found for found in gradients.of(run.graph) if found.held(run.reach.ops)]
+    held = [found for found in held if all(fetchable(gradients.part(g)) for _, g in found.pairs)]
+    chosen = [found for found in held if found.applied] or sorted(held, key=lambda found: -len(found.pairs))[:1]
+    return [pair for found in chosen for pair in found.pairs]
+
+
+def dense_parts(gradient: Any) -> list[tuple[str, Any]]:
+    if not hasattr(gradient, "indices"):
+        return [("dense", gradient)]
+    parts = [("values", gradient.values), ("indices", gradient.indices)]
+    return parts if gradient.dense_shape is None else [*parts, ("shape", gradient.dense_shape)]
+
+
+def whole_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Rows that a sparse gradient names more than once add up."""
+    if "dense" in parts:
+        return np.asarray(parts["dense"])
+    values, indices = parts["values"], parts["indices"]
+    rows = int(parts["shape"][0]) if "shape" in parts else int(indices.max(initial=-1)) + 1
+    whole = np.zeros((rows, *values.shape[1:]), values.dtype)
+    np.add.at(whole, indices, values)
+    return whole
+
+
+def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Every variable that has a value: a resource through its own reading operator, so that the graph does not grow."""
+    tensors: dict[str, Any] = {}
+    for variable in [*graph.get_collection("variables"), *graph.get_collection("local_variables")]:
+        tensor = reading(graph, variable)
+        if tensor is not None:
+            tensors.setdefault(variable.op.name, tensor)
+    try:
+        return {name: np.array(value) for name, value in session.run(tensors).items()}
+    except Exception:  # one of them was never initialised; the others are worth having
+        return {
+            name: np.array(value) for name, tensor in tensors.items() if (value := tried(session, tensor)) is not None
+        }
+
+
+def reading(graph: Any, variable: Any) -> Any:
+    if hasattr(variable, "_graph_element") and variable._graph_element is not None:
+        return variable._graph_element
+    return getattr(variable, "_snapshot", None)
+
+
+def tried(session: Any, tensor: Any) -> Any:
+    try:
+        return session.run(tensor)
+    except Exception:
+        return None
+
+
+# ---- ending loops that ask
+
+
+def start(steps: int | None = None, on_step: Callable[[int, float | None], None] | None = None) -> Watched:
+    """Watch from here on; `steps` bounds training, and evaluations and predictions with it."""
+    watched = Watched(steps, on_step)
+    sessions.observers.append(watched)
+    bound_monitored_sessions(watched)
+    bound_keras(watched)
+    return watched
+
+
+def bound_monitored_sessions(watched: Watched) -> None:
+    """Under Estimator.train, evaluate and predict, and under the script's own monitored sessions."""
+    from tensorflow.python.training import monitored_session
+
+    kind: Any = monitored_session._MonitoredSession
+    plain_init, plain_run = kind.__init__, kind.run
+
+    @functools.wraps(plain_init)
+    def init(self: Any, session_creator: Any, hooks: Any, *args: Any, **named: Any) -> None:
+        plain_init(self, session_creator, [*(hooks or []), bounding_hook(watched)], *args, **named)
+
+    @functools.wraps(plain_run)
+    def run(self: Any, *args: Any, **named: Any) -> Any:
+        if watched.full and self.should_stop():  # the loop does not ask
+            watched.stop()
+        return plain_run(self, *args, **named)
+
+    kind.__init__, kind.run = init, run
+
+
+def bounding_hook(watched: Watched) -> Any:
+    from tensorflow.python.training.session_run_hook import SessionRunHook
+
+    class Bound(SessionRunHook):  # type: ignore[misc]
+        """Asks the loop to end: after the last training step, or after as many batches of an evaluation."""
+
+        def begin(self) -> None:
+            self.batches, self.before = 0, watched.steps
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.batches += 1
+            trained, evaluated = (
+                watched.steps > self.before,
+                watched.limit is not None and self.batches >= watched.limit,
+            )
+            if (trained and watched.full) or (not trained and evaluated):
+                run_context.request_stop()
+
+    return Bound()
+
+
+def bound_keras(watched: Watched) -> None:
+    """fit and fit_generator look at stop_training after each batch; an epoch that ends so is still validated."""
+    import keras.src.callbacks as callbacks
+
+    plain, plain_logs = callbacks.configure_callbacks, callbacks.CallbackList.make_logs
+
+    class Bound(callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = self.model.stop_training or watched.full
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training = self.model.stop_training or watched.full
+
+    @functools.wraps(plain)
+    def configure(given: Any, *args: Any, **named: Any) -> Any:
+        if isinstance(given, callbacks.CallbackList):
+            return plain(given, *args, **named)
+        return plain([*as_list(given), Bound()], *args, **named)
+
+    @functools.wraps(plain_logs)
+    def make_logs(self: Any, model: Any, logs: Any, outputs: Any, mode: Any, prefix: str = "") -> Any:
+        if (
+            watched.full and mode == "train" and "batch" not in logs and not prefix
+        ):  # an epoch's, before it is validated
+            self.model.stop_training = False
+        return plain_logs(self, model, logs, outputs, mode, prefix)
+
+    callbacks.configure_callbacks, callbacks.CallbackList.make_logs = configure, make_logs
+
+
+def as_list(given: Any) -> list[Any]:
+    return [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]

@@ -1,0 +1,84 @@
+"""A device named npu or mlu in this process, whose memory and arithmetic are the CPU's.
+
+`install` gives PyTorch the device, the modules of the vendor's plug-in and the limits of the card. The device has one
+name for the life of a process: a rehearsal of the other kind is another process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from typing import Any
+
+import torch
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal.torch_stage.cards import Meter, cards
+
+_OLDEST = (2, 13)  # the first release in which a device can be registered from Python
+
+
+def install(name: str, cards: int = 8) -> None:
+    """Make the device `npu` or `mlu` in this process, with that many cards."""
+    if name not in ("npu", "mlu"):
+        raise BadValue(f"a rehearsal is on npu or mlu, not on {name!r}.", "viaduct rehearse SCRIPT --on npu")
+    if not _prepare(name, cards):
+        return
+    vendor = importlib.import_module(f"{__name__}.{name}")
+    _register(name, vendor.build(), vendor.MEMORY)
+    from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, refusals, tensors
+
+    tensors.install()
+    checkpoints.install()
+    refusals.install()
+    if torch.distributed.is_available():
+        collectives.install()
+    mapping.offer(vendor.PACKAGE)
+
+
+def install_cuda_as_cpu(cards: int = 8) -> None:
+    """Let a script for CUDA run on the CPU, its device called cuda as it expects."""
+    from viaduct.rehearsal.torch_stage import original
+
+    if _prepare(original.NAME, cards):
+        _register(original.NAME, original.build(), original.MEMORY)
+        original.install()
+
+
+def _prepare(name: str, count: int) -> bool:
+    """Whether there is something to do; raises where the device cannot be made."""
+    if cards.name == name:
+        return False
+    if cards.name:
+        raise BadValue(f"this process has a device {cards.name!r} already, and cannot have {name!r}.", "Start another.")
+    version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
+    if version < _OLDEST:
+        raise BadValue(
+            f"PyTorch {torch.__version__} cannot be given a device from Python; a rehearsal needs 2.13 or later.",
+            "pip install 'torch>=2.13'",
+        )
+    if not 1 <= count <= 64:
+        raise BadValue(f"a machine has 1 to 64 cards, not {count}.")
+    if f"torch_{name}" in sys.modules:
+        raise BadValue(f"torch_{name} is loaded already: with the plug-in there is nothing to stand in for.")
+    cards.name, cards.names, cards.count, cards.meters = name, {name}, count, [Meter() for _ in range(count)]
+    return True
+
+
+def _register(name: str, device_module: Any, memory: int) -> None:
+    from viaduct.rehearsal.torch_stage import accelerator, casting, generators, kernels, pinning
+
+    cards.memory = memory
+    backends: Any = torch.utils.backend_registration
+    backends.rename_privateuse1_backend(name)
+    backends.generate_methods_for_privateuse1_backend()
+    door: Any = torch
+    door._register_device_module(name, device_module)
+    sys.modules[f"torch.{name}"] = device_module
+    accelerator.register()
+    kernels.register()
+    casting.register()
+    pinning.register()
+    generators.install()
+    accelerator.install()

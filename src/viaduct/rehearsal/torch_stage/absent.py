@@ -1,0 +1,155 @@
+"""Operators that PyTorch asks of an accelerator and has no CPU kernel for, by their formulas.
+
+The five of SyncBatchNorm, and the fused cells of LSTM and GRU. They compute in float32 whatever comes, as the fused
+kernels do, and return what came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+
+def _spread(vector: Tensor, like: Tensor) -> Tensor:
+    """A value for each channel, shaped to meet a batch of them."""
+    return vector.reshape(1, -1, *[1] * (like.dim() - 2))
+
+
+def _others(x: Tensor) -> list[int]:
+    return [dim for dim in range(x.dim()) if dim != 1]
+
+
+def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    variance, mean = torch.var_mean(input.float(), _others(input), correction=0)
+    return mean, torch.rsqrt(variance + eps)
+
+
+def batch_norm_gather_stats_with_counts(
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    momentum: float,
+    eps: float,
+    counts: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """One mean and deviation of all ranks from each rank's, and the running ones moved towards them."""
+    share = (counts / counts.sum()).reshape(-1, 1)
+    whole = (mean * share).sum(0)
+    variance = ((invstd.pow(-2) - eps + (mean - whole).pow(2)) * share).sum(0)
+    total = counts.sum()
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_((momentum * whole).to(running_mean.dtype))
+    if running_var is not None:
+        running_var.mul_(1 - momentum).add_((momentum * variance * total / (total - 1)).to(running_var.dtype))
+    return whole, torch.rsqrt(variance + eps)
+
+
+def batch_norm_elemt(input: Tensor, weight: Any, bias: Any, mean: Tensor, invstd: Tensor, eps: float) -> Tensor:
+    result = (input.float() - _spread(mean, input)) * _spread(invstd, input)
+    if weight is not None:
+        result = result * _spread(weight.float(), input)
+    if bias is not None:
+        result = result + _spread(bias.float(), input)
+    return result.to(input.dtype)
+
+
+def batch_norm_backward_reduce(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Any,
+    input_g: bool,
+    weight_g: bool,
+    bias_g: bool,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    slope = grad_out.float()
+    total = slope.sum(_others(input))
+    along = (slope * (input.float() - _spread(mean, input))).sum(_others(input))
+    kind = mean.dtype if weight is None else weight.dtype
+    return total, along, (along * invstd).to(kind) if weight_g else None, total.to(kind) if bias_g else None
+
+
+def batch_norm_backward_elemt(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Any,
+    sum_dy: Tensor,
+    sum_dy_xmu: Tensor,
+    count: Tensor,
+) -> Tensor:
+    number = count.sum()
+    centred = input.float() - _spread(mean, input)
+    slope = grad_out.float() - _spread(sum_dy / number, input)
+    slope = slope - centred * _spread(invstd.pow(2) * sum_dy_xmu / number, input)
+    factor = invstd if weight is None else invstd * weight.float()
+    return (slope * _spread(factor, input)).to(input.dtype)
+
+
+def _gates(inputs: Tensor, hidden: Tensor, input_bias: Any, hidden_bias: Any) -> tuple[Tensor, Tensor]:
+    if input_bias is None:
+        return inputs, hidden
+    return inputs + input_bias, hidden + hidden_bias
+
+
+def lstm_cell(inputs: Tensor, hidden: Tensor, cx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+    summed = sum(_gates(inputs, hidden, input_bias, hidden_bias))
+    i, f, g, o = summed.chunk(4, 1)  # type: ignore[union-attr]
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool) -> Any:
+    if grad_hy is None and grad_cy is None:
+        return None, None, None
+    i, f, g, o = workspace.chunk(4, 1)
+    bent = cy.tanh()
+    outer = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    through = outer * o * (1 - bent * bent) + (0 if grad_cy is None else grad_cy)
+    parts = [
+        through * g * i * (1 - i),
+        through * cx * f * (1 - f),
+        through * i * (1 - g * g),
+        outer * bent * o * (1 - o),
+    ]
+    grad_gates = torch.cat(parts, 1)
+    return grad_gates, through * f, grad_gates.sum(0) if has_bias else None
+
+
+def gru_cell(inputs: Tensor, hidden: Tensor, hx: Tensor, input_bias: Any = None, hidden_bias: Any = None) -> Any:
+    a, b = _gates(inputs, hidden, input_bias, hidden_bias)
+    (ar, az, an), (br, bz, bn) = a.chunk(3, 1), b.chunk(3, 1)
+    r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
+    n = (an + r * bn).tanh()
+    return n + z * (hx - n), torch.cat([r, z, n, hx, bn], 1)
+
+
+def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any:
+    r, z, n, hx, bn = workspace.chunk(5, 1)
+    dn = grad_hy * (1 - z) * (1 - n * n)
+    dz = grad_hy * (hx - n) * z * (1 - z)
+    dr = dn * bn * r * (1 - r)
+    grad_input, grad_hidden = torch.cat([dr, dz, dn], 1), torch.cat([dr, dz, dn * r], 1)
+    sums = (grad_input.sum(0), grad_hidden.sum(0)) if has_bias else (None, None)
+    return grad_input, grad_hidden, grad_hy * z, *sums
+
+
+KERNELS = {
+    "batch_norm_stats": batch_norm_stats,
+    "batch_norm_gather_stats_with_counts": batch_norm_gather_stats_with_counts,
+    "batch_norm_elemt": batch_norm_elemt,
+    "batch_norm_backward_reduce": batch_norm_backward_reduce,
+    "batch_norm_backward_elemt": batch_norm_backward_elemt,
+    "_thnn_fused_lstm_cell": lstm_cell,
+    "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
+    "_thnn_fused_gru_cell": gru_cell,
+    "_thnn_fused_gru_cell_backward": gru_cell_backward,
+}

@@ -1,0 +1,129 @@
+"""What this process knows of its cards: their name and number, which is current, the bytes that are alive on each.
+
+A tensor of the stand-in is an ordinary tensor: its memory is the CPU's, only the device written on it is another. The
+writing is done through DLPack, PyTorch's own door for memory that somebody else holds: a capsule says where the bytes
+lie and on which device, and the device field is changed between export and import. 1.5 µs a tensor, no copy, no C++.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+_EXTENSION = 12  # DLPack's kDLExtDev, which PyTorch reads as the out-of-tree device, PrivateUse1
+_HOST = 1  # kDLCPU
+_DEVICE_FIELD = 8  # of DLTensor, behind the data pointer: two int32, kind and index
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_field = ctypes.c_int64.from_address
+_export: Any = torch._C._to_dlpack
+_import: Any = torch._C._from_dlpack
+# The card that a tensor is on, -1 for the host: unlike `tensor.device`, no matter what a script is told (original.py).
+card_of: Any = torch._C.TensorBase.get_device
+
+
+@dataclass
+class Meter:
+    """The bytes of one card: alive now, at most since the last reset, and how often memory was taken and given back."""
+
+    alive: int = 0
+    peak: int = 0
+    taken: int = 0
+    returned: int = 0
+    bytes_taken: int = 0
+    bytes_returned: int = 0
+
+    def take(self, size: int) -> None:
+        self.alive += size
+        self.peak = max(self.peak, self.alive)
+        self.taken += 1
+        self.bytes_taken += size
+
+    def give_back(self, size: int) -> None:
+        self.alive -= size
+        self.returned += 1
+        self.bytes_returned += size
+
+
+@dataclass
+class Cards:
+    """The cards of this process. `name` is empty until the stage is installed."""
+
+    name: str = ""
+    count: int = 0
+    meters: list[Meter] = field(default_factory=list)
+    local: threading.local = field(default_factory=threading.local)
+    names: set[str] = field(default_factory=set)  # its own, and cuda where cuda means it (mapping.py)
+    memory: int = 64 << 30  # of each card: a 910B's, an MLU590's is 80
+
+    @property
+    def told(self) -> str:
+        """The name that a script knows the device by."""
+        return "cuda" if self.name == "gpu" else self.name
+
+    @property
+    def current(self) -> int:
+        # The current card is a thread's own, as with CUDA; a new thread begins with the first.
+        return int(getattr(self.local, "index", 0))
+
+    def select(self, index: int) -> None:
+        if not 0 <= index < self.count:
+            raise RuntimeError(f"Invalid device ID: {index}. The rehearsal has {self.count} {self.told} device(s).")
+        self.local.index = index
+
+
+cards = Cards()
+_lock = threading.RLock()  # a weak reference's callback may come while this thread holds it
+_living: dict[weakref.ref[Any], tuple[int, int]] = {}
+# A process that was forked has its parent's tensors, and frees none of them on a card.
+os.register_at_fork(after_in_child=_living.clear)
+
+
+def beneath(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a CPU tensor."""
+    capsule = _export(tensor)
+    _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _HOST
+    made: torch.Tensor = _import(capsule)
+    return made
+
+
+def onto(tensor: torch.Tensor, index: int) -> torch.Tensor:
+    """A fresh CPU tensor's memory as a tensor of card `index`, counted there for as long as it lives."""
+    capsule = _export(tensor)
+    _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _EXTENSION | index << 32
+    made: torch.Tensor = _import(capsule)
+    storage = tensor.untyped_storage()
+    size = storage.nbytes()
+    if size:
+        with _lock:
+            cards.meters[index].take(size)
+            _living[weakref.ref(storage, _forget)] = (index, size)
+    return made
+
+
+def _forget(reference: weakref.ref[Any]) -> None:
+    with _lock:
+        known = _living.pop(reference, None)
+        if known:
+            cards.meters[known[0]].give_back(known[1])
+
+
+def index_of(device: Any) -> int:
+    """The card that a device names: `npu:1`, `npu` (the current one), 1, None."""
+    if device is None:
+        return cards.current
+    if isinstance(device, int) and not isinstance(device, bool):
+        return cards.current if device < 0 else device
+    device = torch.device(device) if isinstance(device, str) else device
+    if not isinstance(device, torch.device):
+        raise ValueError(f"Expected a torch.device, a string or a number, but got: {device!r}")
+    if device.type not in cards.names:
+        raise ValueError(f"Expected a {cards.told} device, but got: {device}")
+    return cards.current if device.index is None else int(device.index)

@@ -1,0 +1,40 @@
+"""torch.save and torch.load: storages of a card are written as such, and come back to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage import control
+from viaduct.rehearsal.torch_stage.cards import cards
+from viaduct.rehearsal.torch_stage.tensors import storage_on
+
+_BEFORE_ALL = 5  # PyTorch's own begin at 10
+
+
+def install(written: str = "") -> None:
+    """`written` is the name that locations carry in a file, where it is not the device's."""
+    word = written or cards.name
+    torch.serialization.register_package(
+        _BEFORE_ALL, lambda obj: _tag(obj, word), lambda obj, at: _restored(obj, at, word)
+    )
+
+
+def _tag(storage: Any, word: str) -> str | None:
+    device = storage.device
+    return f"{word}:{device.index}" if device.type in (cards.name, word) else None
+
+
+def _restored(storage: Any, location: str, word: str) -> Any:
+    name, _, number = location.partition(":")
+    if name != word:
+        return None
+    index = int(number) if number else cards.current
+    count = control.device_count()
+    if index >= count:
+        raise RuntimeError(
+            f"Attempting to deserialize object on {word.upper()} device {index} but torch.{word}.device_count() "
+            f"is {count}. Please use torch.load with map_location to map your storages to an existing device."
+        )
+    return storage_on(storage, index)

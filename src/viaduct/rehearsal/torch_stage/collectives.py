@@ -1,0 +1,296 @@
+"""Collectives on `hccl` and `cncl`: gloo, which ships with PyTorch, on the memory beneath the card's tensors.
+
+`init_process_group("hccl")` makes a group of this kind; DistributedDataParallel and every call of torch.distributed go
+through it. A host's tensor is refused, as the card's library refuses it, unless the backend was given for both
+(`cpu:gloo,npu:hccl`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards
+
+BACKENDS = {"npu": "hccl", "mlu": "cncl", "gpu": "gpucl"}
+_both = False  # whether the group being made also serves the host's tensors
+_translates = False  # whether nccl is taken for the card's own backend without a word
+_Work = Any
+c10d: Any = torch._C._distributed_c10d
+_ProcessGroup: Any = dist.ProcessGroup
+
+
+class CardGroup(_ProcessGroup):  # type: ignore[misc]
+    """A process group whose tensors are on the card."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: Any, host: bool) -> None:
+        super().__init__(rank, size)
+        self._inner = c10d.ProcessGroupGloo(store, rank, size, timeout)
+        self._host = host
+
+    def getBackendName(self) -> str:
+        return BACKENDS[cards.name]
+
+    @property
+    def _device_types(self) -> Any:
+        return [torch.device(name) for name in (("cpu", cards.name) if self._host else (cards.name,))]
+
+    @property
+    def pg_name(self) -> str:
+        return dist.distributed_c10d._world.pg_names[self]
+
+    @property
+    def group_name(self) -> Any:
+        return self.pg_name
+
+    def _lower(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if card_of(value) >= 0:
+                return beneath(value)
+            if not self._host:
+                raise RuntimeError(f"No backend type associated with device type {value.device.type}")
+            return value
+        if isinstance(value, list | tuple):
+            return [self._lower(part) for part in value]
+        return value
+
+    def _run(self, name: str, result: Any, *args: Any) -> Any:
+        work = getattr(self._inner, name)(*[self._lower(value) for value in args])
+        return _resulting(work, result)
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        opts = c10d.AllreduceOptions() if opts is None else _op(opts, c10d.AllreduceOptions)
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        if opts.reduceOp != dist.ReduceOp.AVG:
+            return self._run("allreduce", tensors, tensors, opts)
+        opts.reduceOp = dist.ReduceOp.SUM
+        return self._then_divide("allreduce", tensors, tensors, opts)
+
+    def _then_divide(self, name: str, outputs: Any, *args: Any) -> Any:
+        getattr(self._inner, name)(*[self._lower(value) for value in args]).wait()
+        for tensor in _leaves(outputs):
+            below = self._lower(tensor)
+            below.div_(self.size())
+        return _done(outputs)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        plain = c10d.AllreduceOptions()
+        if opts is not None:
+            plain.reduceOp = opts.reduceOp
+        for tensor in tensors:
+            self.allreduce([tensor], plain).wait()
+        return _done(tensors)
+
+    def broadcast(self, tensors: Any, opts: Any = None, **kwargs: Any) -> Any:
+        if not hasattr(opts, "rootRank"):
+            root, opts = (kwargs.get("root", 0) if opts is None else opts), c10d.BroadcastOptions()
+            opts.rootRank, opts.rootTensor = root, 0
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        return self._run("broadcast", tensors, tensors, opts)
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+        if opts.reduceOp != dist.ReduceOp.AVG:
+            return self._run("reduce", tensors, tensors, opts)
+        opts.reduceOp = dist.ReduceOp.SUM
+        return self._then_divide("reduce", tensors if opts.rootRank == self.rank() else [], tensors, opts)
+
+    def allgather(self, output: Any, inputs: Any, opts: Any = None) -> Any:
+        if isinstance(inputs, torch.Tensor):
+            output, inputs = [output], [inputs]
+        return self._run("allgather", output, output, inputs, opts or c10d.AllgatherOptions())
+
+    def _allgather_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
+        chunks = [list(output.reshape(self.size(), *inputs.shape).unbind(0))]
+        return self._filled("allgather", output, chunks, [inputs], c10d.AllgatherOptions())
+
+    def _filled(self, name: str, output: Any, chunks: Any, *args: Any) -> Any:
+        # gloo asks for contiguous tensors; a part of a contiguous output is one, and writes into it.
+        getattr(self._inner, name)(self._lower(chunks), *[self._lower(value) for value in args]).wait()
+        return _done([output])
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        for output, part in zip(outputs, inputs, strict=True):
+            self._allgather_base(output, part).wait()
+        return _done(outputs)
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any) -> Any:
+        return self._run("gather", outputs, outputs, inputs, opts)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Any:
+        return self._run("scatter", outputs, outputs, inputs, opts)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """The sum of what all ranks have for this one: every part is reduced, this rank keeps its own."""
+        op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        for output, parts in zip(outputs, inputs, strict=True):
+            below = [self._lower(part).clone() for part in parts]
+            self._reduced(below, op)
+            self._lower(output).copy_(below[self.rank()])
+        return _done(outputs)
+
+    def _reduced(self, below: list[torch.Tensor], op: Any) -> None:
+        plain = c10d.AllreduceOptions()
+        plain.reduceOp = dist.ReduceOp.SUM if op == dist.ReduceOp.AVG else op
+        for part in below:
+            self._inner.allreduce([part], plain).wait()
+            if op == dist.ReduceOp.AVG:
+                part.div_(self.size())
+
+    def _reduce_scatter_base(self, output: Any, inputs: Any, opts: Any = None) -> Any:
+        parts = inputs.reshape(self.size(), *output.shape).unbind(0)
+        return self.reduce_scatter([output], [list(parts)], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        for output, whole in zip(outputs, inputs, strict=True):
+            self._reduce_scatter_base(output, whole, opts)
+        return _done(outputs)
+
+    def alltoall_base(self, output: Any, inputs: Any, output_sizes: Any, input_sizes: Any, opts: Any = None) -> Any:
+        options = opts or c10d.AllToAllOptions()
+        return self._run("alltoall_base", [output], output, inputs, output_sizes, input_sizes, options)
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Every rank scatters in turn, which gloo has where an exchange of lists it has not."""
+        for root in range(self.size()):
+            options = c10d.ScatterOptions()
+            options.rootRank = root
+            mine = [self._lower(list(inputs))] if root == self.rank() else []
+            self._inner.scatter([self._lower(outputs[root])], mine, options).wait()
+        return _done(outputs)
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        for place, part in enumerate(inputs):
+            self.allgather([[row[place] for row in outputs]], [part]).wait()
+        return _done(outputs)
+
+    # The names that torch.distributed calls them by from 2.13 on; C++ and older code use those above.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+    all_to_all_single = alltoall_base
+
+    def barrier(self, opts: Any = None) -> Any:
+        return self._inner.barrier(c10d.BarrierOptions())
+
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
+        return self._inner.send(self._lower(tensors), dstRank, tag)
+
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Any:
+        return self._inner.recv(self._lower(tensors), srcRank, tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
+        return self._inner.recv_anysource(self._lower(tensors), tag)
+
+
+def _op(opts: Any, kind: Any) -> Any:
+    """Options as they are, or made of a bare ReduceOp, which torch's own groups take too."""
+    if hasattr(opts, "reduceOp"):
+        return opts
+    made = kind()
+    made.reduceOp = opts
+    return made
+
+
+def _leaves(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    else:
+        for part in value:
+            yield from _leaves(part)
+
+
+def _done(result: Any) -> _Work:
+    future: Any = torch.futures.Future()
+    future.set_result(result)
+    return c10d._create_work_from_future(future)
+
+
+def _resulting(work: Any, result: Any) -> _Work:
+    """gloo's work, whose value is the card's tensors: DistributedDataParallel takes its gradients from there."""
+
+    def value(future: Any) -> Any:
+        future.value()  # raises what went wrong
+        return result
+
+    return c10d._create_work_from_future(work.get_future().then(value))
+
+
+def create(store: Any, rank: int, size: int, timeout: Any) -> CardGroup:
+    return CardGroup(store, rank, size, timeout, _both)
+
+
+def translate_nccl() -> None:
+    """Take nccl for the card's backend, as the vendors' patches do."""
+    global _translates
+    _translates = True
+    dist.is_nccl_available = dist.distributed_c10d.is_nccl_available = lambda: True
+    torch.cuda.nccl.version = lambda: (2, 21, 5)  # asked for when a collective fails
+
+
+def install() -> None:
+    name = BACKENDS[cards.name]
+    dist.Backend.register_backend(name, create, devices=[cards.name])
+    setattr(dist, f"ProcessGroup{name.upper()}", CardGroup)
+    setattr(dist, f"is_{name}_available", lambda: True)
+    setattr(dist.distributed_c10d, f"is_{name}_available", lambda: True)
+    for place in (dist, dist.distributed_c10d):
+        for function in ("init_process_group", "new_group"):
+            setattr(place, function, _watched(getattr(dist.distributed_c10d, function)))
+
+
+def install_as_nccl() -> None:
+    """For a script that was not migrated: nccl is there, and every answer says so."""
+    dist.Backend.register_backend("gpucl", create, devices=[cards.name])
+    translate_nccl()
+    told = dist.distributed_c10d.get_backend
+
+    @functools.wraps(told)
+    def get_backend(group: Any = None) -> Any:
+        name = told(group)
+        return dist.Backend("nccl") if name == "gpucl" else name
+
+    for place in (dist, dist.distributed_c10d):
+        setattr(place, "get_backend", get_backend)  # noqa: B010
+        for function in ("init_process_group", "new_group"):
+            setattr(place, function, _watched(getattr(dist.distributed_c10d, function)))
+
+
+def _watched(function: Any) -> Any:
+    if hasattr(function, "__wrapped__") and getattr(function, "_watched", False):
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        global _both
+        args, kwargs = _backend_named(function.__name__, args, kwargs)
+        _both = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))
+        return function(*args, **kwargs)
+
+    call._watched = True  # type: ignore[attr-defined]
+    return call
+
+
+def _backend_named(
+    function: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with a backend that the card has; nccl is a limit, and where that is off it means the card's own."""
+    own = BACKENDS[cards.name]
+    position = 0 if function == "init_process_group" else 2
+    given = kwargs.get("backend", args[position] if len(args) > position else None)
+    if not isinstance(given, str) or "nccl" not in given.lower():
+        return args, kwargs
+    if not _translates:
+        limits.violated(
+            "nccl-left",
+            f"The backend is {given!r}.",
+            f"NCCL is not there: the {cards.name.upper()} speaks {own.upper()}; the process group is not made.",
+            f"Write '{own}' for 'nccl'.",
+        )
+    args = tuple(own if i == position else value for i, value in enumerate(args))
+    return args, ({**kwargs, "backend": own} if "backend" in kwargs else kwargs)

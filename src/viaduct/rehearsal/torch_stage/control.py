@@ -1,0 +1,123 @@
+"""Which cards there are and which is current: the functions that torch.npu and torch.mlu share with torch.cuda."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage import visible
+from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
+
+_begun = False
+
+
+def is_available() -> bool:
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    return _begun
+
+
+def init() -> None:
+    _lazy_init()
+
+
+def _lazy_init() -> None:
+    global _begun
+    if not _begun:
+        _begun = True
+        cards.count = visible.count()
+
+
+def _is_in_bad_fork() -> bool:
+    return False  # the memory is the host's: a forked process goes on with it
+
+
+def device_count() -> int:
+    return cards.count if _begun else visible.count()
+
+
+def current_device() -> int:
+    _lazy_init()
+    return cards.current
+
+
+def set_device(device: Any) -> None:
+    _lazy_init()
+    cards.select(index_of(device))
+
+
+def synchronize(device: Any = None) -> None:
+    index_of(device)
+
+
+def can_device_access_peer(device_id: Any, peer_device_id: Any) -> bool:
+    one, other = index_of(device_id), index_of(peer_device_id)
+    if max(one, other) >= device_count():
+        raise AssertionError(f"Invalid peer device id: {max(one, other)}")
+    return one != other
+
+
+def utilization(device: Any = None) -> int:
+    index_of(device)
+    return 0
+
+
+def ipc_collect() -> None:
+    pass
+
+
+def is_bf16_supported(including_emulation: bool = False) -> bool:
+    return True
+
+
+def is_current_stream_capturing() -> bool:
+    return False
+
+
+def current_blas_handle() -> int:
+    return 0
+
+
+class device:
+    """Makes a card current for a while."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = index_of(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = cards.current
+        cards.select(self.idx)
+
+    def __exit__(self, *what: Any) -> None:
+        cards.select(self.prev_idx)
+
+
+class device_of(device):
+    """Makes the card of a tensor current; that of a host's tensor changes nothing."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(card_of(obj) if card_of(obj) >= 0 else None)
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    return [torch.float16, torch.bfloat16]
+
+
+def is_autocast_enabled() -> bool:
+    return torch.is_autocast_enabled(cards.name)
+
+
+def set_autocast_enabled(enable: bool) -> None:
+    torch.set_autocast_enabled(cards.name, enable)
+
+
+def get_autocast_dtype() -> torch.dtype:
+    return torch.get_autocast_dtype(cards.name)
+
+
+def set_autocast_dtype(dtype: torch.dtype) -> None:
+    torch.set_autocast_dtype(cards.name, dtype)

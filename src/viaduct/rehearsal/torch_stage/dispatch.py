@@ -1,0 +1,23 @@
+"""Registrations with PyTorch's dispatcher, which last as long as their library object is held: here, for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_libraries: list[Any] = []
+_Library: Any = torch.library.Library
+
+
+def library(namespace: str) -> Any:
+    """A library that adds kernels to `namespace`; `_` is every operator's fallback."""
+    made = _Library(namespace, "IMPL")
+    _libraries.append(made)
+    return made
+
+
+def overload(name: str) -> Any:
+    """The operator of aten that is written `softmax.int`, or `mm`."""
+    packet, _, variant = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), variant or "default")

@@ -1,0 +1,40 @@
+"""float64 on the card: a limit where the script asks for it, none where PyTorch itself does for an instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+import torch
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage.cards import cards
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+# GradScaler inverts its scale in float64, which both plug-ins serve; printing looks at a tensor's digits.
+_OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "distributed"))
+
+
+def met(what: str) -> None:
+    if limits.mode("float64") == "off" or _is_pytorchs_own():
+        return
+    limits.violated(
+        "float64",
+        f"{what}.",
+        f"Most operators of the {cards.name.upper()} have no float64: they fail, or go to the host and are slow.",
+        "Use torch.float32: `.float()`, `dtype=torch.float32`, or an array of float32 before it goes to the device.",
+    )
+
+
+def _is_pytorchs_own() -> bool:
+    """Whether the innermost frame that is neither ours nor plain dispatch belongs to such a part of PyTorch."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_OWN):
+            return True
+        if not file.startswith((_TORCH, os.path.dirname(__file__))):
+            return False
+        frame = frame.f_back
+    return False

@@ -1,0 +1,35 @@
+"""Captured graphs. There is nothing to capture on the CPU: a callable stays itself, a graph by hand is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from viaduct.rehearsal.torch_stage.cards import cards
+
+
+class Graph:
+    """NPUGraph, MLUGraph, CUDAGraph: to capture a stream's work and replay it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            f"A rehearsal does not capture {cards.told.upper()} graphs: there is no stream of the card to record. "
+            "Switch the capture off for the rehearsal."
+        )
+
+
+def make_graphed_callables(
+    callables: Any, sample_args: Any, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool: Any = None
+) -> Any:
+    """The callables as they are: they compute what their captured form computes."""
+    return callables
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    return (0, 0)
+
+
+class graph:
+    """The context that captures; it takes a graph, which there is none of."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        Graph()

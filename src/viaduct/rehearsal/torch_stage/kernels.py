@@ -1,0 +1,326 @@
+"""Operators on a card's tensors: the CPU's kernels on the same memory, so that the numbers are the CPU's bit for bit.
+
+One fallback serves every operator that PyTorch does not compose from others: its tensors are looked at as CPU tensors,
+the CPU's kernel runs, what it made is written over to the card. The few that make memory, share it or move it between
+devices have kernels of their own. What PyTorch itself composes differently for a foreign device (a convolution,
+dropout) is held to the way it goes on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage import absent, doubles
+from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards, index_of, onto
+from viaduct.rehearsal.torch_stage.dispatch import library, overload
+from viaduct.rehearsal.torch_stage.generators import check_generator
+
+Kernel = Callable[..., Any]
+_KEY = "PrivateUse1"
+_CPU = torch.device("cpu")
+_ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_aten = torch.ops.aten
+
+_INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")  # by the host's, too
+_COPIES = ("aten::copy", "aten::_foreach_copy")  # which are there to cross
+_TENSOR = torch.Tensor
+
+
+class _Plan:
+    """What an operator's schema says about it, read once."""
+
+    def __init__(self, operator: Any) -> None:
+        schema = operator._schema
+        self.indexes = f"{schema.name}.".startswith(_INDEXES)
+        self.mixes = self.indexes or schema.name.startswith(_COPIES)
+        self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        self.outs = frozenset(a.name for a in schema.arguments if a.is_out)
+
+
+_plans: dict[Any, _Plan] = {}
+
+
+def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any operator on a card's tensors."""
+    plan = _plans.get(operator)
+    if plan is None:
+        plan = _plans[operator] = _Plan(operator)
+    if plan.views:
+        return operator.redispatch(_ON_CPU, *args, **kwargs)  # sizes and strides only: the CPU's code asks no device
+    call = _Call(operator, plan)
+    if plan.indexes and card_of(args[0]) < 0:
+        raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    below = [call.lower(value) for value in args]
+    named = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()} if kwargs else kwargs
+    try:
+        return call.raised(operator(*below, **named))
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{operator} has no kernel for the CPU, which a rehearsal computes on.") from error
+
+
+class _Call:
+    """One call of the fallback: which card it is on, and which CPU tensor stands for which of the card's."""
+
+    __slots__ = ("addresses", "adopted", "host", "index", "operator", "plan", "seen")
+
+    def __init__(self, operator: Any, plan: _Plan) -> None:
+        self.operator = operator
+        self.plan = plan
+        self.index = -1
+        self.host = False
+        self.seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.adopted: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.addresses: set[int] | None = None
+
+    def lower(self, value: Any, out: bool = False) -> Any:
+        if isinstance(value, _TENSOR):
+            return self.tensor(value, out)
+        if isinstance(value, list | tuple):
+            return [self.tensor(v, out) if isinstance(v, _TENSOR) else v for v in value]
+        if isinstance(value, torch.device):
+            return self.device(value)
+        if isinstance(value, torch.Generator):
+            return check_generator(value)
+        return value
+
+    def tensor(self, tensor: torch.Tensor, out: bool) -> torch.Tensor:
+        index = card_of(tensor)
+        if index >= 0:
+            self.on(index)
+            below = beneath(tensor)
+            if out and not tensor.numel():
+                # An empty `out` is filled by growing it, which foreign memory cannot: the result is adopted instead.
+                below = torch.empty_like(below)
+                self.adopted.append((tensor, below))
+            self.seen[id(below)] = (tensor, below)
+            return below
+        if tensor.dim() and not self.plan.mixes:
+            self.host = True
+            if self.index >= 0:
+                _refuse_mixing(self.index, "cpu")
+        return tensor
+
+    def on(self, index: int) -> None:
+        if self.index < 0:
+            self.index = index
+            if self.host:
+                _refuse_mixing(index, "cpu")
+        elif index != self.index and not self.plan.mixes:
+            _refuse_mixing(self.index, f"{cards.told}:{index}")
+
+    def device(self, device: torch.device) -> torch.device:
+        if device.type == cards.name:
+            self.on(index_of(device))
+            return _CPU
+        return device
+
+    def raised(self, result: Any) -> Any:
+        for tensor, below in self.adopted:
+            adopt(tensor, below)
+        if isinstance(result, _TENSOR):
+            return self.raise_tensor(result)
+        if isinstance(result, tuple):
+            return tuple(self.raised(part) for part in result)
+        if isinstance(result, list):
+            return [self.raised(part) for part in result]
+        return result
+
+    def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
+        known = self.seen.get(id(result))
+        if known is not None:
+            return known[0]
+        if card_of(result) >= 0:
+            return result
+        if result.dtype is torch.float64:
+            doubles.met(f"{self.operator} made a float64 tensor")
+        if result.data_ptr() in self.inputs():
+            result = result.clone()  # an input handed on in another tensor: memory is not to be counted twice
+        return onto(result, self.index if self.index >= 0 else cards.current)
+
+    def inputs(self) -> set[int]:
+        """Where the inputs lie."""
+        if self.addresses is None:
+            self.addresses = {below.data_ptr() for _, below in self.seen.values()} - {0}
+        return self.addresses
+
+
+def _refuse_mixing(index: int, other: str) -> None:
+    raise RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{cards.told}:{index} and {other}!"
+    )
+
+
+def adopt(tensor: torch.Tensor, below: torch.Tensor) -> None:
+    """Give a card's tensor the memory and the shape of a CPU tensor."""
+    fresh = onto(below, card_of(tensor))
+    _set_storage(tensor, fresh.untyped_storage(), 0, below.size(), below.stride())
+
+
+def _set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = ()) -> Any:
+    return _aten.set_.source_Storage_storage_offset.redispatch(_ON_CPU, self, source, offset, size, stride)
+
+
+# Kernels of their own, by the operator's name.
+
+
+def _empty(
+    size: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = None,
+) -> torch.Tensor:
+    index = _checked(device, dtype)
+    return onto(_aten.empty.memory_format(size, dtype=dtype, device=_CPU, memory_format=memory_format), index)
+
+
+def _empty_strided(
+    size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> torch.Tensor:
+    return onto(_aten.empty_strided.default(size, stride, dtype=dtype, device=_CPU), _checked(device, dtype))
+
+
+def _checked(device: Any, dtype: torch.dtype | None) -> int:
+    index = index_of(device)
+    if index >= cards.count:
+        raise RuntimeError(f"Invalid device ID: {index}. The rehearsal has {cards.count} {cards.told} device(s).")
+    if (dtype or torch.get_default_dtype()) is torch.float64:
+        doubles.met("a float64 tensor is made on the device")
+    return index
+
+
+def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    _aten.copy_.default(_lowered(dst), _lowered(self))
+    return dst
+
+
+def _copy_from_and_resize(self: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
+    if self.shape != dst.shape:
+        _aten.resize_.default(dst, list(self.shape))
+    return _copy_from(self, dst)
+
+
+def _lowered(tensor: torch.Tensor) -> torch.Tensor:
+    return beneath(tensor) if card_of(tensor) >= 0 else tensor
+
+
+def _resize(self: torch.Tensor, size: Any, memory_format: Any = None) -> torch.Tensor:
+    held = self.untyped_storage().nbytes() // self.element_size() - self.storage_offset()
+    needed = 1
+    for length in size:
+        needed *= length
+    if needed > held:
+        _grow(self, needed)
+    shape = _aten.empty.memory_format(size, dtype=self.dtype, device="meta", memory_format=memory_format)
+    return torch.ops.aten.as_strided_.default(self, list(size), list(shape.stride()), self.storage_offset())  # type: ignore[no-any-return]
+
+
+def _grow(self: torch.Tensor, needed: int) -> None:
+    old = beneath(_aten.as_strided.default(self, [self.numel()], [1], self.storage_offset()))
+    larger = torch.empty(needed, dtype=self.dtype, device=_CPU)
+    larger[: old.numel()].copy_(old)
+    adopt(self, larger)
+
+
+def _set_source_storage(self: Any, source: Any) -> Any:
+    length = source.nbytes() // self.element_size()
+    return _set_storage(self, source, 0, [length], [1])
+
+
+def _set_source_tensor(self: Any, source: Any) -> Any:
+    return _set_storage(self, source.untyped_storage(), source.storage_offset(), source.size(), source.stride())
+
+
+def _set_nothing(self: torch.Tensor) -> torch.Tensor:
+    adopt(self, torch.empty(0, dtype=self.dtype, device=_CPU))
+    return self
+
+
+def _convolution_backward(grad: Any, input: Any, weight: Any, *settings: Any) -> Any:
+    *hyper, mask = settings
+    bias = [weight.shape[1 if hyper[3] else 0] // 1 * (hyper[5] if hyper[3] else 1)]
+    return _aten.convolution_backward.default(grad, input, weight, bias, *hyper, mask)
+
+
+def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    # The CPU draws the mask in the input's dtype and divides it; kept as a factor so that backward is one product.
+    if not train or p == 0:
+        return input.clone(), torch.ones_like(input)
+    if p == 1:
+        return torch.zeros_like(input), torch.zeros_like(input)
+    noise = torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
+    return input * noise, noise
+
+
+def _native_dropout_backward(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    return grad * mask
+
+
+def _through(name: str) -> Kernel:
+    """The fallback for an operator that PyTorch would otherwise take apart on a foreign device."""
+    found: list[Any] = []  # looked up when it is first called: there are hundreds, half a millisecond each
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        if not found:
+            found.append(overload(name))
+        return fallback(found[0], *args, **kwargs)
+
+    return kernel
+
+
+def _native(operator: Any) -> Kernel:
+    """The CPU's own code on the card's tensors: for operators that touch sizes and strides only."""
+    return lambda *args, **kwargs: operator.redispatch(_ON_CPU, *args, **kwargs)
+
+
+_OWN: dict[str, Kernel] = {
+    "empty.memory_format": _empty,
+    "empty_strided": _empty_strided,
+    "_copy_from": _copy_from,
+    "_copy_from_and_resize": _copy_from_and_resize,
+    "resize_": _resize,
+    "set_.source_Storage": _set_source_storage,
+    "set_.source_Storage_storage_offset": _set_storage,
+    "set_.source_Tensor": _set_source_tensor,
+    "set_": _set_nothing,
+    "convolution_backward_overrideable": _convolution_backward,
+    "_has_compatible_shallow_copy_type": lambda self, other: True,  # so that `module.npu()` keeps its parameters
+    "record_stream": lambda self, stream: None,
+    "native_dropout": _native_dropout,
+    "native_dropout_backward": _native_dropout_backward,
+}
+_VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
+_WHOLE = ("convolution", "convolution_backward", "_fused_sgd_", "_fused_adam_", "_fused_adamw_")
+
+
+def register() -> None:
+    """Take over the device's dispatch key, for the whole process and for good."""
+    library("_").fallback(fallback, _KEY)
+    aten = library("aten")
+    for name, kernel in {**_OWN, **absent.KERNELS}.items():
+        aten.impl(name, kernel, _KEY)
+    for name in _VIEWS:
+        aten.impl(name, _native(overload(name)), _KEY)
+    for name in (*_WHOLE, *_composed()):
+        aten.impl(name, _through(name), _KEY)
+
+
+def _composed() -> list[str]:
+    """What PyTorch has in one piece for the CPU and would compose for a foreign device; lists of tensors too."""
+    own: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = []
+    for name in torch._C._dispatch_get_all_op_names():
+        short = name.removeprefix("aten::")
+        if name == short or short in _OWN or short in absent.KERNELS or short in _VIEWS or short in _WHOLE:
+            continue
+        pieces = [
+            key for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd") if own(name, key)
+        ]
+        if pieces and (own(name, "CPU") or short.startswith("_foreach_")):
+            names.append(short)
+    return names

@@ -1,0 +1,116 @@
+"""Names that torch_mlu has beyond those it shares with torch.cuda."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage import profiling, streams
+from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
+
+NAME = "mlu"
+PACKAGE = "torch_mlu"
+CARD = "MLU590-M9"
+MEMORY = 80 << 30
+
+
+class _Properties:
+    """What get_device_properties returns."""
+
+    name = CARD
+    major = 5
+    minor = 0
+    multi_processor_count = 48
+
+    def __init__(self) -> None:
+        self.total_memory = cards.memory
+
+    def __repr__(self) -> str:
+        return f"_MLUDeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
+
+
+def get_device_name(device: Any = None) -> str:
+    index_of(device)
+    return CARD
+
+
+def get_device_properties(device: Any) -> _Properties:
+    index_of(device)
+    return _Properties()
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    index_of(device)
+    return _Properties.major, _Properties.minor
+
+
+class cnpx:
+    """Marks in a profile: torch.mlu.cnpx, as torch.cuda.nvtx."""
+
+    _ranges = 0
+
+    @staticmethod
+    def mark(msg: str) -> None:
+        pass
+
+    @classmethod
+    def range_push(cls, msg: str) -> int:
+        cls._ranges += 1
+        return cls._ranges - 1
+
+    @classmethod
+    def range_pop(cls) -> int:
+        cls._ranges = max(cls._ranges - 1, 0)
+        return cls._ranges
+
+    @staticmethod
+    @contextlib.contextmanager
+    def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+        with torch.profiler.record_function(msg.format(*args, **kwargs)):
+            yield
+
+
+class cncl:
+    """torch.mlu.cncl, as torch.cuda.nccl."""
+
+    @staticmethod
+    def version() -> tuple[int, int, int]:
+        return (1, 16, 0)
+
+    @staticmethod
+    def is_available(tensors: Any) -> bool:
+        return all(tensor.device.type == cards.name for tensor in tensors)
+
+
+def _own() -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in globals().items()
+        if getattr(value, "__module__", None) == __name__ and not name.startswith("_") and name != "build"
+    }
+
+
+def build() -> types.ModuleType:
+    """torch_mlu with its parts; returns the module that becomes torch.mlu."""
+    streams.Stream.mlu_stream = property(streams._handle)  # type: ignore[attr-defined]
+    module(PACKAGE, {"__version__": torch.__version__.partition("+")[0]}, package=True)
+    device = device_module(f"{PACKAGE}.mlu", {**shared(), **_own()})
+    submodules(f"{PACKAGE}.mlu")
+    module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
+    module(f"{PACKAGE}.utils", {}, package=True)
+    _backends()
+    return device
+
+
+def _backends() -> None:
+    """torch.backends.mlu, cnnl and mlufusion: attributes that are set."""
+    matmul = types.SimpleNamespace(allow_tf32=False)
+    module("torch.backends.mlu", {"matmul": matmul, "is_built": lambda: True})
+    module("torch.backends.cnnl", {"allow_tf32": True, "enabled": True, "is_available": lambda: True})
+    module("torch.backends.mlufusion", {"enabled": False})
+    torch.autograd.profiler.emit_cnpx = torch.autograd.profiler.emit_nvtx  # type: ignore[attr-defined]

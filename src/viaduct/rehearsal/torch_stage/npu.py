@@ -1,0 +1,278 @@
+"""Names that torch_npu has beyond those it shares with torch.cuda: settings, marks, properties, fused optimizers."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage import profiling, streams
+from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
+
+NAME = "npu"
+PACKAGE = "torch_npu"
+CARD = "Ascend910B1"
+MEMORY = 64 << 30
+_options: dict[str, Any] = {}
+
+
+class _Properties:
+    """What get_device_properties returns: a name and a memory, and no major or minor."""
+
+    name = CARD
+    cube_core_num = 24
+    vector_core_num = 48
+    L2_cache_size = 192 << 20
+
+    def __init__(self) -> None:
+        self.total_memory = cards.memory
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("major", "minor", "multi_processor_count"):
+            limits.violated(
+                "capability",
+                f"The device's properties are asked for {name!r}.",
+                "An NPU's properties have no such attribute: the script fails here.",
+                "Decide by name or by feature: torch.npu.is_bf16_supported(), torch.npu.get_device_name().",
+            )
+        raise AttributeError(f"'_NPUDeviceProperties' object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"_NPUDeviceProperties(name='{self.name}', total_memory={self.total_memory >> 20}MB)"
+
+
+def get_device_name(device_name: Any = None) -> str:
+    index_of(device_name)
+    return CARD
+
+
+def get_device_properties(device_name: Any = None) -> _Properties:
+    index_of(device_name)
+    return _Properties()
+
+
+def get_device_capability(device: Any = None) -> None:
+    limits.violated(
+        "capability",
+        "The device's capability is asked for.",
+        "get_device_capability returns None on an NPU; comparing or indexing it fails.",
+        "Decide by name or by feature: torch.npu.is_bf16_supported(), torch.npu.get_device_name().",
+    )
+
+
+def set_option(option: dict[str, Any]) -> None:
+    if not isinstance(option, dict):
+        raise TypeError("npu option must be a dict.")
+    _options.update(option)
+
+
+def set_compile_mode(jit_compile: bool = False) -> None:
+    _options["jitCompile"] = "enable" if jit_compile else "disable"
+
+
+def is_jit_compile_false() -> bool:
+    return bool(_options.get("jitCompile", "disable") == "disable")
+
+
+def set_aoe(dump_path: str) -> None:
+    _options["autotune"] = dump_path
+
+
+def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
+    if not isinstance(is_nd, bool):
+        raise TypeError("mm_bmm_format_nd must be a bool")
+    _options["mm_bmm_format_nd"] = is_nd
+
+
+def get_mm_bmm_format_nd() -> bool:
+    return bool(_options.get("mm_bmm_format_nd", True))
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    modes = {"default": 0, "warn": 1, "error": 2}
+    number = modes.get(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if number not in modes.values():
+        raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+    _options["sync_debug_mode"] = number
+
+
+def get_sync_debug_mode() -> int:
+    return int(_options.get("sync_debug_mode", 0))
+
+
+def set_task_queue_enable(mode: int) -> None:
+    _options["task_queue_enable"] = mode
+
+
+def get_task_queue_enable() -> int:
+    return int(_options.get("task_queue_enable", 1))
+
+
+def set_deterministic_level(level: int) -> None:
+    _options["deterministic_level"] = level
+
+
+def set_op_timeout_ms(timeout: int) -> None:
+    _options["op_timeout_ms"] = timeout
+
+
+def init_dump() -> None:
+    _options["dump"] = True
+
+
+def set_dump(cfg_file: str) -> None:
+    _options["dump_config"] = cfg_file
+
+
+def finalize_dump() -> None:
+    _options.pop("dump", None)
+
+
+def get_npu_overflow_flag() -> bool:
+    return False  # infinities are kept, as a 910B keeps them: the loss scaler finds them in the gradients
+
+
+def clear_npu_overflow_flag() -> None:
+    pass
+
+
+def is_support_inf_nan() -> bool:
+    return True
+
+
+def npu_check_overflow(grad: Any) -> bool:
+    total = grad.float().sum() if isinstance(grad, torch.Tensor) else torch.tensor(float(grad))
+    return not bool(torch.isfinite(total))
+
+
+def stress_detect(detect_type: str = "aic") -> int:
+    return 0
+
+
+def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
+    held = torch.empty(size, dtype=torch.uint8, device=torch.device(cards.name, index_of(device)))
+    _blocks[held.data_ptr()] = held
+    return held.data_ptr()
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    _blocks.pop(mem_ptr, None)
+
+
+_blocks: dict[int, torch.Tensor] = {}
+
+
+class CubeMathType(enum.IntEnum):
+    """How matrix products treat float32 inputs."""
+
+    KEEP_DTYPE = 0
+    ALLOW_FP32_DOWN_PRECISION = 1
+    USE_FP16 = 2
+    USE_HF32 = 3
+
+
+class mstx:
+    """Marks in a profile: torch.npu.mstx."""
+
+    _ranges = 0
+
+    @staticmethod
+    def mark(message: str, stream: Any = None, domain: str = "default") -> None:
+        pass
+
+    @classmethod
+    def range_start(cls, message: str, stream: Any = None, domain: str = "default") -> int:
+        cls._ranges += 1
+        return cls._ranges
+
+    @staticmethod
+    def range_end(range_id: int, domain: str = "default") -> None:
+        pass
+
+    @staticmethod
+    def range_push(message: str, stream: Any = None, domain: str = "default") -> None:
+        pass
+
+    @staticmethod
+    def range_pop(domain: str = "default") -> None:
+        pass
+
+    @staticmethod
+    @contextlib.contextmanager
+    def mstx_range(message: str, stream: Any = None, domain: str = "default") -> Iterator[None]:
+        with torch.profiler.record_function(message):
+            yield
+
+
+def _settings() -> dict[str, Any]:
+    """torch.npu.config, .matmul and .conv: attributes that are set."""
+    return {
+        "config": types.SimpleNamespace(allow_internal_format=True),
+        "matmul": types.SimpleNamespace(allow_hf32=False, cube_math_type=CubeMathType.KEEP_DTYPE),
+        "conv": types.SimpleNamespace(allow_hf32=True),
+    }
+
+
+def npu_format_cast(self: torch.Tensor, acl_format: int) -> torch.Tensor:
+    return self
+
+
+def get_npu_format(self: torch.Tensor) -> int:
+    return 2  # ND
+
+
+def npu_dtype_cast(input: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return input.to(dtype)
+
+
+def fast_gelu(self: torch.Tensor) -> torch.Tensor:
+    return self * torch.sigmoid(1.702 * self.abs()) * torch.exp(0.851 * (self - self.abs()))
+
+
+def npu_rms_norm(self: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
+    inverse = torch.rsqrt(self.float().pow(2).mean(-1, keepdim=True) + epsilon)
+    return (self.float() * inverse).to(self.dtype) * gamma, inverse
+
+
+def npu_swiglu(self: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    gate, value = self.chunk(2, dim)
+    return torch.nn.functional.silu(gate) * value
+
+
+_OPERATORS = (npu_format_cast, get_npu_format, npu_dtype_cast, fast_gelu, npu_rms_norm, npu_swiglu)
+
+
+def _own() -> dict[str, Any]:
+    names = {
+        name: value
+        for name, value in globals().items()
+        if getattr(value, "__module__", None) == __name__ and not name.startswith("_") and value not in _OPERATORS
+    }
+    return {**names, **_settings(), "npu_config": types.SimpleNamespace(**_settings())}
+
+
+def build() -> types.ModuleType:
+    """torch_npu with its parts; returns the module that becomes torch.npu."""
+    operators = {function.__name__: function for function in _OPERATORS}
+    streams.Stream.npu_stream = property(streams._handle)  # type: ignore[attr-defined]
+    module(PACKAGE, {"__version__": torch.__version__.partition("+")[0], **operators}, package=True)
+    device = device_module(f"{PACKAGE}.npu", {**shared(), **_own()})
+    submodules(f"{PACKAGE}.npu")
+    module(f"{PACKAGE}.npu.utils", {**shared(), **_own()})
+    module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
+    module(f"{PACKAGE}.optim", _optimizers())
+    module(f"{PACKAGE}.utils", {}, package=True)
+    module(f"{PACKAGE}.contrib", {}, package=True)
+    return device
+
+
+def _optimizers() -> dict[str, Any]:
+    """NpuFusedSGD and its kin: the same arithmetic as torch.optim's, fused on the card."""
+    bases = ("SGD", "Adam", "AdamW", "Adadelta", "RMSprop")
+    return {f"NpuFused{base}": type(f"NpuFused{base}", (getattr(torch.optim, base),), {}) for base in bases}

@@ -1,0 +1,104 @@
+"""`torch_npu.profiler`: PyTorch's own profiler of the host, with the vendor's names and options."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import torch
+
+
+class ProfilerLevel(enum.Enum):
+    """How much is collected of the card."""
+
+    Level_none = "Level_none"
+    Level0 = "Level0"
+    Level1 = "Level1"
+    Level2 = "Level2"
+
+
+class AiCMetrics(enum.Enum):
+    """Which counters of the cores are read."""
+
+    PipeUtilization = "PipeUtilization"
+    ArithmeticUtilization = "ArithmeticUtilization"
+    Memory = "Memory"
+    MemoryL0 = "MemoryL0"
+    MemoryUB = "MemoryUB"
+    ResourceConflictRatio = "ResourceConflictRatio"
+    L2Cache = "L2Cache"
+    MemoryAccess = "MemoryAccess"
+    AiCoreNone = "ACL_AICORE_NONE"
+
+
+class ExportType(enum.Enum):
+    """What the profile is written as."""
+
+    Db = "db"
+    Text = "text"
+
+
+class _ExperimentalConfig:
+    """Options for the card's side, kept and not used: there is no card."""
+
+    def __init__(
+        self,
+        profiler_level: Any = ProfilerLevel.Level0,
+        aic_metrics: Any = AiCMetrics.AiCoreNone,
+        l2_cache: bool = False,
+        msprof_tx: bool = False,
+        data_simplification: bool = True,
+        record_op_args: bool = False,
+        op_attr: bool = False,
+        gc_detect_threshold: Any = None,
+        export_type: Any = None,
+        **more: Any,
+    ) -> None:
+        self.options = {name: value for name, value in locals().items() if name != "self"}
+
+
+class profile(torch.profiler.profile):
+    """torch.profiler.profile of the host; what asks for the card is left out."""
+
+    def __init__(
+        self,
+        *,
+        activities: Any = None,
+        schedule: Any = None,
+        on_trace_ready: Any = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        use_cuda: Any = None,
+    ) -> None:
+        super().__init__(
+            activities=[torch.profiler.ProfilerActivity.CPU],
+            schedule=schedule,
+            on_trace_ready=on_trace_ready,
+            record_shapes=record_shapes,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_flops=with_flops,
+            with_modules=with_modules,
+        )
+
+
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: Any = None, analyse_flag: bool = True, async_mode: bool = False
+) -> Any:
+    return torch.profiler.tensorboard_trace_handler(dir_name, worker_name)
+
+
+def supported_activities() -> set[Any]:
+    return {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1}
+
+
+def names(device: str) -> dict[str, Any]:
+    """The contents of the vendor's profiler module."""
+    own = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
+    kept = {thing.__name__: thing for thing in (*own, supported_activities)}
+    borrowed = {name: getattr(torch.profiler, name) for name in ("ProfilerActivity", "ProfilerAction", "schedule")}
+    return {**kept, **borrowed, "record_function": torch.profiler.record_function}

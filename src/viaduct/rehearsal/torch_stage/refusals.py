@@ -1,0 +1,109 @@
+"""Where PyTorch itself is asked for what the card has not: each is a limit, and says which line asked."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage import parallel
+from viaduct.rehearsal.torch_stage.cards import cards
+
+# What torch.compile offers without generating code for a processor.
+_COMPILES = ("eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
+
+
+def install() -> None:
+    torch.nn.DataParallel.__init__ = _data_parallel(parallel.init)  # type: ignore[method-assign]
+    torch.nn.DataParallel.forward = parallel.forward  # type: ignore[method-assign]
+    torch.serialization._validate_device = _validate_device(torch.serialization._validate_device)
+    torch.compile = _compile(torch.compile)
+    torch.nn.Module.compile = _module_compile  # type: ignore[method-assign]
+    for name in ("_lazy_init", "set_device", "Stream", "Event", "get_device_properties"):
+        setattr(torch.cuda, name, _left(name, getattr(torch.cuda, name)))
+
+
+def _data_parallel(function: Any) -> Any:
+    @functools.wraps(function)
+    def init(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        limits.violated(
+            "data-parallel",
+            "The model is wrapped in torch.nn.DataParallel.",
+            f"One process drives one {cards.name.upper()}: replicas on several cards are not made, and the call fails.",
+            "Use DistributedDataParallel with one process a card, or the model itself on one card.",
+        )
+        function(self, module, device_ids, output_device, dim)
+
+    return init
+
+
+def _validate_device(function: Any) -> Any:
+    @functools.wraps(function)
+    def validate(location: Any, backend_name: str) -> Any:
+        if backend_name == "cuda" and not torch.cuda.is_available():
+            limits.violated(
+                "map-location",
+                f"The checkpoint holds tensors of {location!r}, and map_location is not given.",
+                "There is no CUDA to put them on: torch.load fails.",
+                f"Write torch.load(…, map_location='cpu'), or '{cards.name}'.",
+            )
+        return function(location, backend_name)
+
+    return validate
+
+
+def _uncompiled(model: Any) -> Any:
+    """What a backend of the vendor would run is the same arithmetic: nothing is traced or generated here.
+
+    A module is wrapped all the same, for the names of its parameters change with that.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return model
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    return OptimizedModule(model, _as_it_is)  # type: ignore[arg-type]
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+def _compile(function: Any) -> Any:
+    @functools.wraps(function)
+    def compile(model: Any = None, *, backend: Any = "inductor", **options: Any) -> Any:
+        if model is None:
+            return lambda model: compile(model, backend=backend, **options)
+        if isinstance(backend, str) and backend not in (*_COMPILES, cards.name):
+            limits.violated(
+                "compile",
+                f"torch.compile is called with the backend {backend!r}.",
+                f"It generates code for CPUs and NVIDIA's cards; on the {cards.name.upper()} it fails or does nothing.",
+                "Leave torch.compile out, or give the vendor's backend.",
+            )
+        return _uncompiled(model)
+
+    return compile
+
+
+def _module_compile(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+    torch.compile(self._call_impl, *args, **kwargs)
+
+
+def _left(name: str, thing: Any) -> Any:
+    """torch.cuda's doorways. PyTorch without CUDA fails behind them; the limit says so first, and where."""
+
+    def left(*args: Any, **kwargs: Any) -> Any:
+        asked = "CUDA is asked for" if name == "_lazy_init" else f"torch.cuda.{name} is called"
+        limits.violated(
+            "cuda-left",
+            f"{asked}.",
+            "The machine has no CUDA: PyTorch raises an error here.",
+            f"Write torch.{cards.name}, .{cards.name}() and '{cards.name}' for torch.cuda, .cuda() and 'cuda'.",
+        )
+        return thing(*args, **kwargs)
+
+    if isinstance(thing, type):  # stays a type: PyTorch asks isinstance of it
+        return type(name, (thing,), {"__new__": lambda cls, *args, **kwargs: left(*args, **kwargs)})
+    return functools.wraps(thing)(left)

@@ -1,0 +1,192 @@
+"""Streams and events. The CPU beneath does one thing after the other, so waiting is done; the times are true."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage.cards import cards, index_of
+
+
+class Stream(torch.Stream):
+    """A stream of one card; work that is put into it has happened when the call returns."""
+
+    _made = 0
+    _index: int
+    _number: int
+    _priority: int
+
+    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Any:
+        made = super().__new__(cls, device=torch.device(cards.name, 0), priority=0)
+        made._index = index_of(device)
+        made._priority = priority
+        made._number = kwargs.get("number", -1)
+        if made._number < 0:
+            Stream._made += 1
+            made._number = Stream._made
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device(cards.name, self._index)
+
+    @property
+    def device_index(self) -> int:  # type: ignore[override]
+        return int(self._index)
+
+    @property
+    def stream_id(self) -> int:  # type: ignore[override]
+        return int(self._number)
+
+    @property
+    def priority(self) -> int:
+        return int(self._priority)
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def wait_stream(self, stream: Any) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def set_data_preprocess_stream(self, is_data_preprocess_stream: bool = False) -> None:
+        pass
+
+    def __enter__(self) -> Any:
+        self._context = StreamContext(self)
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *what: Any) -> None:
+        self._context.__exit__(*what)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self._index, self._number) == (other._index, other._number)
+
+    def __hash__(self) -> int:
+        return hash((self._index, self._number))
+
+    def __repr__(self) -> str:
+        return f"<torch.{cards.name}.Stream device={self.device} stream={self._number:#x}>"
+
+
+def _handle(stream: Any) -> int:
+    """`stream.npu_stream`, `stream.mlu_stream`: a number that is the stream's own."""
+    return int(stream._number)
+
+
+class ExternalStream(Stream):
+    """A stream that somebody else made, by its handle."""
+
+    def __new__(cls, stream_ptr: int, device: Any = None, **kwargs: Any) -> Any:
+        return super().__new__(cls, device, number=int(stream_ptr))
+
+
+class Event(torch.Event):
+    """A point in a stream, which is a point in time."""
+
+    _timed: bool
+    _at: int | None
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+        made = super().__new__(cls, device=torch.device(cards.name, 0))
+        made._timed = enable_timing
+        made._at = None
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device(cards.name, cards.current)
+
+    def record(self, stream: Any = None) -> None:
+        self._at = time.perf_counter_ns()
+
+    def wait(self, stream: Any = None) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def recorded_time(self) -> int:
+        return self._time() // 1000
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Milliseconds between two events that were recorded with timing on."""
+        return float(end_event._time() - self._time()) / 1e6
+
+    def _time(self) -> int:
+        if not self._timed:
+            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
+        if self._at is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return int(self._at)
+
+    def __repr__(self) -> str:
+        return f"<torch.{cards.name}.Event {'uninitialized' if self._at is None else self._at}>"
+
+
+class StreamContext:
+    """Makes a stream, and its card, current."""
+
+    def __init__(self, stream_ctx: Any) -> None:
+        self.stream = stream_ctx
+
+    def __enter__(self) -> None:
+        if self.stream is None:
+            return
+        self._card = cards.current
+        cards.select(self.stream.device_index)
+        self._before = current_stream()
+        set_stream(self.stream)
+
+    def __exit__(self, exec_type: Any, exec_value: Any, traceback: Any) -> None:
+        if self.stream is None:
+            return
+        set_stream(self._before)
+        cards.select(self._card)
+
+
+def stream(stream: Any) -> StreamContext:
+    return StreamContext(stream)
+
+
+def set_stream(stream: Any) -> None:
+    if stream is not None:
+        _currents()[stream.device_index] = stream
+        cards.select(stream.device_index)
+
+
+def current_stream(device: Any = None) -> Any:
+    index = index_of(device)
+    return _currents().get(index) or default_stream(index)
+
+
+def default_stream(device: Any = None) -> Any:
+    return Stream(torch.device(cards.name, index_of(device)), number=0)
+
+
+def _currents() -> dict[int, Any]:
+    if not hasattr(cards.local, "streams"):
+        cards.local.streams = {}
+    return cards.local.streams  # type: ignore[no-any-return]

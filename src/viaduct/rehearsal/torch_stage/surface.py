@@ -1,0 +1,98 @@
+"""The module behind `torch.npu` and `torch.mlu`: what both share with torch.cuda, and what each has of its own."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import linecache
+import sys
+import types
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage import amp, control, graphs, legacy, memory, seeds, streams
+from viaduct.rehearsal.torch_stage.cards import cards, index_of
+
+_SHARED = (control, memory, seeds, streams, graphs)
+_PRIVATE = ("_lazy_init", "_is_in_bad_fork")  # names that PyTorch itself calls
+
+
+def module(name: str, contents: dict[str, Any], package: bool = False) -> types.ModuleType:
+    """A module of that name, in sys.modules."""
+    made = types.ModuleType(name, f"A stand-in for {name}, made by viaduct rehearse.")
+    made.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=package)
+    if package:
+        made.__path__ = []
+    for key, value in contents.items():
+        setattr(made, key, value)
+    sys.modules[name] = made
+    parent, _, child = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], child, made)
+    return made
+
+
+def shared() -> dict[str, Any]:
+    """Every public name of the shared parts, and the submodules that scripts and PyTorch look for."""
+    names: dict[str, Any] = {}
+    for part in _SHARED:
+        for name, value in vars(part).items():
+            if getattr(value, "__module__", None) == part.__name__ and (not name.startswith("_") or name in _PRIVATE):
+                names[name] = value
+    names.update(legacy.types())
+    names[f"{cards.told.upper()}Graph"] = names.pop("Graph")
+    names["default_generators"] = (torch.default_generator,) * cards.count
+    names["_utils"] = types.SimpleNamespace(_get_device_index=_get_device_index)
+    return names
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    if isinstance(device, str):
+        device = torch.device(device)
+    if allow_cpu and isinstance(device, torch.device) and device.type == "cpu":
+        return -1
+    if device is None and not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    return index_of(device)
+
+
+def device_module(name: str, contents: dict[str, Any]) -> types.ModuleType:
+    """The module that becomes torch.npu or torch.mlu: a name of torch.cuda that it has not is a limit."""
+    made = module(name, contents, package=True)
+
+    def missing(attribute: str) -> Any:
+        asked = sys._getframe(1)
+        if not attribute.startswith("_") and hasattr(torch.cuda, attribute) and _asks_for_good(asked):
+            limits.violated(
+                "unsupported-name",
+                f"torch.{cards.name}.{attribute} is used.",
+                f"torch_{cards.name} has no such name: the script fails here.",
+                f"Leave it out, or use what the vendor's documentation gives for torch.cuda.{attribute}.",
+            )
+        raise AttributeError(f"module '{name}' has no attribute {attribute!r}")
+
+    made.__getattr__ = missing  # type: ignore[method-assign]
+    return made
+
+
+def _asks_for_good(frame: types.FrameType) -> bool:
+    """Whether a line of the script uses the name, and does not just ask whether it is there."""
+    if not limits.is_users(frame.f_code.co_filename):
+        return False
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return "hasattr(" not in line and "getattr(" not in line
+
+
+def amp_names() -> dict[str, Any]:
+    return {name: getattr(amp, name) for name in ("autocast", "GradScaler", "custom_fwd", "custom_bwd")}
+
+
+def submodules(package: str) -> None:
+    """`torch_npu.npu.amp` and the like, for those who import them by their full name."""
+    module(f"{package}.amp", amp_names(), package=True)
+    module(f"{package}.amp.autocast_mode", amp_names())
+    module(f"{package}.amp.grad_scaler", {"GradScaler": amp.GradScaler})
+    module(f"{package}.amp.common", {"amp_definitely_not_available": amp.amp_definitely_not_available})
+    for name, part in {"memory": memory, "random": seeds, "streams": streams}.items():
+        module(f"{package}.{name}", {k: v for k, v in vars(part).items() if not k.startswith("_")})

@@ -1,0 +1,126 @@
+"""The few methods of Tensor, Module and storage that a plug-in changes, and the places where a limit shows."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.torch_stage.cards import beneath, cards, onto
+from viaduct.rehearsal.torch_stage.legacy import DTYPES, TensorType
+
+_NAME = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
+
+
+def install() -> None:
+    torch.Tensor.to = _indexed(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
+    torch.Tensor.new_tensor = _indexed(torch.Tensor.new_tensor)  # type: ignore[method-assign]
+    torch.tensor, torch.as_tensor = _indexed(torch.tensor), _indexed(torch.as_tensor)
+    torch.asarray = _indexed(torch.asarray)
+    torch.nn.Module.to = _indexed(torch.nn.Module.to, numbers=True)  # type: ignore[method-assign]
+    torch.Tensor.type = _type(torch.Tensor.type)  # type: ignore[method-assign]
+    torch.set_default_tensor_type = _default_type(torch.set_default_tensor_type)
+    _storages()
+
+
+def _indexed(function: Any, numbers: bool = False) -> Any:
+    """`npu` means the current card; PyTorch's own guard for a device written in Python knows the first only."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = _placed(kwargs["device"], numbers)
+        elif len(args) > 1 and isinstance(args[1], str | torch.device | int):
+            args = (args[0], _placed(args[1], numbers), *args[2:])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _placed(device: Any, numbers: bool) -> Any:
+    if isinstance(device, str) and device == cards.name:
+        return torch.device(device, cards.current)
+    if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
+        return torch.device(cards.name, cards.current)
+    if numbers and isinstance(device, int) and not isinstance(device, bool):
+        _refuse_number(device)
+        return torch.device(cards.name, device)
+    return device
+
+
+def _refuse_number(number: int) -> None:
+    if cards.name == "npu":
+        limits.violated(
+            "int-device",
+            f"The device is the number {number}.",
+            "PyTorch takes a bare number for a CUDA device, and there is none: the call fails.",
+            f"Write 'npu:{number}', or torch.device('npu', {number}).",
+        )
+
+
+def _type(function: Any) -> Any:
+    @functools.wraps(function)
+    def type(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        if isinstance(dtype, TensorType):
+            return self.to(cards.name, dtype.dtype, non_blocking)
+        named = _NAME.fullmatch(dtype) if isinstance(dtype, str) else None
+        if named and named[1] in (cards.name, cards.told) and named[2] in DTYPES:
+            return self.to(cards.name, DTYPES[named[2]], non_blocking)
+        return function(self, dtype, non_blocking, **kwargs) if dtype is not None else function(self)
+
+    return type
+
+
+def _default_type(function: Any) -> Any:
+    @functools.wraps(function)
+    def set_default_tensor_type(t: Any) -> None:
+        named = _NAME.fullmatch(t) if isinstance(t, str) else None
+        if isinstance(t, TensorType) or (named and named[1] in (cards.name, cards.told)):
+            torch.set_default_dtype(t.dtype if isinstance(t, TensorType) else DTYPES[t.split(".")[-1][:-6]])
+            torch.set_default_device(cards.name)
+            return
+        torch.set_default_device(None)
+        function(t)
+
+    return set_default_tensor_type
+
+
+def _storages() -> None:
+    plain: Any = torch._C.StorageBase.__new__
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        if device is None or torch.device(device).type != cards.name:
+            return plain(cls, *args, **kwargs)
+        device = _placed(torch.device(device), numbers=False)
+        return storage_on(plain(cls, *args, device="cpu"), device.index)
+
+    torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[method-assign]
+    setattr(torch.UntypedStorage, cards.name, _storage_to)
+    setattr(torch.UntypedStorage, f"is_{cards.name}", property(lambda self: self.device.type == cards.name))
+    setattr(torch.TypedStorage, f"is_{cards.name}", property(lambda self: self.device.type == cards.name))
+    setattr(torch.TypedStorage, cards.name, _typed_storage_to)
+
+
+def _storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+    device = torch.device(cards.name) if device is None else device
+    device = torch.device(cards.name, device) if isinstance(device, int) else torch.device(device)
+    return self.to(device=_placed(device, numbers=False))
+
+
+def _typed_storage_to(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+    return self._new_wrapped_storage(_storage_to(self._untyped_storage, device))
+
+
+def storage_on(storage: Any, index: int) -> Any:
+    """A host's storage, whose memory becomes the card's."""
+    held = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+    return onto(held, index).untyped_storage()
+
+
+def bytes_beneath(storage: Any) -> torch.Tensor:
+    """The bytes of a card's storage as a CPU tensor."""
+    return beneath(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))

@@ -1,0 +1,160 @@
+"""viaduct rehearse"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from viaduct.errors import BadRun, BadValue
+from viaduct.rehearsal import limits, project
+from viaduct.rehearsal.plan import Plan, StageName
+from viaduct.rehearsal.scene import Scene
+from viaduct.rehearsal.summary import Summary, told
+
+SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def main(
+    script: Annotated[Path, typer.Argument(help="The script to run.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+    ] = None,
+    on: Annotated[
+        Literal["npu", "mlu", "original"],
+        typer.Option(help="The card that is played. original: an unmigrated script, its CUDA calls on the CPU."),
+    ] = "npu",
+    steps: Annotated[
+        int | None, typer.Option(help="Stop after so many training steps. 0: none is expected.", min=0, metavar="N")
+    ] = None,
+    batches: Annotated[
+        int | None,
+        typer.Option(help="End each pass over a DataLoader after so many batches: the whole script, briefly.", min=1),
+    ] = None,
+    ranks: Annotated[int, typer.Option(help="Ranks on this machine; as many cards are seen.", min=1)] = 1,
+    limits_mode: Annotated[
+        limits.Mode, typer.Option("--limits", help="What the card's documented limits do to the script.")
+    ] = "error",
+    limit: Annotated[
+        list[str] | None, typer.Option(help="One limit otherwise, such as float64=warn.", metavar="NAME=MODE")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds; 0: no limit.", min=0)] = 600.0,
+    memory: Annotated[
+        str | None, typer.Option(help="Of each rank with all that it starts, such as 8G.", metavar="SIZE")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of Python, NumPy and the framework.", min=0)] = None,
+    fake_data: Annotated[
+        bool, typer.Option("--fake-data", help="Make up records where files are missing and shapes are declared.")
+    ] = False,
+    record: Annotated[
+        Path | None, typer.Option(help="Keep the record there: summary, limits, losses, weights, what it wrote.")
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Run in this folder itself, not in a mirror of it.")] = False,
+    framework: Annotated[
+        StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")
+    ] = None,
+    launch: Annotated[
+        Literal["auto", "self", "ranks"],
+        typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
+    ] = "auto",
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the limits' reasons.")] = "en",
+) -> None:
+    """Run a migrated script where there is no accelerator, on a stand-in that keeps the card's documented limits.
+
+    This executes the script. It runs in a process and a folder of its own; it is not shut in.
+    """
+    switches = ",".join([limits_mode, *(limit or [])])
+    limits.parse(switches)
+    path = find_script(script)
+    known = project.read(path)
+    stage = framework or project.stage_of(known)
+    project.refuse_missing(known, on)
+    kept = prepare_record(record)
+    try:
+        line = project.launch_line(known) if launch == "auto" and ranks > 1 else ""
+        plan = Plan(
+            on=on,
+            stage=stage,
+            script=str(path),
+            arguments=tuple(arguments or []),
+            record=str(kept),
+            work=os.getcwd() if here else str(kept / "work"),
+            steps=steps,
+            batches=batches,
+            timeout=timeout or None,
+            memory=parse_size(memory) if memory else None,
+            seed=seed,
+            ranks=ranks,
+            launches_itself=launch == "self" or bool(line),
+            limits=switches,
+            fake_data=fake_data,
+            language=lang,
+            command=shlex.join(["viaduct", *sys.argv[1:]]),
+        )
+        raise typer.Exit(perform(plan, line, here, record))
+    finally:
+        if record is None:
+            shutil.rmtree(kept, ignore_errors=True)
+
+
+def perform(plan: Plan, line: str, here: bool, record: Path | None) -> int:
+    from viaduct.rehearsal.process import rehearse
+
+    scene = None if here else Scene(Path.cwd(), Path(plan.work))
+    where = "this folder" if here else "a folder of its own"
+    tell(f"this executes {Path(plan.script).name}, with your rights, in {where}.")
+    card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
+    tell(f"{card}; {facts(plan)}.")
+    if line:
+        tell(f"the script starts its ranks itself ({line}): it is run once, and sees {plan.ranks} cards.")
+    summary: Summary = rehearse(plan, scene, tell)
+    first, *more = told(summary, plan)
+    tell(first)
+    if record is not None:
+        more.append(f"The record is in {record}" + (f"; what the script wrote, in {record}/work." if scene else "."))
+    print(*(f"  {said}" for said in more), sep="\n", end="\n" if more else "", file=sys.stderr, flush=True)
+    return summary.exit_code
+
+
+def facts(plan: Plan) -> str:
+    until = f"{plan.steps} steps" if plan.steps else "to its end"
+    bound = f"at most {plan.timeout:g} s" if plan.timeout else "no limit of time"
+    ranks = f"{plan.ranks} ranks" if plan.ranks > 1 else "1 rank"
+    return f"{until}, {bound}, {ranks}, limits: {plan.limits.replace(',', ', ')}"
+
+
+def find_script(script: Path) -> Path:
+    if script.is_dir():
+        raise BadValue(f"{str(script)!r} is a folder.", "Name the script that trains.")
+    if not script.exists():
+        from viaduct.scripts.runner import similar
+
+        raise BadValue(f"there is no script {str(script)!r}.", *similar(script))
+    return script.resolve()
+
+
+def prepare_record(record: Path | None) -> Path:
+    if record is None:
+        return Path(tempfile.mkdtemp(prefix="viaduct_rehearsal_"))
+    if record.exists() and (not record.is_dir() or any(record.iterdir())):
+        raise BadRun(f"--record {record} is there already.", "Choose another place, or take the old one away.")
+    record.mkdir(parents=True, exist_ok=True)
+    return record.resolve()
+
+
+def parse_size(text: str) -> int:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise BadValue(f"--memory {text!r} is no size.", "Write 8G, 500M or a number of bytes.")
+    return int(float(match[1]) * SIZES[match[2].upper()])
+
+
+def tell(line: str) -> None:
+    print(f"viaduct rehearse: {line}", file=sys.stderr, flush=True)

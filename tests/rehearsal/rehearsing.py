@@ -1,0 +1,59 @@
+"""`viaduct rehearse` on scripts that a test writes, and what its record says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from command import viaduct
+
+TRAINS = """\
+import sys, torch
+
+torch.set_num_threads(1)
+
+
+def train(steps, network=None):
+    network = network or torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    for _ in range(steps):
+        x = torch.randn(8, 4)
+        loss = torch.nn.functional.cross_entropy(network(x), (x.sum(1) > 0).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return network
+
+
+"""
+
+
+class Rehearsed:
+    """How a rehearsal ended, what was said, and its summary."""
+
+    def __init__(self, answer: subprocess.CompletedProcess[str], record: Path) -> None:
+        self.code, self.out, self.talk, self.record = answer.returncode, answer.stdout, answer.stderr, record
+        path = record / "summary.json"
+        self.summary: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    def hits(self) -> set[tuple[str, int]]:
+        """(limit, line) of all that were met."""
+        return {(hit["name"], hit["place"]["line"] if hit["place"] else 0) for hit in self.summary["limits"]}
+
+
+def rehearsed(folder: Path, source: str, *words: str, **environment: str) -> Rehearsed:
+    """The script is folder/train.py; the command is given in folder/elsewhere."""
+    script, here = folder / "train.py", folder / "elsewhere"
+    script.write_text(source)
+    here.mkdir(exist_ok=True)
+    record = folder / "record"
+    answer = viaduct("rehearse", script, "--record", record, *words, cwd=here, **environment)
+    return Rehearsed(answer, record)
+
+
+def planted(source: str) -> set[tuple[str, int]]:
+    """Where a script says `# planted: NAME`."""
+    lines = enumerate(source.splitlines(), start=1)
+    return {(line.partition("# planted: ")[2].strip(), number) for number, line in lines if "# planted: " in line}

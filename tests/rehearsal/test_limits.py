@@ -1,0 +1,124 @@
+"""What is told of a limit: the user's line, once, by the mode that was asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from viaduct.errors import BadValue, UnknownName
+from viaduct.rehearsal import limits
+
+SAID = ("A float64 tensor.", "It fails.", "Use float32.")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (tmp_path / "record").mkdir()
+    monkeypatch.setenv(limits.PROJECT, str(folder))
+    monkeypatch.setenv(limits.RECORD, str(tmp_path / "record"))
+    monkeypatch.setenv(limits.SWITCHES, "error")
+    monkeypatch.setattr(limits, "hits", [])
+    return folder
+
+
+def run(folder: Path, source: str, name: str = "train.py") -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    exec(compile(source, str(path), "exec"), {"violated": lambda: limits.violated("float64", *SAID)})
+
+
+def kept(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder.parent / "record" / "limits.jsonl").read_text().splitlines()]
+
+
+def test_a_limit_that_is_off_does_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(limits.SWITCHES, "error,float64=off")
+    run(project, "violated()\n")
+    assert limits.hits == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_package_installed_inside_the_project_is_not_the_users_line(project: Path) -> None:
+    inside = project / ".venv" / "lib" / "site-packages"
+    run(inside, "def call(f):\n    f()\n", "library.py")
+    library: dict[str, object] = {}
+    path = inside / "library.py"
+    exec(compile(path.read_text(), str(path), "exec"), library)
+    source = "\n\ncall(violated)\n"
+    (project / "train.py").write_text(source)
+    with pytest.raises(limits.CardRefuses):
+        exec(
+            compile(source, str(project / "train.py"), "exec"),
+            {"call": library["call"], "violated": lambda: limits.violated("float64", *SAID)},
+        )
+    assert limits.hits[0].place == limits.Place(str(project / "train.py"), 3)
+
+
+def test_the_card_refuses_with_the_line_of_the_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(limits.CardRefuses, match="A float64 tensor"):
+        run(project, "x = 1\nviolated()  # here\n")
+    said = capsys.readouterr().err
+    assert "train.py:2" in said
+    assert "violated()  # here" in said
+    assert "card: It fails." in said
+    assert "change: Use float32." in said
+    assert limits.LIMITS["float64"].reason in said
+    assert kept(project)[0]["place"] == {"file": str(project / "train.py"), "line": 2}
+
+
+def test_a_file_of_the_project_in_another_folder_is_the_users_too(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(limits.PROJECT, f"{tmp_path / 'nowhere'}:{project}")
+    with pytest.raises(limits.CardRefuses):
+        run(project, "violated()\n", "deep/net.py")
+    assert "viaduct rehearse: deep/net.py:1: limit float64" in capsys.readouterr().err
+
+
+def test_a_warning_goes_on_and_is_told_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(limits.SWITCHES, "warn")
+    run(project, "for _ in range(3):\n    violated()\nviolated()\n")
+    assert capsys.readouterr().err.count("limit float64") == 2
+    assert len(kept(project)) == 2
+
+
+def test_what_is_found_at_the_end_is_kept_and_raises_nothing(project: Path) -> None:
+    limits.violated("session-not-closed", *SAID, at=(str(project / "train.py"), 7), fatal=False)
+    assert kept(project)[0]["mode"] == "error"
+
+
+def test_the_reason_is_told_in_chinese_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(limits.LANGUAGE, "zh")
+    with pytest.raises(limits.CardRefuses):
+        run(project, "violated()\n")
+    assert limits.LIMITS["float64"].zh in capsys.readouterr().err
+
+
+def test_every_limit_has_its_reason_in_both_languages_and_its_row_in_the_documents() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rehearse.md").read_text()
+    for name, limit in limits.LIMITS.items():
+        assert limit.reason.endswith(".")
+        assert limit.zh.endswith("。")
+        assert f"| `{name}` | {limit.stage} | {limit.reason} |" in page
+
+
+@pytest.mark.parametrize("switches", ["strict", "float64=maybe"])
+def test_a_mode_that_does_not_exist_is_refused(switches: str) -> None:
+    with pytest.raises(BadValue, match="off, warn or error"):
+        limits.parse(switches)
+
+
+def test_a_limit_that_does_not_exist_is_answered_with_the_closest() -> None:
+    with pytest.raises(UnknownName, match="drop-remainder"):
+        limits.parse("error,drop_remaindr=off")

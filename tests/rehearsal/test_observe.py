@@ -1,0 +1,118 @@
+"""What a comparison of two rehearsals is given: true losses, gradients and weights under the script's own names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from viaduct.rehearsal.counting import Counter
+from viaduct.rehearsal.observe import folder_of
+from viaduct.rehearsal.plan import Plan
+from viaduct.scripts.runner import StopScript
+
+
+@pytest.fixture
+def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
+    """Watches this process, which then is as it was."""
+    for owner, name in ((torch.Tensor, "backward"), (torch.autograd, "backward"), (torch.amp.GradScaler, "scale")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    plan = Plan("npu", "torch", str(tmp_path / "train.py"), (), str(tmp_path), str(tmp_path), steps=2)
+    watching = Counter(plan, ours=True)
+    watching.start()
+    yield watching
+    watching.close()
+
+
+def step(network: nn.Module, optimizer: torch.optim.Optimizer) -> float:
+    loss = network(torch.ones(2, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def test_a_network_that_is_only_evaluated_is_not_kept(counter: Counter, tmp_path: Path) -> None:
+    frozen = nn.Linear(4, 4).requires_grad_(False)
+    network = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    frozen(torch.ones(2, 4))
+    step(network, optimizer)
+    counter.finish()
+    assert sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz")) == ["bias", "weight"]
+
+
+def test_losses_gradients_and_weights_are_kept(counter: Counter, tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    losses = [step(network, optimizer)]
+    first = {
+        name: parameter.grad.clone() for name, parameter in network.named_parameters() if parameter.grad is not None
+    }
+    with pytest.raises(StopScript):
+        step(network, optimizer)
+    counter.finish()
+    kept = [json.loads(line) for line in (folder_of(tmp_path, 0) / "steps.jsonl").read_text().splitlines()]
+    assert [one["losses"][0] for one in kept][:1] == pytest.approx(losses)
+    assert [one["lr"] for one in kept] == [[0.1], [0.1]]
+    gradients = numpy.load(folder_of(tmp_path, 0) / "gradients.npz")
+    assert sorted(gradients) == sorted(first)
+    assert all((gradients[name] == first[name].numpy()).all() for name in first)
+    weights = numpy.load(folder_of(tmp_path, 0) / "weights.npz")
+    assert (weights["0.weight"] == network[0].weight.detach().numpy()).all()
+    assert weights["1.num_batches_tracked"] == 2
+
+
+def test_names_do_not_know_of_wrappers(counter: Counter, tmp_path: Path) -> None:
+    inner = nn.Module()
+    inner.module = nn.Linear(4, 2)  # a layer that is really called so
+    inner.forward = lambda x: inner.module(x)  # type: ignore[method-assign]
+    outer = nn.DataParallel(inner)
+    step(outer, torch.optim.SGD(outer.parameters(), 0.1))
+    counter.finish()
+    assert sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz")) == ["module.bias", "module.weight"]
+
+
+def test_the_loss_is_the_one_before_a_grad_scalers_factor(counter: Counter, tmp_path: Path) -> None:
+    network = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    output = network(torch.ones(2, 4))
+    loss, true = output.square().mean(), output[0].detach().numpy()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    counter.finish()
+    kept = json.loads((folder_of(tmp_path, 0) / "steps.jsonl").read_text())
+    assert kept["losses"] == pytest.approx([float(loss.detach())])
+    assert numpy.load(folder_of(tmp_path, 0) / "gradients.npz")["bias"] == pytest.approx(true)
+
+
+def test_two_networks_are_told_apart_by_number(counter: Counter, tmp_path: Path) -> None:
+    one, two = nn.Linear(4, 2), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], 0.1)
+    (one(torch.ones(2, 4)).sum() + two(torch.ones(2, 4)).sum()).backward()
+    optimizer.step()
+    counter.finish()
+    names = sorted(numpy.load(folder_of(tmp_path, 0) / "gradients.npz"))
+    assert names == ["0.bias", "0.weight", "1.bias", "1.weight"]
+
+
+def test_a_process_that_takes_no_step_leaves_nothing(counter: Counter, tmp_path: Path) -> None:
+    nn.Linear(4, 2)(torch.ones(2, 4)).sum().backward()
+    counter.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: Counter, tmp_path: Path) -> None:
+    network, loose = nn.Linear(4, 2), nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([*network.parameters(), loose], 0.1)
+    (network(torch.ones(2, 4)) * loose).sum().backward()
+    optimizer.step()
+    counter.finish()
+    names = sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz"))
+    assert names == ["bias", "optimizer.0.0.2", "weight"]

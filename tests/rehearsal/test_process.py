@@ -1,0 +1,253 @@
+"""A rehearsal is bounded, keeps to its own folder, passes the exit code on, reaches processes of the script's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy
+import pytest
+
+from command import viaduct
+from rehearsal.rehearsing import TRAINS, rehearsed
+from viaduct.rehearsal.surroundings import environment
+
+
+def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tmp_path: Path) -> None:
+    here = tmp_path / "elsewhere"
+    (here / "data").mkdir(parents=True)
+    (here / "model.pth").write_bytes(b"x" * 2**20)
+    (here / "data" / "list.txt").write_text("mine")
+    source = TRAINS + (
+        "assert open('data/list.txt').read() == 'mine'\n"
+        "open('model.pth', 'w').write('new'); open('data/list.txt', 'w').write('new'); open('log', 'w').write('new')\n"
+        "train(2)\nsys.exit(7)\n"
+    )
+    answer = rehearsed(tmp_path, source, "--on", "original")
+    assert (answer.code, answer.summary["steps"]) == (7, 2), answer.talk
+    assert (here / "model.pth").stat().st_size == 2**20
+    assert (here / "data" / "list.txt").read_text() == "mine"
+    assert sorted(path.name for path in here.iterdir()) == ["data", "model.pth"]
+    assert answer.summary["wrote"] == ["data/list.txt", "log", "model.pth"]
+    assert (answer.record / "work" / "log").read_text() == "new"
+
+
+def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> None:
+    source = TRAINS + (
+        "import atexit\n"
+        "atexit.register(print, 'atexit')\n"
+        "try:\n    train(10**9)\n"
+        "except Exception:\n    print('caught')\n"
+        "finally:\n    print('finally')\n"
+        "print('never')\n"
+    )
+    answer = rehearsed(tmp_path, source, "--on", "original", "--steps", "3", "--seed", "5")
+    assert answer.code == 0, answer.talk
+    assert answer.out.split() == ["finally", "atexit"]
+    assert answer.summary["steps"] == 3
+    assert len(answer.summary["losses"]) == 3
+    assert "this executes train.py, with your rights" in answer.talk
+    assert "3 steps, stopped there" in answer.talk
+
+
+def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
+    source = TRAINS + "def wait():\n    while True:\n        pass\n\n\nprint('waits')\nwait()\n"
+    answer = rehearsed(tmp_path, source, "--on", "original", "--timeout", "0.5")
+    assert answer.code == 1
+    assert "did not end within 0.5 s" in answer.talk
+    assert "in wait\n    while True" in answer.talk or "in wait\n    pass" in answer.talk
+    assert answer.summary["bound"] == "time"
+
+
+@pytest.mark.slow
+def test_memory_has_an_end(tmp_path: Path) -> None:
+    source = TRAINS + "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.01)\n"
+    answer = rehearsed(tmp_path, source, "--on", "original", "--memory", "700M", "--timeout", "60")
+    assert answer.code == 1
+    assert answer.summary["bound"] == "memory"
+    assert "MiB of 700 allowed" in answer.talk
+
+
+def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_are_on_the_stage(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("import os\nos.environ['MINE'] = 'ran'\n")
+    other = "import os, sys, torch; print(os.environ['MINE'], torch.cuda.is_available())"
+    source = TRAINS + f"import subprocess\nsubprocess.run([sys.executable, '-c', {other!r}], check=True)\n"
+    answer = rehearsed(
+        tmp_path, source, "--on", "original", PYTHONPATH=f"{tmp_path / 'own'}:{os.environ['PYTHONPATH']}"
+    )
+    assert answer.out.split() == ["ran", "True"], answer.talk
+    assert answer.code == 1
+    assert "no step was taken" in answer.talk
+
+
+BOTH = """\
+import torch
+from torch import nn
+
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3), nn.Flatten(), nn.Linear(144, 5))
+net.cuda()
+optimizer, scaler = torch.optim.Adam(net.parameters(), 1e-3), torch.amp.GradScaler("cuda")
+for _ in range(10**9):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = nn.functional.cross_entropy(net(torch.randn(4, 3, 8, 8).cuda()), torch.randint(5, (4,)).cuda())
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_the_original_and_the_migrated_script_compute_the_same_bits(tmp_path: Path) -> None:
+    migrated = BOTH.replace("cuda", "npu").replace("import torch\n", "import torch, torch_npu\n", 1)
+    answers = []
+    for on, source in (("original", BOTH), ("npu", migrated)):
+        (tmp_path / on).mkdir()
+        answers.append(rehearsed(tmp_path / on, source, "--on", on, "--steps", "3", "--seed", "11"))
+    assert [answer.code for answer in answers] == [0, 0], answers[0].talk + answers[1].talk
+    assert answers[0].summary["losses"] == answers[1].summary["losses"]
+    for name in ("gradients.npz", "weights.npz"):
+        left, right = (numpy.load(answer.record / "observed" / "rank-0" / name) for answer in answers)
+        assert sorted(left) == sorted(right)
+        assert all((left[key] == right[key]).all() for key in left)
+
+
+SPAWNS = (
+    TRAINS
+    + """\
+import os
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank, world):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1])
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    train(10**9, torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2)))
+
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(2,), nprocs=2)
+    print("joined")
+"""
+)
+
+
+def free_port() -> str:
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
+def test_a_script_that_spawns_its_ranks_is_run_once_and_all_of_them_stop(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, SPAWNS, "--on", "npu", "--ranks", "2", "--steps", "2", "--", free_port())
+    assert answer.code == 0, answer.talk
+    assert answer.out.split() == ["joined"]
+    assert "starts its ranks itself (train.py:" in answer.talk
+    weights = [numpy.load(answer.record / "observed" / f"rank-{rank}" / "weights.npz") for rank in range(2)]
+    assert sorted(weights[0]) == ["bias", "weight"]
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
+RANKS = (
+    TRAINS
+    + """\
+import json, os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+names = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+print(json.dumps({name: os.environ.get(name) for name in names}))
+train(2, torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2)))
+dist.destroy_process_group()
+"""
+)
+
+
+def test_ranks_are_started_with_their_variables_and_their_lines_are_marked(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, RANKS, "--on", "npu", "--ranks", "2")
+    assert answer.code == 0, answer.talk
+    said = dict(line[1:].split("] ", 1) for line in answer.out.splitlines())
+    assert sorted(said) == ["rank 0", "rank 1"]
+    assert json.loads(said["rank 1"]) == {
+        "RANK_ID": "1", "RANK_SIZE": "2", "DEVICE_ID": "1", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"
+    }  # fmt: skip
+    table = json.loads((answer.record / "rank_table.json").read_text())
+    assert len(table["server_list"][0]["device"]) == 2
+    assert answer.summary["steps"] == 2
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
+    source = TRAINS + (
+        "import os, time\nif os.environ['RANK'] == '1':\n    raise ValueError('unwell')\ntime.sleep(600)\n"
+    )
+    answer = rehearsed(tmp_path, source, "--on", "original", "--ranks", "2")
+    assert answer.code == 1
+    assert "rank 1 ended" in answer.talk
+    assert "ValueError: unwell" in answer.talk
+
+
+@pytest.mark.slow
+def test_a_script_that_calls_torchrun_is_run_once_and_its_ranks_are_on_the_stage(tmp_path: Path) -> None:
+    (tmp_path / "ddp.py").write_text(
+        TRAINS
+        + "import torch.distributed as dist, torch_npu\n"
+        + "dist.init_process_group('hccl')\n"
+        + "print(torch.npu.device_count())\n"
+        + "network = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).npu())\n"
+        + "optimizer = torch.optim.SGD(network.parameters(), 0.1)\n"
+        + "while True:\n    network(torch.ones(2, 4).npu()).sum().backward()\n    optimizer.step()\n"
+    )
+    words = f"'-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2', {str(tmp_path / 'ddp.py')!r}"
+    answer = rehearsed(
+        tmp_path,
+        f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, {words}]))\n",
+        "--ranks",
+        "2",
+        "--steps",
+        "2",
+    )
+    assert answer.code == 0, answer.talk
+    assert answer.out.split() == ["2", "2"]
+    assert answer.summary["steps"] == 2
+
+
+def test_a_package_that_is_missing_is_named_before_anything_runs(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, "import torch\nimport cv2_not_there\nimport yaml_not_there as y\nprint('ran')\n")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "cv2_not_there (train.py:2), yaml_not_there (train.py:3)" in answer.talk
+    assert "pip install cv2_not_there yaml_not_there" in answer.talk
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing.py"], "there is no script 'nothing.py'"),
+        (["plain.py"], "imports neither torch nor tensorflow"),
+        (["torches.py", "--memory", "much"], "--memory 'much' is no size"),
+        (["torches.py", "--limit", "float46=off"], "no limit called 'float46'"),
+        (["torches.py", "--record", "."], "--record . is there already"),
+        (["broken.py"], "invalid syntax (broken.py, line 2)"),
+    ],
+)
+def test_a_persons_mistake_is_answered_in_words(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "plain.py").write_text("print(1)\n")
+    (tmp_path / "torches.py").write_text("import torch\n")
+    (tmp_path / "broken.py").write_text("import torch\nif:\n")
+    answer = viaduct("rehearse", *words, cwd=tmp_path)
+    assert answer.returncode == 2
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT", "1")
+    before = dict(os.environ)
+    with environment({"ONLY": "this"}):
+        assert dict(os.environ) == {"ONLY": "this"}
+    assert dict(os.environ) == before

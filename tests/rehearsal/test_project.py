@@ -1,0 +1,74 @@
+"""What is known of a script from its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal import project
+
+
+def written(folder: Path, **files: str) -> project.Project:
+    for name, source in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source)
+    return project.read(folder / "train.py")
+
+
+def test_an_import_that_may_not_happen_is_not_missing(tmp_path: Path) -> None:
+    source = (
+        "import torch, torch_npu\n"
+        "try:\n    import not_there\nexcept ImportError:\n    not_there = None\n"
+        "def later():\n    import not_there_either\n"
+        "import beside\n"
+    )
+    project.refuse_missing(written(tmp_path, train=source, beside=""), "npu")
+
+
+def test_what_a_file_beside_the_script_needs_is_missing_too(tmp_path: Path) -> None:
+    known = written(
+        tmp_path, train="import torch\nfrom nets import small\n", nets__small="import not_there\n", nets__x=""
+    )
+    with pytest.raises(BadValue, match=r"not_there \(small.py:1\)"):
+        project.refuse_missing(known, "npu")
+
+
+def test_both_frameworks_imported_the_one_that_trains_is_taken(tmp_path: Path) -> None:
+    both = "import torch\nimport tensorflow as tf\n"
+    assert project.stage_of(written(tmp_path, train=both + "loss.backward()\n")) == "torch"
+    assert project.stage_of(written(tmp_path, train=both + "opt.minimize(loss)\n")) == "tf1"
+
+
+def test_the_framework_may_be_imported_by_a_package_of_the_project(tmp_path: Path) -> None:
+    files = {"train": "from core import run\n", "core__run": "from . import net\n", "core__net": "import torch\n"}
+    assert project.stage_of(written(tmp_path, **files)) == "torch"
+
+
+def test_somebody_elses_spawn_is_no_launch(tmp_path: Path) -> None:
+    assert project.launch_line(written(tmp_path, train="import torch\nfrom mylib import spawn\nspawn(f)\n")) == ""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch.multiprocessing as mp\nmp.spawn(f)\n",
+        "import torch\ntorch.multiprocessing.spawn(f)\n",
+        "from torch.multiprocessing import spawn as go\ngo(f)\n",
+    ],
+)
+def test_a_script_that_launches_itself_is_known_by_the_line(tmp_path: Path, source: str) -> None:
+    assert project.launch_line(written(tmp_path, train=source)) == "train.py:2"
+
+
+def test_a_launcher_is_known_with_the_script_that_it_starts(tmp_path: Path) -> None:
+    source = "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 'ddp.py'])\n"
+    known = written(tmp_path, train=source, ddp="import torch\n")
+    assert project.stage_of(known) == "torch"
+    assert project.launch_line(known) == "train.py:2"
+
+
+def test_words_about_torchrun_are_no_launch(tmp_path: Path) -> None:
+    assert project.launch_line(written(tmp_path, train="import torch\nprint('start me with torchrun')\n")) == ""

@@ -1,0 +1,69 @@
+"""A residual network, small in width and whole in kinds, trained for a few steps wherever it is put."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Block(nn.Module):
+    """A bottleneck with a projection."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        middle = outputs // 4
+        self.branch = nn.Sequential(
+            nn.Conv2d(inputs, middle, 1, bias=False),
+            nn.BatchNorm2d(middle),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(middle, middle, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(middle),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(middle, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.branch(x) + self.shortcut(x))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+        Block(16, 32, 1),
+        Block(32, 64, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(64, 10),
+    )
+
+
+def batches(count: int, seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    drawn = torch.Generator().manual_seed(seed)
+    return [
+        (torch.randn(4, 3, 32, 32, generator=drawn), torch.randint(0, 10, (4,), generator=drawn)) for _ in range(count)
+    ]
+
+
+def train(place: str, optimizer: str = "SGD", steps: int = 3, **options: object) -> dict[str, torch.Tensor]:
+    """The weights and statistics after some steps on that device."""
+    model = network().to(place)
+    torch.manual_seed(1)
+    chosen = getattr(torch.optim, optimizer)(model.parameters(), **{"lr": 0.01, **options})
+    for images, labels in batches(steps):
+        loss = functional.cross_entropy(model(images.to(place)), labels.to(place))
+        chosen.zero_grad()
+        loss.backward()
+        chosen.step()
+    return {name: value.cpu() for name, value in model.state_dict().items()}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -1,0 +1,47 @@
+"""Tests whose body runs on the stage: a device has one name for the life of a process, so each has its own."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from command import started
+
+
+def on(stage: str, **environment: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The test's body, in a process with the device `npu` or `mlu`, or `cuda` as for a script that was not migrated."""
+
+    def staged(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            with started(perform, stage, test.__module__, test.__name__, fixtures, environment) as command:
+                out, talk = command.communicate()
+            assert command.returncode == 0, out + talk
+
+        return run
+
+    return staged
+
+
+def perform(stage: str, module: str, test: str, fixtures: dict[str, Any], environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    warnings.simplefilter("error")
+    from viaduct.rehearsal import torch_stage
+
+    # The test is the script: limits name its lines.
+    sys.argv = [importlib.import_module(module).__file__ or ""]
+    if stage == "cuda":
+        torch_stage.install_cuda_as_cpu()
+    else:
+        torch_stage.install(stage)
+    try:
+        getattr(sys.modules[module], test).__wrapped__(**fixtures)
+    except BaseException:
+        traceback.print_exc()
+        raise SystemExit(1) from None

@@ -1,0 +1,150 @@
+"""Process groups on hccl, cncl and (for a script that was not migrated) nccl: two ranks on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from command import started
+from rehearsal.torch_stage.networks import batches, network, same
+
+BACKENDS = {"npu": "hccl", "mlu": "cncl", "cuda": "nccl", "cpu": "gloo"}
+
+
+def ranks(stage: str, work: str, folder: Path) -> list[dict[str, Any]]:
+    """What `work` answers on each of two ranks."""
+    with started(rank, stage, work, folder, 0) as first, started(rank, stage, work, folder, 1) as second:
+        told = [command.communicate() for command in (first, second)]
+        assert first.returncode == second.returncode == 0, told
+    return [torch.load(folder / f"{stage}{number}.pt", weights_only=False) for number in range(2)]
+
+
+def rank(stage: str, work: str, folder: Path, number: int) -> None:
+    from viaduct.rehearsal import torch_stage
+
+    os.environ.update(RANK=str(number), WORLD_SIZE="2", LOCAL_RANK=str(number))
+    if stage == "cuda":
+        torch_stage.install_cuda_as_cpu()
+    elif stage != "cpu":
+        torch_stage.install(stage)
+    if stage != "cpu":
+        getattr(torch, stage).set_device(number)
+    dist.init_process_group(BACKENDS[stage], init_method=f"file://{folder}/{stage}", rank=number, world_size=2)
+    answer = globals()[work](f"{stage}:{number}" if stage != "cpu" else "cpu", number)
+    torch.save(answer, folder / f"{stage}{number}.pt")
+    dist.destroy_process_group()
+
+
+def training(place: str, number: int) -> dict[str, torch.Tensor]:
+    model = network().to(place)
+    for buckets in (False, True):
+        ids = None if place == "cpu" else [number]
+        wrapped = torch.nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=buckets)
+        optimizer = torch.optim.SGD(wrapped.parameters(), 0.05, momentum=0.9)
+        torch.manual_seed(number)
+        for images, labels in batches(2, seed=number):
+            optimizer.zero_grad()
+            functional.cross_entropy(wrapped(images.to(place)), labels.to(place)).backward()
+            optimizer.step()
+    return {name: value.cpu() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("stage", ["npu", pytest.param("cuda", marks=pytest.mark.slow)])
+def test_ddp_trains_to_the_weights_of_the_cpu_bit_for_bit(stage: str, tmp_path: Path) -> None:
+    expected = ranks("cpu", "training", tmp_path)
+    weights = [name for name in expected[0] if not name.endswith(("running_mean", "running_var"))]
+    assert all(torch.equal(expected[0][name], expected[1][name]) for name in weights)
+    for ours, theirs in zip(ranks(stage, "training", tmp_path), expected, strict=True):
+        assert same(ours, theirs)
+
+
+def everything(place: str, number: int) -> dict[str, Any]:
+    """Every collective once, by name."""
+    own = torch.full((2,), float(number), device=place)
+    answer: dict[str, Any] = {"backend": dist.get_backend(), "size": dist.get_world_size()}
+    for op in ("SUM", "MAX", "AVG"):
+        value = own + 1
+        dist.all_reduce(value, op=getattr(dist.ReduceOp, op))
+        answer[op] = value.tolist()
+    listed = [torch.zeros(2, device=place) for _ in range(2)]
+    dist.all_gather(listed, own)
+    answer["all_gather"] = [part.tolist() for part in listed]
+    whole = torch.zeros(4, device=place)
+    dist.all_gather_into_tensor(whole, own)
+    answer["all_gather_into_tensor"] = whole.tolist()
+    part = torch.zeros(2, device=place)
+    dist.reduce_scatter_tensor(part, torch.arange(4.0, device=place))
+    answer["reduce_scatter_tensor"] = part.tolist()
+    dist.reduce_scatter(part, [own, own + 5])
+    answer["reduce_scatter"] = part.tolist()
+    dist.all_to_all_single(part, torch.arange(2.0, device=place) + 10 * number)
+    answer["all_to_all_single"] = part.tolist()
+    dist.all_to_all(listed, [own + 10, own + 20])
+    answer["all_to_all"] = [value.tolist() for value in listed]
+    dist.broadcast(part, 1)
+    answer["broadcast"] = part.tolist()
+    dist.scatter(part, [own, own + 3] if number == 0 else None, 0)
+    answer["scatter"] = part.tolist()
+    gathered = [torch.zeros(2, device=place) for _ in range(2)] if number == 0 else None
+    dist.gather(own, gathered, 0)
+    answer["gather"] = [value.tolist() for value in gathered or []]
+    if number == 0:
+        dist.send(own + 9, 1)
+    else:
+        dist.recv(part, 0)
+        answer["recv"] = part.tolist()
+    objects: list[Any] = [None, None]
+    dist.all_gather_object(objects, {"rank": number})
+    answer["objects"] = objects
+    later = dist.all_reduce(own, async_op=True)
+    later.wait()
+    answer["later"] = own.tolist()
+    group = dist.new_group([0, 1])
+    dist.barrier(group)
+    dist.barrier()
+    with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
+        dist.all_reduce(torch.ones(1))
+    norm = torch.nn.SyncBatchNorm(3).to(place)
+    torch.manual_seed(number)
+    picture = torch.randn(2, 3, 4, 4)
+    result = norm(picture.to(place))
+    result.square().sum().backward()
+    answer["norm"] = (picture, result.detach().cpu(), norm.running_var.cpu())
+    return answer
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_collective_does_what_its_name_says(tmp_path: Path) -> None:
+    for stage, backend in (("mlu", "cncl"), ("cuda", "nccl")):
+        zero, one = ranks(stage, "everything", tmp_path)
+        assert zero["backend"] == backend
+        assert zero["SUM"] == [3, 3]
+        assert zero["MAX"] == [2, 2]
+        assert zero["AVG"] == [1.5, 1.5]
+        assert one["all_gather"] == [[0, 0], [1, 1]]
+        assert one["all_gather_into_tensor"] == [0, 0, 1, 1]
+        assert (zero["reduce_scatter_tensor"], one["reduce_scatter_tensor"]) == ([0, 2], [4, 6])
+        assert (zero["reduce_scatter"], one["reduce_scatter"]) == ([1, 1], [11, 11])
+        assert (zero["all_to_all_single"], one["all_to_all_single"]) == ([0, 10], [1, 11])
+        assert (zero["all_to_all"], one["all_to_all"]) == ([[10, 10], [11, 11]], [[20, 20], [21, 21]])
+        assert zero["broadcast"] == one["broadcast"] == [1, 11]
+        assert (zero["scatter"], one["scatter"]) == ([0, 0], [3, 3])
+        assert zero["gather"] == [[0, 0], [1, 1]]
+        assert one["recv"] == [9, 9]
+        assert zero["objects"] == [{"rank": 0}, {"rank": 1}]
+        assert zero["later"] == [1, 1]
+        check_norm(zero["norm"], one["norm"])
+
+
+def check_norm(zero: tuple[torch.Tensor, ...], one: tuple[torch.Tensor, ...]) -> None:
+    """SyncBatchNorm over two ranks is BatchNorm over both batches."""
+    plain = torch.nn.BatchNorm2d(3)
+    both = plain(torch.cat([zero[0], one[0]]))
+    torch.testing.assert_close(torch.cat([zero[1], one[1]]), both.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(zero[2], plain.running_var)

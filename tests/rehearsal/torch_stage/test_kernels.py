@@ -1,0 +1,151 @@
+"""Arithmetic on the stand-in: what must not mix, and numbers that are the CPU's bit for bit."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from rehearsal.torch_stage.networks import network, same, train
+from rehearsal.torch_stage.staged import on
+
+
+@on("npu")
+def test_tensors_of_two_devices_do_not_mix() -> None:
+    card, host = torch.ones(2, 2, device="npu"), torch.ones(2, 2)
+    words = r"Expected all tensors to be on the same device, but found at least two devices, npu:0 and (cpu|npu:1)!"
+    for other in (host, torch.ones(2, 2, device="npu:1")):
+        with pytest.raises(RuntimeError, match=words):
+            card + other
+        with pytest.raises(RuntimeError, match=words):
+            torch.nn.functional.linear(card, other)
+    with pytest.raises(RuntimeError, match=words):
+        network().npu()(torch.ones(1, 3, 32, 32))
+    assert (card + torch.tensor(1.0)).sum() == 8  # a number on the host goes with anything
+
+
+@on("npu")
+def test_a_host_tensor_is_copied_and_the_copy_is_not_the_host_tensor() -> None:
+    host = torch.ones(3)
+    card = host.npu()
+    card += 1
+    back = card.cpu()
+    card += 1
+    assert host.tolist() == [1, 1, 1]
+    assert back.tolist() == [2, 2, 2]
+    with pytest.raises(TypeError, match="can't convert npu:0 device type tensor to numpy"):
+        card.numpy()
+
+
+@on("npu")
+def test_weights_after_training_are_those_of_the_cpu_bit_for_bit() -> None:
+    for optimizer, options in (
+        ("SGD", {"momentum": 0.9, "weight_decay": 1e-4}),
+        ("SGD", {"momentum": 0.9, "fused": True}),
+        ("Adam", {"foreach": True}),
+        ("AdamW", {"fused": True}),
+        ("RMSprop", {"foreach": False}),
+    ):
+        assert same(train("cpu", optimizer, **options), train("npu:3", optimizer, **options)), (optimizer, options)
+
+
+@on("mlu")
+def test_views_share_memory_and_in_place_operators_write_into_it() -> None:
+    whole = torch.arange(12.0, device="mlu").view(3, 4)
+    part = whole[1:, ::2]
+    part.mul_(0).add_(7)
+    whole.t_()
+    assert whole.tolist() == [[0, 7, 7], [1, 5, 9], [2, 7, 7], [3, 7, 11]]
+    assert part.device == whole.device
+    assert part._is_view()
+    whole.unsqueeze_(0).squeeze_(0)[0].zero_()
+    assert whole[0].tolist() == [0, 0, 0]
+    assert whole.view(torch.int32).dtype is torch.int32
+    real = torch.view_as_real(torch.ones(2, dtype=torch.complex64, device="mlu")[1:])
+    assert real.tolist() == [[1, 0]]
+
+
+@on("npu")
+def test_an_output_given_by_the_caller_is_filled_and_grows_from_nothing() -> None:
+    x = torch.arange(4.0, device="npu")
+    out = torch.empty(0, device="npu")
+    assert torch.add(x, x, out=out) is out
+    assert out.tolist() == [0, 2, 4, 6]
+    torch.mul(x, 3, out=out)
+    assert out.tolist() == [0, 3, 6, 9]
+    assert out.resize_(6)[:4].tolist() == [0, 3, 6, 9]
+
+
+@on("npu")
+def test_indices_masks_and_integers_behave() -> None:
+    x = torch.arange(6.0, device="npu").view(3, 2)
+    rows = torch.tensor([0, 2], device="npu")
+    assert x[rows].tolist() == x[rows.cpu()].tolist() == [[0, 1], [4, 5]]
+    x[x > 3] = -1
+    x.index_add_(0, rows, torch.ones(2, 2, device="npu"))
+    assert x.tolist() == [[1, 2], [2, 3], [0, 0]]
+    with pytest.raises(RuntimeError, match="indices should be either on cpu or on the same device"):
+        torch.zeros(3)[rows]
+    assert torch.nn.functional.one_hot(rows, 3).tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert x.nonzero().device.type == "npu"
+    assert bool((x == x).all())
+
+
+@on("npu")
+def test_backward_works_on_any_card_and_in_any_thread() -> None:
+    import threading
+
+    results: list[float] = []
+
+    def work() -> None:
+        x = torch.full((2,), 3.0, device="npu:5", requires_grad=True)
+        (x * x).sum().backward()
+        results.append(float(x.grad.sum()))
+        (grad,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+        results.append(float(torch.autograd.grad(grad.sum(), x)[0].sum()))
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert results == [12.0, 36.0] * 2
+
+
+@on("mlu")
+def test_operators_that_only_accelerators_have_follow_their_formulas() -> None:
+    for kind in (torch.nn.LSTM, torch.nn.GRU):
+        torch.manual_seed(0)
+        model = kind(5, 7, num_layers=2, batch_first=True)
+        twin = copy.deepcopy(model).mlu()
+        x = torch.randn(3, 4, 5)
+        one, other = model(x)[0], twin(x.mlu())[0]
+        one.pow(2).sum().backward()
+        other.pow(2).sum().backward()
+        torch.testing.assert_close(one, other.cpu())
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad.cpu(), rtol=1e-4, atol=1e-6)
+
+
+@on("npu")
+def test_recomputed_activations_draw_the_same_dropout() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5)).npu()
+    x = torch.randn(4, 8, device="npu", requires_grad=True)
+    for reentrant in (True, False):
+        grads = []
+        for body in (lambda y: checkpoint(layer, y, use_reentrant=reentrant), layer):  # noqa: B023
+            torch.manual_seed(5)
+            x.grad = None
+            body(x).sum().backward()
+            grads.append(x.grad.cpu())
+        assert torch.equal(*grads)
+
+
+@on("npu")
+def test_an_operator_without_a_kernel_is_named_in_one_line() -> None:
+    with pytest.raises(NotImplementedError, match=r"aten.miopen_batch_norm.default has no kernel for the CPU"):
+        torch.ops.aten.miopen_batch_norm(
+            torch.ones(1, 2, 3, 3, device="npu"), *[torch.ones(2).npu()] * 4, True, 0.1, 1e-5
+        )

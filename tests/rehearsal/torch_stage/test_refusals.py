@@ -1,0 +1,134 @@
+"""The limits that the PyTorch stage enforces, and what happens when they are switched off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rehearsal.torch_stage.staged import on
+from viaduct.rehearsal import limits
+
+
+def refused(name: str) -> pytest.RaisesExc[limits.CardRefuses]:
+    return pytest.raises(limits.CardRefuses, match=rf"\[{name}\]")
+
+
+def cuda_file(path: Path) -> Path:
+    """A file whose tensors lie on cuda:0, as a GPU writes it."""
+    torch.save({"weight": torch.ones(2)}, path)
+    torch.serialization.register_package(1, lambda storage: "cuda:0", lambda storage, place: None)
+    torch.save({"weight": torch.ones(2)}, path)
+    torch.serialization._package_registry.pop(0)
+    return path
+
+
+@on("npu")
+def test_nothing_is_said_of_a_script_that_keeps_to_the_limits() -> None:
+    x = torch.ones(2, device="npu", requires_grad=True)
+    scaler = torch.amp.GradScaler("npu")
+    optimizer = torch.optim.SGD([x], 0.1)
+    scaler.scale(x.sum()).backward()  # inverts its scale in float64: PyTorch's own business
+    scaler.step(optimizer)
+    assert "device='npu:0'" in repr(x)  # so does printing
+    assert torch.ones(2, dtype=torch.float64).sum() == 2  # the host has float64
+    assert x.item if x.numel() == 1 else x.tolist()
+    assert limits.hits == []
+
+
+@on("npu")
+def test_float64_on_the_card_is_refused_however_it_comes_there() -> None:
+    x = torch.ones(2, device="npu")
+    with refused("float64"):
+        torch.ones(2, dtype=torch.float64, device="npu")
+    with refused("float64"):
+        x.double()
+    with refused("float64"):
+        torch.ones(2, dtype=torch.float64).npu()
+    with refused("float64"):
+        torch.nn.Linear(2, 2).double().npu()
+    line = limits.hits[0].place
+    assert line is not None
+    assert "dtype=torch.float64" in line.text
+
+
+@on("npu")
+def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
+    for call in (
+        lambda: torch.ones(1).cuda(),
+        lambda: torch.nn.Linear(1, 1).cuda(),
+        lambda: torch.ones(1).to("cuda"),
+        lambda: torch.ones(1, device="cuda:0"),
+        lambda: torch.cuda.set_device(0),
+        lambda: torch.cuda.synchronize(),
+        lambda: torch.cuda.Stream(),
+    ):
+        with refused("cuda-left"):
+            call()
+    with refused("nccl-left"):
+        torch.distributed.init_process_group("nccl", rank=0, world_size=1, init_method=f"file://{tmp_path}/group")
+    path = cuda_file(tmp_path / "cuda.pt")
+    with refused("map-location"):
+        torch.load(path)
+    assert torch.load(path, map_location="npu")["weight"].device.type == "npu"
+
+
+@on("npu")
+def test_an_npu_refuses_numbers_as_devices_data_parallel_capability_and_foreign_compilers() -> None:
+    model = torch.nn.Linear(2, 2).npu()
+    with refused("int-device"):
+        torch.ones(1).to(0)
+    with refused("int-device"):
+        model.to(0)
+    with refused("data-parallel"):
+        torch.nn.DataParallel(model)
+    with refused("capability"):
+        torch.npu.get_device_capability()
+    with refused("capability"):
+        print(torch.npu.get_device_properties(0).major)
+    with refused("compile"):
+        torch.compile(model)
+    assert torch.npu.get_device_properties(0).total_memory > 1 << 30
+    compiled = torch.compile(model, backend="npu")
+    assert list(compiled.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+    assert torch.equal(compiled(torch.ones(1, 2).npu()), model(torch.ones(1, 2).npu()))
+
+
+@on("mlu")
+def test_an_mlu_takes_a_number_for_a_card() -> None:
+    assert torch.ones(1).to(3).device == torch.device("mlu", 3)
+    assert torch.nn.Linear(1, 1).to(1).weight.device == torch.device("mlu", 1)
+    assert torch.mlu.get_device_capability()[0] > 0
+    assert limits.hits == []
+
+
+@on("npu", VIADUCT_LIMITS="off")
+def test_with_the_limits_off_a_script_goes_on() -> None:
+    x = torch.ones(2, device="npu").double()
+    assert x.dtype is torch.float64
+    assert torch.ones(1).to(1).device == torch.device("npu", 1)
+    assert torch.npu.get_device_capability() is None
+    model = torch.nn.DataParallel(torch.nn.Linear(2, 2).npu())
+    assert model(torch.ones(4, 2)).shape == (4, 2)
+    assert torch.compile(model.module)(torch.ones(1, 2).npu()).device.type == "npu"
+    assert limits.hits == []
+
+
+@on("npu", ASCEND_RT_VISIBLE_DEVICES="1,0")
+def test_a_list_of_cards_that_does_not_ascend_is_refused() -> None:
+    with refused("visible-devices"):
+        torch.npu.device_count()
+
+
+@on("npu", ASCEND_RT_VISIBLE_DEVICES="2,5,6")
+def test_a_list_of_cards_that_ascends_hides_the_others() -> None:
+    assert torch.npu.device_count() == 3
+    torch.npu.set_device(2)
+    with pytest.raises(RuntimeError, match="Invalid device ID: 3"):
+        torch.npu.set_device(3)
+
+
+@on("mlu", MLU_VISIBLE_DEVICES="1,0")
+def test_an_mlu_takes_its_cards_in_any_order() -> None:
+    assert torch.mlu.device_count() == 2
