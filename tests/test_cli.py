@@ -64,6 +64,7 @@ HILL = [
     ["verbs"],
     ["training"],
     ["recipes"],
+    ["carrying"],
     ["comparison", "migration", "rehearsal"],
     ["reporting"],
     ["weights"],

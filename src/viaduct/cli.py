@@ -20,6 +20,7 @@ VERBS = {
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
     "migrate": "Carry TensorFlow 1 scripts to another accelerator: changes, advice, what is left for a person.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",
+    "carry": "Migrate a script, rehearse it beside the original, compare them: one command from script to proof.",
     "compare": "Find the first operator where two dumps part ways, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "data": "Build, fetch, index, check, look at and measure training data.",

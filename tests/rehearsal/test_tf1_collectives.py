@@ -43,7 +43,8 @@ with tf.Session(config=npu_config_proto(tf.ConfigProto(inter_op_parallelism_thre
     out["half"] = hccl_ops.allreduce(tf.cast(mine, tf.float16), "sum")
     w = tf.constant([2.0, 3.0])
     out["gradient"] = tf.gradients(tf.reduce_sum(hccl_ops.allreduce(w * (rank + 1), "sum") * mine), w)[0]
-    out["all"] = hccl_ops.all_to_all_v(tf.range(4.0) + 10.0 * rank, [1, 3], [0, 1], [1, 1] if rank == 0 else [3, 3], [0, 1] if rank == 0 else [0, 3])
+    counts, places = ([1, 1], [0, 1]) if rank == 0 else ([3, 3], [0, 3])
+    out["all"] = hccl_ops.all_to_all_v(tf.range(4.0) + 10.0 * rank, [1, 3], [0, 1], counts, places)
     # Twelve more, which one rank is made to run forwards and the other backwards.
     many = [hccl_ops.allreduce(mine + number, "sum") for number in range(12)]
     inputs = [tensor.op.inputs[0].op for tensor in many]
@@ -141,7 +142,8 @@ with tf.Session() as sess:
     said["v"] = float(sess.run(v))
 keras = tf.keras
 keras.backend.clear_session()
-model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer=keras.initializers.Constant(rank + 1.0), input_shape=(1,))])
+first = keras.initializers.Constant(rank + 1.0)
+model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer=first, input_shape=(1,))])
 model.compile(khvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
 model.fit(np.ones([4, 1]) * (rank + 1), np.zeros([4, 1]), batch_size=4, epochs=1, verbose=0,
           callbacks=[khvd.callbacks.BroadcastGlobalVariablesCallback(0), khvd.callbacks.MetricAverageCallback()])

@@ -87,6 +87,10 @@ try:
     estimator.train(lambda: fine, steps=10)  # step-multiples
 except ValueError:
     pass
+try:
+    estimator.train(lambda: fine, hooks=[tf.train.LoggingTensorHook(["x"], every_n_iter=6)], steps=12)  # hook
+except ValueError:
+    pass
 del os.environ["JOB_ID"]
 NPUEstimator(lambda features: None, config=NPURunConfig(model_dir="m"))  # job-id
 tf.enable_eager_execution  # named, not called
@@ -104,7 +108,7 @@ def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -
     answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
     assert answer.code == 0, answer.talk[-3000:]
     expected = {(name, line_of(script, name)) for name in SINGLE}
-    others = {"map-and-batch": "drop-remainder", "padded": "drop-remainder"}
+    others = {"map-and-batch": "drop-remainder", "padded": "drop-remainder", "hook": "step-multiples"}
     expected |= {(name, line_of(script, mark)) for mark, name in others.items()}
     expected |= {("static-shapes", inside(script, "sess.run(step"))}
     assert {(name, line) for name, line, _ in answer.hits} == expected

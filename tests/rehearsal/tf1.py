@@ -64,24 +64,27 @@ class Answer:
 
 def begin(
     on: str, script: Path, steps: int | None, seed: int | None, arguments: list[str], more: dict[str, str]
-) -> Any:
+) -> tuple[Any, Path]:
+    """Output goes into files: a rank that waits for its reader would keep the others waiting."""
     answer = script.with_name(f"{script.stem}.{more.get('RANK_ID', '0')}.answer.json")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANK", "WORLD", "LOCAL"))}
     environment |= {"PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "JOB_ID": "1", "OMP_NUM_THREADS": "1"}
     environment |= {"VIADUCT_REHEARSAL_PROJECT": str(script.parent), **more}
     command = [sys.executable, "-W", "ignore", "-c", RUNNER, on, json.dumps(steps), json.dumps(seed), str(answer)]
-    process = subprocess.Popen(
-        [*command, str(script), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=script.parent,
-    )  # fmt: skip
+    with answer.with_suffix(".out").open("w") as out, answer.with_suffix(".talk").open("w") as talk:
+        process = subprocess.Popen(
+            [*command, str(script), *arguments], stdout=out, stderr=talk, env=environment, cwd=script.parent
+        )
     return process, answer
 
 
 def ended(process: Any, answer: Path) -> Answer:
     try:
-        out, talk = process.communicate(timeout=150)
+        process.wait(timeout=150)
     finally:
         process.kill()
+        process.wait()
+    out, talk = (answer.with_suffix(suffix).read_text() for suffix in (".out", ".talk"))
     assert answer.exists(), talk[-4000:]
     found = json.loads(answer.read_text())
     found["hits"] = [tuple(hit) for hit in found["hits"]]

@@ -1,10 +1,10 @@
 """A closer look at a PyTorch script, for whoever has to say why two runs of it differ.
 
     RECORD/observed/rank-0/facts.json     modules, optimizers, loaders: what they were made with, and in which line
-    RECORD/observed/rank-0/forward.npz    what went into the networks in the first step, and out of each module, in order
+    RECORD/observed/rank-0/forward.npz    what networks were given in the first step; what each module gave
 
-A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large outputs are thinned:
-every nth element is enough to see a difference.
+A fact is {"kind": "module", "name": "bn1", "what": {"eps": 1e-05, …}, "at": ["train.py", 12]}. Large outputs are
+thinned: every nth element is enough to see a difference.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Look:
     def write(self, folder: Path, networks: Mapping[str, nn.Module]) -> None:
         from viaduct.rehearsal.observe import save_arrays
 
-        names = {id(module): f"{name}{inner}" for name, top in networks.items() for inner, module in top.named_modules()}
+        names = {
+            id(module): f"{name}{inner}" for name, top in networks.items() for inner, module in top.named_modules()
+        }
         loose = {id(module): type(module).__name__ for module, _, _ in self._calls if id(module) not in names}
         known = {**loose, **names}
         modules = {id(module): module for top in networks.values() for module in top.modules()}

@@ -149,3 +149,36 @@ def test_an_operator_without_a_kernel_is_named_in_one_line() -> None:
         torch.ops.aten.miopen_batch_norm(
             torch.ones(1, 2, 3, 3, device="npu"), *[torch.ones(2).npu()] * 4, True, 0.1, 1e-5
         )
+
+
+@on("npu")
+def test_attention_and_norms_are_those_of_the_cpu_bit_for_bit() -> None:
+    from torch.nn import functional
+
+    torch.manual_seed(0)
+    values = [torch.randn(2, 4, 16, 8) for _ in range(3)]
+    mask = torch.rand(16, 16) > 0.3
+    for options in ({}, {"is_causal": True}, {"attn_mask": mask}, {"dropout_p": 0.5}):
+        results = []
+        for place in ("cpu", "npu"):
+            torch.manual_seed(1)
+            inputs = [value.clone().to(place).requires_grad_() for value in values]
+            placed = {name: value.to(place) if name == "attn_mask" else value for name, value in options.items()}
+            output = functional.scaled_dot_product_attention(*inputs, **placed)
+            output.square().sum().backward()
+            results.append([output.detach().cpu(), *(x.grad.cpu() for x in inputs)])
+        assert all(torch.equal(one, other) for one, other in zip(*results, strict=True)), options
+    for layer in (torch.nn.LayerNorm(8), torch.nn.GroupNorm(2, 4), torch.nn.InstanceNorm2d(4), torch.nn.GELU()):
+        assert torch.equal(layer(values[0]), copy.deepcopy(layer).npu()(values[0].npu()).cpu()), layer
+
+
+@on("npu")
+def test_conjugates_that_are_only_marked_are_read_as_conjugates() -> None:
+    torch.manual_seed(0)
+    host = torch.randn(3, 3, dtype=torch.complex64)
+    card = host.npu()
+    assert torch.equal(card.conj().cpu(), host.conj())
+    assert torch.equal((card.conj() @ card).cpu(), host.conj() @ host)
+    assert torch.equal(card.conj().imag.cpu(), host.conj().imag)
+    card.conj().mul_(2)
+    assert torch.equal(card.cpu(), host * 2)

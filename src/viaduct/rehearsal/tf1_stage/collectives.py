@@ -3,8 +3,8 @@
 A graph's operators run in no fixed order, and gloo pairs the calls of two ranks by their order. So each collective
 has a process group of its own, found by a name that is the same on every rank: its kind and its number among those
 of its graph. A collective that waits holds one of TensorFlow's threads, of which sessions get enough
-(`sessions.THREADS`); the gradients of an optimizer travel together in one collective. Before the first exchange each
-says what it brings, so that ranks whose graphs differ are told and do not hang.
+(`sessions.THREADS`); the gradients of an optimizer travel together in one collective. Before an exchange each says what
+it brings, so that ranks whose graphs differ are told and do not hang.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import threading
 import weakref
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,8 +27,7 @@ WORLD = "hccl_world_group"
 REDUCTIONS = ("max", "min", "prod", "sum")
 _groups: dict[str, list[int]] = {}  # beside the world, by name: its ranks
 _made: dict[str, Any] = {}  # process groups by their key
-_agreed: set[str] = set()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _store: Any = None
 _numbers: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 
@@ -57,41 +57,58 @@ def seconds() -> datetime.timedelta:
 
 
 def store() -> Any:
-    """Where ranks find one another: what MASTER_ADDR and MASTER_PORT name, or the launcher's own."""
+    """Where ranks find one another: what MASTER_ADDR and MASTER_PORT name, or the launcher's own. Asked first while a
+    graph is built: the script's own thread imports torch and waits for the others, not one of TensorFlow's."""
     global _store
-    if _store is None:
-        from torch.distributed.rendezvous import rendezvous
+    with _lock:
+        if _store is None:
+            from torch.distributed.rendezvous import rendezvous
 
-        _store, _, _ = next(rendezvous("env://", state.rank(), state.size(), timeout=seconds()))
-    return _store
+            _store, _, _ = next(rendezvous("env://", state.rank(), state.size(), timeout=seconds()))
+        return _store
 
 
 def process_group(key: str, ranks: list[int]) -> Any:
-    """The process group of one collective. Making it waits for the others, so the lock is not held meanwhile."""
+    """The process group of one collective. Making it waits for the others, so the lock is not held meanwhile; and it
+    has a connection to the store of its own, for one that waits would keep all others waiting."""
     with _lock:
         if key in _made:
             return _made[key]
-        shared = store()
+        own = store().clone()
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
 
-    made = dist.ProcessGroupGloo(PrefixStore(f"tf1/{key}", shared), ranks.index(state.rank()), len(ranks), seconds())
+    made = dist.ProcessGroupGloo(PrefixStore(f"tf1/{key}", own), ranks.index(state.rank()), len(ranks), seconds())
     with _lock:
         return _made.setdefault(key, made)
 
 
-def agree(key: str, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool) -> None:
-    """Once for each collective: all bring the same number of tensors, of the same kinds and shapes."""
-    if key in _agreed:
+def agree(key: str, group: Any, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool) -> None:
+    """All bring the same number of tensors, of the same kinds and shapes; eight bytes of each tell."""
+    import torch
+
+    mine = json.dumps([[str(array.dtype), list(array.shape if same_shape else array.shape[1:])] for array in arrays])
+    marks = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
+    group.allgather([marks], [torch.tensor([zlib.crc32(mine.encode())])]).wait()
+    if len({int(mark) for mark in marks}) == 1:
         return
-    _agreed.add(key)
-    mine = [[str(array.dtype), list(array.shape) if same_shape else list(array.shape[1:])] for array in arrays]
-    shared = store()
-    shared.set(f"tf1/says/{key}/{state.rank()}", json.dumps(mine))
-    for number in ranks:
-        theirs = json.loads(shared.get(f"tf1/says/{key}/{number}"))
+    for rank, theirs in zip(ranks, texts(group, mine, len(ranks)), strict=True):
         if theirs != mine:
-            raise ValueError(f"{key}: rank {state.rank()} brings {mine}, rank {number} brings {theirs}")
+            raise ValueError(f"{key}: rank {state.rank()} brings {mine}, rank {rank} brings {theirs}")
+
+
+def texts(group: Any, mine: str, count: int) -> list[str]:
+    """What each rank says."""
+    import torch
+
+    letters = np.frombuffer(mine.encode(), np.uint8)
+    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
+    group.allgather([sizes], [torch.tensor([len(letters)])]).wait()
+    padded = np.zeros(max(int(size) for size in sizes), np.uint8)
+    padded[: len(letters)] = letters
+    said = [torch.zeros(len(padded), dtype=torch.uint8) for _ in range(count)]
+    group.allgather([said], [torch.from_numpy(padded)]).wait()
+    return [bytes(text.numpy()[: int(size)]).decode() for text, size in zip(said, sizes, strict=True)]
 
 
 # ---- the exchanges, on arrays
@@ -108,7 +125,7 @@ def reduce_arrays(key: str, ranks: list[int], arrays: Sequence[Any], reduction: 
     import torch.distributed as dist
 
     group = process_group(key, ranks)
-    agree(key, ranks, arrays, True)
+    agree(key, group, ranks, arrays, True)
     how = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "prod": dist.ReduceOp.PRODUCT, "sum": dist.ReduceOp.SUM}
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp(how[reduction])
@@ -126,7 +143,7 @@ def broadcast_arrays(key: str, ranks: list[int], arrays: Sequence[Any], root: in
     import torch.distributed as dist
 
     group = process_group(key, ranks)
-    agree(key, ranks, arrays, True)
+    agree(key, group, ranks, arrays, True)
     options = dist.BroadcastOptions()
     options.rootRank = ranks.index(root)
     done = []
@@ -149,7 +166,7 @@ def gather_arrays(key: str, ranks: list[int], array: Any) -> list[np.ndarray[Any
     """What each rank brings, in their order; first dimensions may differ."""
     group = process_group(key, ranks)
     array = np.asarray(array)
-    agree(key, ranks, [array], False)
+    agree(key, group, ranks, [array], False)
     import torch
 
     rows = [torch.zeros(1, dtype=torch.int64) for _ in ranks]
@@ -191,6 +208,8 @@ def key_of(kind: str, group: str) -> str:
     """The same name on every rank: the number of this kind of collective in its graph."""
     import tensorflow.compat.v1 as tf
 
+    if len(members(group)) > 1:
+        store()
     numbers = _numbers.setdefault(tf.get_default_graph(), Counter())
     numbers[kind + group] += 1
     return f"{group}|{kind}.{numbers[kind + group]}"

@@ -96,8 +96,9 @@ def observer_of(golden: Golden) -> Any:
             self.tensors = []
             if run.training and golden.chosen(golden.taken):
                 self.tensors = snapshot.tensors_of(run)
+                dead = reach.perhaps_dead(run.reach.ops)
                 outputs = [tensor for op in run.reach.ops for tensor in op.outputs]
-                golden.left_out = sum(reach.in_a_branch(tensor) for tensor in outputs)
+                golden.left_out = sum(tensor.op in dead or reach.in_a_branch(tensor) for tensor in outputs)
             return self.tensors
 
         def seen(self, run: sessions.Pass, values: list[Any]) -> None:

@@ -101,6 +101,20 @@ def fetchable(tensor: Any) -> bool:
     return not in_a_branch(tensor)
 
 
+def perhaps_dead(ops: Collection[Any]) -> set[Any]:
+    """Operators that may have no value in a run: those behind a Switch and before the Merge that joins its branches,
+    wherever they stand; a branch's gradient is outside of it."""
+    dead: set[Any] = set()
+    for op in sorted(ops, key=lambda op: op._id):
+        if op.type in ("Switch", "RefSwitch"):
+            dead.add(op)
+        elif op.type not in ("Merge", "RefMerge"):
+            before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+            if any(other in dead for other in before):
+                dead.add(op)
+    return dead
+
+
 def in_a_branch(tensor: Any) -> bool:
     """Inside a tf.cond or tf.while_loop: it may have no value, or many."""
     return tensor.op._get_control_flow_context() is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage.reach import fetchable
+from viaduct.rehearsal.tf1_stage.reach import fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 
 
@@ -25,7 +25,7 @@ class Value:
 def tensors_of(run: Pass) -> list[Any]:
     """In the order in which operators were created. What is fed is known already; handles, text and what stands inside
     a loop or a branch cannot be fetched."""
-    ops = sorted(run.reach.ops, key=lambda op: op._id)
+    ops = sorted(run.reach.ops - perhaps_dead(run.reach.ops), key=lambda op: op._id)
     return [tensor for op in ops for tensor in op.outputs if tensor.name not in run.feeds and fetchable(tensor)]
 
 

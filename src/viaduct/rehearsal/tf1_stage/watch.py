@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from viaduct.rehearsal.tf1_stage import gradients, sessions
-from viaduct.rehearsal.tf1_stage.reach import dependencies, fetchable
+from viaduct.rehearsal.tf1_stage.reach import dependencies, fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
 from viaduct.scripts.runner import StopScript
 
@@ -128,7 +128,8 @@ def harmless(run: Pass, found: gradients.Gradients) -> bool:
 
 def gradients_of(run: Pass) -> list[tuple[str, Any]]:
     """As the optimizers get them; where no optimizer of TensorFlow's is used, as tf.gradients gave them."""
-    held = [found for found in gradients.of(run.graph) if found.held(run.reach.ops)]
+    alive = run.reach.ops - perhaps_dead(run.reach.ops)
+    held = [found for found in gradients.of(run.graph) if found.held(alive)]
     held = [found for found in held if all(fetchable(gradients.part(g)) for _, g in found.pairs)]
     chosen = [found for found in held if found.applied] or sorted(held, key=lambda found: -len(found.pairs))[:1]
     return [pair for found in chosen for pair in found.pairs]

@@ -91,6 +91,11 @@ def beneath(tensor: torch.Tensor) -> torch.Tensor:
     capsule = _export(tensor)
     _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _HOST
     made: torch.Tensor = _import(capsule)
+    # Two marks that PyTorch puts on a tensor for its memory to be read otherwise; DLPack has no word for them.
+    if tensor.is_conj():
+        made = made.conj()
+    if tensor.is_neg():
+        made = torch._neg_view(made)
     return made
 
 

@@ -12,8 +12,9 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import cards
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-# GradScaler inverts its scale in float64, which both plug-ins serve; printing looks at a tensor's digits.
-_OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "distributed"))
+# GradScaler inverts its scale in float64, which both plug-ins serve; printing looks at a tensor's digits, and a trace
+# is checked against what it was traced from.
+_OWN = tuple(_TORCH + part for part in (os.path.join("amp", "grad_scaler.py"), "_tensor_str.py", "jit"))
 
 
 def met(what: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage import absent, doubles
+from viaduct.rehearsal.torch_stage import absent, attention, doubles
 from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards, index_of, onto
 from viaduct.rehearsal.torch_stage.dispatch import library, overload
 from viaduct.rehearsal.torch_stage.generators import check_generator
@@ -26,7 +26,7 @@ _aten = torch.ops.aten
 
 _INDEXES = ("aten::index.", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")  # by the host's, too
 _COPIES = ("aten::copy", "aten::_foreach_copy")  # which are there to cross
-_TENSOR = torch.Tensor
+_TENSOR, _LISTS, _DEVICE, _GENERATOR = torch.Tensor, (list, tuple), torch.device, torch._C.Generator
 
 
 class _Plan:
@@ -78,11 +78,11 @@ class _Call:
     def lower(self, value: Any, out: bool = False) -> Any:
         if isinstance(value, _TENSOR):
             return self.tensor(value, out)
-        if isinstance(value, list | tuple):
+        if isinstance(value, _LISTS):
             return [self.tensor(v, out) if isinstance(v, _TENSOR) else v for v in value]
-        if isinstance(value, torch.device):
+        if isinstance(value, _DEVICE):
             return self.device(value)
-        if isinstance(value, torch.Generator):
+        if isinstance(value, _GENERATOR):
             return check_generator(value)
         return value
 
@@ -194,6 +194,11 @@ def _checked(device: Any, dtype: torch.dtype | None) -> int:
     return index
 
 
+def _copy(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    _aten.copy_.default(_lowered(self), _lowered(src))
+    return self
+
+
 def _copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     _aten.copy_.default(_lowered(dst), _lowered(self))
     return dst
@@ -241,12 +246,6 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
     return self
 
 
-def _convolution_backward(grad: Any, input: Any, weight: Any, *settings: Any) -> Any:
-    *hyper, mask = settings
-    bias = [weight.shape[1 if hyper[3] else 0] // 1 * (hyper[5] if hyper[3] else 1)]
-    return _aten.convolution_backward.default(grad, input, weight, bias, *hyper, mask)
-
-
 def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
     # The CPU draws the mask in the input's dtype and divides it; kept as a factor so that backward is one product.
     if not train or p == 0:
@@ -281,6 +280,7 @@ def _native(operator: Any) -> Kernel:
 _OWN: dict[str, Kernel] = {
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
+    "copy_": _copy,
     "_copy_from": _copy_from,
     "_copy_from_and_resize": _copy_from_and_resize,
     "resize_": _resize,
@@ -288,7 +288,6 @@ _OWN: dict[str, Kernel] = {
     "set_.source_Storage_storage_offset": _set_storage,
     "set_.source_Tensor": _set_source_tensor,
     "set_": _set_nothing,
-    "convolution_backward_overrideable": _convolution_backward,
     "_has_compatible_shallow_copy_type": lambda self, other: True,  # so that `module.npu()` keeps its parameters
     "record_stream": lambda self, stream: None,
     "native_dropout": _native_dropout,
@@ -302,8 +301,9 @@ def register() -> None:
     """Take over the device's dispatch key, for the whole process and for good."""
     library("_").fallback(fallback, _KEY)
     aten = library("aten")
-    for name, kernel in {**_OWN, **absent.KERNELS}.items():
+    for name, kernel in {**_OWN, **absent.KERNELS, **attention.KERNELS}.items():
         aten.impl(name, kernel, _KEY)
+    aten.impl("scaled_dot_product_attention", attention.attention, "AutogradPrivateUse1")
     for name in _VIEWS:
         aten.impl(name, _native(overload(name)), _KEY)
     for name in (*_WHOLE, *_composed()):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage import profiling, streams
+from viaduct.rehearsal.torch_stage import contributed, profiling, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
 from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
 
@@ -268,7 +268,8 @@ def build() -> types.ModuleType:
     module(f"{PACKAGE}.profiler", profiling.names(NAME), package=True)
     module(f"{PACKAGE}.optim", _optimizers())
     module(f"{PACKAGE}.utils", {}, package=True)
-    module(f"{PACKAGE}.contrib", {}, package=True)
+    module(f"{PACKAGE}.contrib", contributed.NAMES, package=True)
+    module(f"{PACKAGE}.contrib.module", contributed.NAMES)
     return device
 
 

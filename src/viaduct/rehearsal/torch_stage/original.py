@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, parallel, streams, tensors
+from viaduct.rehearsal.torch_stage import checkpoints, collectives, compiling, mapping, parallel, streams, tensors
 from viaduct.rehearsal.torch_stage.cards import card_of, cards, index_of
 from viaduct.rehearsal.torch_stage.surface import module, shared
 
@@ -92,6 +92,7 @@ def install() -> None:
     if torch.distributed.is_available():
         collectives.install_as_nccl()
     _told_cuda()
+    compiling.install(lambda backend: None)
     torch.nn.DataParallel.__init__ = parallel.init  # type: ignore[method-assign]
     torch.nn.DataParallel.forward = parallel.forward  # type: ignore[method-assign]
     mapping.begin()

@@ -92,6 +92,18 @@ def tensorboard_trace_handler(
     return torch.profiler.tensorboard_trace_handler(dir_name, worker_name)
 
 
+def supported_profiler_level() -> set[ProfilerLevel]:
+    return set(ProfilerLevel)
+
+
+def supported_ai_core_metrics() -> set[AiCMetrics]:
+    return set(AiCMetrics)
+
+
+def supported_export_type() -> set[ExportType]:
+    return set(ExportType)
+
+
 def supported_activities() -> set[Any]:
     return {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1}
 
@@ -99,6 +111,7 @@ def supported_activities() -> set[Any]:
 def names(device: str) -> dict[str, Any]:
     """The contents of the vendor's profiler module."""
     own = (ProfilerLevel, AiCMetrics, ExportType, _ExperimentalConfig, profile, tensorboard_trace_handler)
-    kept = {thing.__name__: thing for thing in (*own, supported_activities)}
+    supported = (supported_activities, supported_profiler_level, supported_ai_core_metrics, supported_export_type)
+    kept = {thing.__name__: thing for thing in (*own, *supported)}
     borrowed = {name: getattr(torch.profiler, name) for name in ("ProfilerActivity", "ProfilerAction", "schedule")}
     return {**kept, **borrowed, "record_function": torch.profiler.record_function}

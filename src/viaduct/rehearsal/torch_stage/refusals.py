@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.torch_stage import parallel
+from viaduct.rehearsal.torch_stage import compiling, parallel
 from viaduct.rehearsal.torch_stage.cards import cards
 
 # What torch.compile offers without generating code for a processor.
@@ -19,8 +19,7 @@ def install() -> None:
     torch.nn.DataParallel.__init__ = _data_parallel(parallel.init)  # type: ignore[method-assign]
     torch.nn.DataParallel.forward = parallel.forward  # type: ignore[method-assign]
     torch.serialization._validate_device = _validate_device(torch.serialization._validate_device)
-    torch.compile = _compile(torch.compile)
-    torch.nn.Module.compile = _module_compile  # type: ignore[method-assign]
+    compiling.install(_check_backend)
     for name in ("_lazy_init", "set_device", "Stream", "Event", "get_device_properties"):
         setattr(torch.cuda, name, _left(name, getattr(torch.cuda, name)))
 
@@ -54,41 +53,14 @@ def _validate_device(function: Any) -> Any:
     return validate
 
 
-def _uncompiled(model: Any) -> Any:
-    """What a backend of the vendor would run is the same arithmetic: nothing is traced or generated here.
-
-    A module is wrapped all the same, for the names of its parameters change with that.
-    """
-    if not isinstance(model, torch.nn.Module):
-        return model
-    from torch._dynamo.eval_frame import OptimizedModule
-
-    return OptimizedModule(model, _as_it_is)  # type: ignore[arg-type]
-
-
-def _as_it_is(function: Any) -> Any:
-    return function
-
-
-def _compile(function: Any) -> Any:
-    @functools.wraps(function)
-    def compile(model: Any = None, *, backend: Any = "inductor", **options: Any) -> Any:
-        if model is None:
-            return lambda model: compile(model, backend=backend, **options)
-        if isinstance(backend, str) and backend not in (*_COMPILES, cards.name):
-            limits.violated(
-                "compile",
-                f"torch.compile is called with the backend {backend!r}.",
-                f"It generates code for CPUs and NVIDIA's cards; on the {cards.name.upper()} it fails or does nothing.",
-                "Leave torch.compile out, or give the vendor's backend.",
-            )
-        return _uncompiled(model)
-
-    return compile
-
-
-def _module_compile(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-    torch.compile(self._call_impl, *args, **kwargs)
+def _check_backend(backend: Any) -> None:
+    if isinstance(backend, str) and backend not in (*_COMPILES, cards.name):
+        limits.violated(
+            "compile",
+            f"torch.compile is called with the backend {backend!r}.",
+            f"It generates code for CPUs and NVIDIA's cards; on the {cards.name.upper()} it fails or does nothing.",
+            "Leave torch.compile out, or give the vendor's backend.",
+        )
 
 
 def _left(name: str, thing: Any) -> Any:

@@ -41,7 +41,10 @@ def reduce(
     check("reduce", reduction)
     check_root("reduce", root_rank, group)
     (total,) = collectives.allreduce([tf.convert_to_tensor(tensor)], reduction, group, "HcomReduce")
-    return total if state.rank() == collectives.members(group)[root_rank] else tf.zeros_like(total)
+    if state.rank() == collectives.members(group)[root_rank]:
+        return total
+    with tf.control_dependencies([total]):  # or it would not be run here, and the root would wait
+        return tf.zeros(tf.shape(tensor), total.dtype)
 
 
 def reduce_scatter(
@@ -206,3 +209,4 @@ def check_peer(name: str, peer: int, group: str) -> None:
     check_root(name, peer, group)
     if collectives.members(group)[peer] == state.rank():
         raise ValueError(f"{name}: rank {peer} would talk to itself")
+    collectives.store()

@@ -160,9 +160,7 @@ class NPURunConfig(tf.estimator.RunConfig, metaclass=CheckedArguments):  # type:
 
 BASE = inspect.signature(tf.estimator.RunConfig.__init__).parameters
 # What the metaclass asks, and what help() shows: a class's own signature would be that of `__call__` above.
-NPURunConfig.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:]
-)
+NPURunConfig.__signature__ = inspect.Signature(list(inspect.signature(NPURunConfig.__init__).parameters.values())[1:])
 OWN = [name for name in inspect.signature(NPURunConfig.__init__).parameters if name not in BASE]
 
 

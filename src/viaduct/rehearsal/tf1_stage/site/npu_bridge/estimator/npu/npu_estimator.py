@@ -117,7 +117,7 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
         max_steps: int | None = None,
         saving_listeners: Any = None,
     ) -> Any:
-        check_multiples(self.config, steps=steps, max_steps=max_steps)
+        check_multiples(self.config, steps=steps, max_steps=max_steps, **intervals(hooks))
         try:
             return super().train(input_fn, hooks, steps, max_steps, saving_listeners)
         finally:
@@ -201,6 +201,12 @@ def one_folder(own: str | None, configured: str | None) -> str:
     return own or configured or "model_dir_" + "".join(random.choices(string.ascii_letters + string.digits, k=10))
 
 
+def intervals(hooks: Any) -> dict[str, int]:
+    """How often hooks act, where they count steps: TensorFlow's own keep it in their timer."""
+    found = {type(hook).__name__: getattr(getattr(hook, "_timer", None), "_every_steps", None) for hook in hooks or []}
+    return {f"{name}'s interval": steps for name, steps in found.items() if steps is not None}
+
+
 def check_multiples(config: Any, **given: int | None) -> None:
     """With a loop of N steps the host stops, saves and looks at multiples of N only."""
     times = config.iterations_per_loop
@@ -209,6 +215,6 @@ def check_multiples(config: Any, **given: int | None) -> None:
             limits.violated(
                 "step-multiples",
                 f"{name} is {steps}, and iterations_per_loop is {times}.",
-                "The loop runs whole: more steps are taken than were asked for, and checkpoints come late.",
+                "The loop runs whole: more steps are taken than were asked for, and what is due in between comes late.",
                 f"Choose a multiple of {times} for {name}.",
             )

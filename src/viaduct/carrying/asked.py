@@ -1,0 +1,39 @@
+"""What a carrying was asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from viaduct.migration.options import Options
+from viaduct.rehearsal.plan import StageName
+
+Launch = Literal["auto", "self", "ranks"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`source` is a script, or the folder of a project with its script in `options.entry`."""
+
+    source: Path
+    out: Path
+    options: Options
+    arguments: tuple[str, ...] = ()
+    steps: int = 20
+    ranks: int = 1
+    seed: int = 7
+    limits: str = "error"
+    timeout: float | None = 600.0  # seconds of each run
+    memory: int | None = None
+    fake_data: bool = False
+    framework: StageName | None = None
+    launch: Launch = "auto"
+    migrated: Path | None = None  # somebody's own migrated copy, in place of ours
+    force: bool = False
+    lang: str = "en"
+    command: str = ""
+
+    @property
+    def to(self) -> Literal["npu", "mlu"]:
+        return "mlu" if self.options.to == "mlu" else "npu"

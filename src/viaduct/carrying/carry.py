@@ -1,0 +1,133 @@
+"""A carrying from end to end: migrate, rehearse both sides, compare, explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from viaduct.carrying import agreement as judging
+from viaduct.carrying import reference
+from viaduct.carrying.agreement import Agreement
+from viaduct.carrying.asked import Asked
+from viaduct.carrying.branching import Branch, branches
+from viaduct.carrying.causes import Explanation, explain
+from viaduct.carrying.migrated import Sides, migrate, write
+from viaduct.carrying.places import check_out, prepared
+from viaduct.carrying.running import Run, plan_for, plan_of, run, stage_of
+from viaduct.carrying.suspects import Suspect, suspects
+from viaduct.rehearsal.plan import StageName
+
+Tell = Callable[[str], None]
+Verdict = Literal["agrees", "differs", "unsure", "limits", "failed", "no original"]
+
+
+@dataclass
+class Carried:
+    """What came of it. `base` is the run that the migrated one is compared with: the original, or one that has those
+    changes of the migration which are known to change numbers."""
+
+    asked: Asked
+    sides: Sides
+    stage: StageName
+    original: Run
+    verdict: Verdict
+    migrated: Run | None = None
+    base: Run | None = None
+    shaken: Run | None = None
+    agreement: Agreement | None = None
+    explanation: Explanation | None = None
+    suspects: list[Suspect] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)  # changes of numbers that were meant
+    aside: Path | None = None  # where the old content of OUT is now
+
+    @property
+    def exit_code(self) -> int:
+        """0 only where the migrated run finished and agrees."""
+        return {"agrees": 0, "no original": 2}.get(self.verdict, 1)
+
+    @property
+    def limits(self) -> list[dict[str, Any]]:
+        return self.migrated.summary.limits if self.migrated is not None else []
+
+
+def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carried:
+    """`finish` writes the report while OUT is still being made: an error of ours leaves nothing half-written."""
+    check_out(asked.source, asked.out, asked.force)
+    sides = migrate(asked)
+    stage = stage_of(asked, sides)
+    with prepared(asked.out) as aside:
+        write(sides, asked)
+        carried = travel(asked, sides, stage, tell)
+        carried.aside = aside
+        finish(carried)
+    return carried
+
+
+def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
+    plan = plan_of(asked, sides, stage)
+    tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
+    original = run("original", plan, tell)
+    carried = Carried(asked, sides, stage, original, "no original", base=original)
+    carried.branches = branches(sides.original, sides.root.resolve())
+    if not original.finished:
+        return carried
+    tell(f"the migrated script is run: a stand-in on the CPU plays the {asked.to}.")
+    carried.migrated = run("migrated", plan_for("migrated", plan, asked, sides), tell)
+    if not carried.migrated.finished:
+        carried.verdict = "failed"
+        return carried
+    compare(carried, tell)
+    if any(hit["mode"] == "error" for hit in carried.limits):
+        carried.verdict = "limits"
+    return carried
+
+
+def compare(carried: Carried, tell: Tell) -> None:
+    found = judged(carried, tell)
+    if found.verdict == "differ" and (rules := reference.rules_that_count(carried.sides)):
+        found = with_known_changes(carried, rules, tell) or found
+    carried.agreement = found
+    carried.verdict = "differs" if found.verdict == "differ" else "unsure" if found.verdict == "unsure" else "agrees"
+    if found.verdict == "differ":
+        assert carried.base is not None
+        assert carried.migrated is not None
+        carried.explanation = explain(found, carried.base.observed, carried.migrated.observed, carried.asked.to)
+        carried.suspects = suspects(carried.sides, carried.explanation)
+
+
+def judged(carried: Carried, tell: Tell) -> Agreement:
+    """Against `base`; a shaken run of it where rounding may be the reason."""
+    assert carried.base is not None
+    assert carried.migrated is not None
+    base = carried.base
+    pairs = judging.measure(base.observed, carried.migrated.observed)
+    if not judging.needs_a_yardstick(pairs):
+        return judging.judge(pairs)
+    tell(
+        "they are not equal in every bit: the original is run once more, its weights moved by one unit, as a yardstick."
+    )
+    plan = plan_for("shaken", carried.original.plan, carried.asked, carried.sides, Path(base.plan.script))
+    if carried.shaken is not None:
+        plan = reference.renamed(plan, "shaken_reference")
+    carried.shaken = run("shaken", plan, tell)
+    return judging.judge(pairs, judging.measure(base.observed, carried.shaken.observed))
+
+
+def with_known_changes(carried: Carried, rules: dict[str, str], tell: Tell) -> Agreement | None:
+    """The original once more, with the changes that are known to change numbers: what is left is not meant."""
+    tell(f"known to change numbers: {', '.join(rules)}; the original is run once more with that alone.")
+    script = reference.write(carried.asked, carried.sides, tuple(rules))
+    plan = plan_for("reference", carried.original.plan, carried.asked, carried.sides, script)
+    made = run("reference", plan, tell)
+    if not made.finished:
+        return None
+    before, carried.base = carried.base, made
+    found = judged(carried, tell)
+    if found.verdict == "differ" and len(found.bad) >= len(judging.measure(made.observed, made.observed)):
+        carried.base = before
+        return None
+    carried.known = list(rules.values())
+    return found

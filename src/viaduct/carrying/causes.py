@@ -1,0 +1,233 @@
+"""Where a difference comes from: which moment of a step, which module, what was made with other numbers, which lines.
+
+Nothing here decides whether two runs agree; it only says where to look when they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from viaduct.carrying.agreement import Agreement, Pair, distance
+from viaduct.carrying.observed import Observed, Rank
+from viaduct.rehearsal.looking import Fact
+
+NOTABLE = 1e-5  # relative difference of a module's output
+RATIO = 1e-3  # within which all gradients have one factor
+ABSENT = "(not there)"
+At = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Other:
+    """Something that was made with another number on the other side."""
+
+    kind: str
+    name: str
+    what: str
+    left: Any
+    right: Any
+    left_at: At | None
+    right_at: At | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.name}: {self.what} is {self.left} in the original and {self.right} after the migration"
+
+
+@dataclass
+class Explanation:
+    """`words`: what the lines that are to blame may speak of."""
+
+    headline: str
+    remarks: list[str] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
+    module: str = ""  # the first whose output differs
+    places: list[At] = field(default_factory=list)  # in the migrated script
+    words: tuple[str, ...] = ()
+
+
+def explain(agreement: Agreement, left: Observed, right: Observed, to: str) -> Explanation:
+    first = agreement.first
+    if first is None:
+        return Explanation("They agree.")
+    found = Explanation(headline(first, to))
+    found.others = [*other_facts(left.first.facts, right.first.facts)]
+    for say in (by_steps, by_forward, by_ranks, by_gradients, by_update):
+        say(found, agreement, left, right)
+    found.places += [one.right_at for one in found.others if one.right_at]
+    return found
+
+
+def headline(first: Pair, to: str) -> str:
+    rank = f" of rank {first.rank}" if first.rank else ""
+    if first.why:
+        return f"They differ: {first.kind} {first.name!r}{rank}: {first.why}."
+    if first.kind == "loss":
+        return (
+            f"They differ from step {first.step} on: the {first.name}{rank} is {first.left:.7g} in the original and "
+            f"{first.right:.7g} on the {to.upper()}."
+        )
+    when = "in the first step, though its loss is the same" if first.kind == "gradient" else "at the end"
+    return f"They differ {when}: the {first.kind} of {first.name}{rank} is off by {percent(first.error)}."
+
+
+def percent(error: float) -> str:
+    return "everything" if not math.isfinite(error) else f"{error:.2%}" if error > 1e-4 else f"{error:.1e} of its size"
+
+
+# ---- what was made with other numbers
+
+
+def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
+    """In the original's order. What only one side has is left out: a migration adds and removes much on purpose."""
+    theirs = {(fact.kind, fact.name): fact for fact in right}
+    for fact in left:
+        partner = theirs.get((fact.kind, fact.name))
+        if partner is None or fact.what == partner.what:
+            continue
+        for name in [*fact.what, *(name for name in partner.what if name not in fact.what)]:
+            a, b = fact.what.get(name, ABSENT), partner.what.get(name, ABSENT)
+            if a != b:
+                yield Other(fact.kind, fact.name, name, a, b, fact.at, partner.at)
+
+
+# ---- what the numbers themselves say
+
+
+def by_steps(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    counts = len(left.first.losses), len(right.first.losses)
+    if counts[0] != counts[1]:
+        found.remarks.append(f"The original took {counts[0]} steps, the migrated script {counts[1]}.")
+        found.words += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
+
+
+def by_forward(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    """The first module, in the order of the calls, whose output differs; or what the network was given."""
+    for rank, (ours, theirs) in enumerate(zip(left.ranks, right.ranks, strict=False)):
+        name = first_other_output(ours, theirs)
+        if name is None:
+            continue
+        where = f" of rank {rank}" if rank else ""
+        if " input " in f" {name} ":
+            found.remarks.append(f"The first batch{where} differs already: the data, its order or its share.")
+            found.words += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
+        else:
+            found.module = name
+            found.remarks.append(f"The first module{where} whose output differs is {name}.")
+            found.places += [fact.at for fact in theirs.facts if (fact.kind, fact.name) == ("module", name) and fact.at]
+        return
+    first = agreement.first
+    if left.first.forward and first is not None and first.kind == "loss" and first.step == 0:
+        found.remarks.append("Every module gives the same in the first step; the loss is computed differently.")
+        found.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
+        found.words += ("loss", "smoothing", "weight", "reduction", "criterion")
+
+
+def first_other_output(left: Rank, right: Rank) -> str | None:
+    for ours, theirs in zip(left.forward, right.forward, strict=False):
+        a, b = left.forward[ours], right.forward[theirs]
+        if ours != theirs or a.shape != b.shape or distance(a, b) > NOTABLE:
+            return ours.partition(" ")[2]
+    return None
+
+
+def by_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    if len(left.ranks) < 2 or len(right.ranks) != len(left.ranks):
+        return
+    begin = {pair.rank for pair in agreement.bad if pair.kind == "loss" and pair.step == 0}
+    if begin and 0 not in begin:
+        found.remarks.append(
+            "Rank 0 begins as it should, the others do not: its weights are not broadcast, or they get other data."
+        )
+        found.words += ("broadcast", "Broadcast", "DistributedDataParallel", "shard")
+    if alike(left.ranks) and not alike(right.ranks):
+        found.remarks.append(
+            "In the original all ranks apply the same gradients; after the migration each applies its own: they are "
+            "not averaged over the ranks."
+        )
+        found.words += ("DistributedOptimizer", "allreduce", "all_reduce", "DistributedDataParallel", "DDP")
+
+
+def alike(ranks: list[Rank]) -> bool:
+    first = ranks[0].gradients
+    return all(
+        np.allclose(rank.gradients.get(name, math.nan), array, rtol=1e-4, atol=0)
+        for rank in ranks[1:]
+        for name, array in first.items()
+    )
+
+
+def by_gradients(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    first = agreement.first
+    if first is None or first.kind != "gradient":
+        return
+    ratio = common_ratio(left.first, right.first)
+    if ratio is None:
+        return
+    found.remarks.append(f"All gradients are {ratio:.6g} times those of the original.")
+    found.words += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")
+
+
+def common_ratio(left: Rank, right: Rank) -> float | None:
+    ratios = []
+    for name, ours in left.gradients.items():
+        theirs = right.gradients.get(name)
+        whole = float(np.vdot(ours, ours).real) if ours.dtype.kind == "f" else 0.0
+        if theirs is None or theirs.shape != ours.shape:
+            return None
+        if whole > 0:
+            ratio = float(np.vdot(ours, theirs).real) / whole
+            if not np.linalg.norm(theirs - ratio * ours) <= RATIO * np.linalg.norm(theirs):
+                return None
+            ratios.append(ratio)
+    if not ratios or not math.isfinite(ratios[0]) or max(ratios) - min(ratios) > RATIO * abs(ratios[0]):
+        return None
+    return float(np.median(ratios))
+
+
+def by_update(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
+    """The first step's loss and gradients agree: what is done with them, or comes after, does not."""
+    first = agreement.first
+    if first is None or first.why or first.kind == "gradient" or (first.kind == "loss" and first.step == 0):
+        return
+    rates = zip(left.first.rates, right.first.rates, strict=False)
+    step = next((step for step, (a, b) in enumerate(rates) if a != b), None)
+    if step is not None:
+        ours, theirs = left.first.rates[step], right.first.rates[step]
+        found.remarks.append(f"The learning rate differs from step {step} on: {listed(ours)} and {listed(theirs)}.")
+    found.remarks.append(
+        "The first step's loss and gradients are the same: what the optimizer makes of them, or the data of later "
+        "steps, is not."
+    )
+    found.words += (
+        "lr",
+        "learning_rate",
+        "momentum",
+        "decay",
+        "Optimizer",
+        "optim",
+        "schedule",
+        "clip",
+        "step",
+        "beta",
+    )
+
+
+def listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.6g}" for value in values)
+
+
+def shown_at(at: At | None, root: str) -> str:
+    return (
+        f"{Path(at[0]).relative_to(root)}:{at[1]}"
+        if at and at[0].startswith(root)
+        else f"{at[0]}:{at[1]}"
+        if at
+        else ""
+    )

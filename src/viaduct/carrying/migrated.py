@@ -1,0 +1,180 @@
+"""The two sides of a carrying: the script as it was, and the migrated one, ours or somebody's own; and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from viaduct.carrying.asked import Asked
+from viaduct.carrying.places import COPY
+from viaduct.errors import BadValue
+from viaduct.migration import report as migration_report
+from viaduct.migration.diffing import Row, compare
+from viaduct.migration.findings import Finding
+from viaduct.migration.run import Outcome, migrate_project
+from viaduct.migration.source import decode, lines_of
+from viaduct.migration.starting import start_scripts
+from viaduct.migration.walk import walk
+from viaduct.migration.writing import write_out
+from viaduct.rehearsal import project
+from viaduct.reporting import DiffFile
+
+SHOWN = 6
+
+
+@dataclass
+class Sides:
+    """`files`: what differs between the two, line by line, by the path within the project."""
+
+    root: Path  # of the original
+    folder: Path  # of the migrated one
+    entry: str  # the script that is started, within both
+    outcome: Outcome | None = None  # of our own migration
+    left: Outcome | None = None  # what the rules still have to say about somebody's own copy
+    files: dict[str, list[Row]] = field(default_factory=dict)
+    unlike: dict[str, set[int]] = field(default_factory=dict)  # lines of somebody's copy that the rules write otherwise
+
+    @property
+    def original(self) -> Path:
+        return (self.root / self.entry).resolve()
+
+    @property
+    def migrated(self) -> Path:
+        return (self.folder / self.entry).resolve()
+
+    @property
+    def manual(self) -> list[tuple[str, Finding]]:
+        """What a person must still do, the riskiest first, with the place."""
+        told = self.outcome or self.left
+        return [(told.where(one), one) for one in told.by_risk] if told is not None else []
+
+    def diffs(self, language: str) -> list[DiffFile]:
+        if self.outcome is not None:
+            return migration_report.diffs(self.outcome, language)
+        return [plain_diff(path, rows) for path, rows in self.files.items()]
+
+
+def project_of(asked: Asked) -> tuple[Path, str]:
+    """What to migrate, and the script within it. A script with files of its own beside it stands for its folder."""
+    if asked.source.is_dir():
+        return asked.source, asked.options.entry
+    if not asked.source.exists():
+        raise BadValue(f"there is no {asked.source}.", "Give a script, or the folder of a project with --entry.")
+    if asked.source.suffix == ".ipynb":
+        raise BadValue(f"{asked.source} is a notebook, and notebooks are not rehearsed.", "Carry a script.")
+    if asked.options.entry and asked.options.entry != asked.source.name:
+        raise BadValue(f"--entry {asked.options.entry}: {asked.source} is a script already.", "Leave --entry out.")
+    known = project.read(asked.source.resolve())
+    beside = len(known.sources) > 1
+    return (asked.source.resolve().parent, asked.source.name) if beside else (asked.source, asked.source.name)
+
+
+def migrate(asked: Asked) -> Sides:
+    """In memory; nothing is written."""
+    path, entry = project_of(asked)
+    if asked.migrated is not None:
+        return by_hand(asked, path, entry)
+    options = replace(asked.options, entry=entry if path.is_dir() else "")
+    outcome = migrate_project(path, options, command=asked.command)
+    if not outcome.files:
+        raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
+    sides = Sides(outcome.root, asked.out / COPY, entry or outcome.entry or the_only_main(outcome), outcome)
+    sides.files = {file.path: compare(file.old, file.new, file.stems) for file in outcome.changed}
+    return sides
+
+
+def the_only_main(outcome: Outcome) -> str:
+    """A project's script: --entry, or the only one that can be."""
+    mains = [file.path for file in outcome.files if file.main and file.path.endswith(".py")]
+    if len(mains) == 1:
+        return mains[0]
+    found = ", ".join(mains[:SHOWN]) or "none of its files has `if __name__ == '__main__'`"
+    raise BadValue(f"{outcome.root} has more than one script: which is started?", f"--entry says it: {found}.")
+
+
+def write(sides: Sides, asked: Asked) -> None:
+    if sides.outcome is not None:
+        write_out(sides.outcome, asked.out / COPY, start_scripts(sides.outcome))
+
+
+# ---- a copy that somebody else has made
+
+
+def by_hand(asked: Asked, path: Path, entry: str) -> Sides:
+    assert asked.migrated is not None
+    given = asked.migrated
+    if not given.exists():
+        raise BadValue(f"--migrated {given}: there is no such folder.", "Give the folder of the migrated copy.")
+    if given.is_file():
+        root, entry, folder, name = path if path.is_dir() else path.parent, entry or path.name, given.parent, given.name
+        if name != entry:
+            raise BadValue(f"--migrated {given}: the original is called {entry}.", "Give both the same name.")
+    else:
+        root, folder = path if path.is_dir() else path.parent, given
+    if not entry:
+        raise BadValue("--migrated needs to know which script is started.", "Give --entry with its path in the folder.")
+    if not (folder / entry).is_file():
+        raise BadValue(f"--migrated {given} has no {entry}.", "Both sides need the script under the same name.")
+    scripts = walk(path).scripts
+    sides = Sides(root, folder, entry, left=leftovers(asked, given, entry))
+    sides.files = dict(differing(root, folder, scripts))
+    sides.unlike = dict(unlike_ours(asked, path, folder))
+    return sides
+
+
+def unlike_ours(asked: Asked, path: Path, folder: Path) -> Iterator[tuple[str, set[int]]]:
+    """Lines of the copy that are not what the rules make of the original; of one that is missing, the line before."""
+    for file in migrate_project(path, replace(asked.options, entry="")).files:
+        if not file.path.endswith(".py") or not (folder / file.path).is_file():
+            continue
+        ours = file.new or decode((path if path.is_file() else path / file.path).read_bytes())[0]
+        theirs = decode((folder / file.path).read_bytes())[0]
+        codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
+        yield (
+            file.path,
+            {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])},
+        )
+
+
+def leftovers(asked: Asked, given: Path, entry: str) -> Outcome:
+    """What the rules would still say; they change nothing here."""
+    options = replace(asked.options, entry=entry if given.is_dir() else "")
+    return migrate_project(given, options)
+
+
+def differing(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[Row]]]:
+    found = []
+    for path in scripts:
+        if not path.endswith(".py") or not (folder / path).is_file():
+            continue
+        old, new = (decode((place / path).read_bytes())[0] for place in (root, folder))
+        if old != new:
+            found.append((path, compare(old, new, stems(old, new))))
+    return found
+
+
+def stems(old: str, new: str) -> list[int]:
+    """Of each new line the old one that it stands for, as far as texts can tell."""
+    before, after = lines_of(old), lines_of(new)
+    found = [0] * len(after)
+    for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind in ("equal", "replace"):
+            for place in range(c, d):
+                found[place] = min(a + place - c, b - 1) + 1
+    return found
+
+
+def plain_diff(path: str, rows: list[Row]) -> DiffFile:
+    from viaduct.migration.diffing import around
+    from viaduct.reporting import DiffRow
+
+    drawn: list[DiffRow | int] = []
+    for row in around(rows, set()):
+        if isinstance(row, int):
+            drawn.append(row)
+        else:
+            left, right = ([(piece.text, piece.marked) for piece in side] for side in (row.left, row.right))
+            drawn.append(DiffRow(row.kind, row.old, row.new, left, right))
+    return DiffFile(path, drawn)

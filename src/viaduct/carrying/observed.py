@@ -1,0 +1,65 @@
+"""What a rehearsal has left for a comparison, read back: losses, gradients, weights, facts; of each rank."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.rehearsal.looking import FACTS, FORWARD, Fact
+from viaduct.rehearsal.observe import folder_of
+from viaduct.rehearsal.plan import Plan
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank's: lists are by step, and of a step there may be several losses or rates."""
+
+    number: int
+    losses: list[list[float]] = field(default_factory=list)
+    rates: list[list[float]] = field(default_factory=list)
+    gradients: Arrays = field(default_factory=dict)
+    weights: Arrays = field(default_factory=dict)
+    forward: Arrays = field(default_factory=dict)  # in the order of the calls
+    facts: list[Fact] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Observed:
+    ranks: list[Rank]
+
+    @property
+    def first(self) -> Rank:
+        return self.ranks[0] if self.ranks else Rank(0)
+
+
+def read(plan: Plan) -> Observed:
+    numbers = sorted(int(path.name[5:]) for path in (Path(plan.record) / "observed").glob("rank-*"))
+    return Observed([read_rank(folder_of(plan.record, number), number) for number in numbers])
+
+
+def read_rank(folder: Path, number: int) -> Rank:
+    lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    facts = json.loads((folder / FACTS).read_text()) if (folder / FACTS).exists() else []
+    return Rank(
+        number,
+        [line["losses"] for line in lines],
+        [line["lr"] for line in lines],
+        arrays(folder / "gradients.npz"),
+        arrays(folder / "weights.npz"),
+        arrays(folder / FORWARD),
+        [Fact(one["kind"], one["name"], one["what"], tuple(one["at"]) if one["at"] else None) for one in facts],
+    )
+
+
+def arrays(path: Path) -> Arrays:
+    if not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

@@ -1,0 +1,55 @@
+"""Where a carrying leaves what it made: a folder that was not there, or one whose old content steps aside.
+
+OUT/report.html  OUT/carry.json  OUT/migrated/  OUT/runs/original/  OUT/runs/migrated/
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from viaduct.errors import BadRun, BadValue
+
+PAGE, RECORD, COPY, RUNS = "report.html", "carry.json", "migrated", "runs"
+
+
+def check_out(source: Path, out: Path, force: bool) -> None:
+    """Said before the work."""
+    aim, project = out.resolve(), source.resolve()
+    if aim == project or aim in project.parents:
+        raise BadValue(f"--out {out} holds what is carried.", "Name a folder of its own.")
+    if project.is_dir() and project in aim.parents:
+        raise BadValue(f"--out {out} lies within {source}.", "Name a folder beside it, so that it is not copied too.")
+    if os.path.lexists(out) and not out.is_dir():
+        raise BadValue(f"--out {out} is there and is not a folder.", "Name a new folder.")
+    if out.is_dir() and any(out.iterdir()) and not force:
+        raise BadRun(f"--out {out} is there already.", "Name another, or give --force: the old one is kept beside it.")
+    parent = next(folder for folder in aim.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise BadValue(f"--out {out}: {parent} cannot be written to.", "Name a folder of your own.")
+
+
+@contextmanager
+def prepared(out: Path) -> Iterator[Path | None]:
+    """An empty folder. What was there is kept beside it, under a name that is given; it is back after an error."""
+    aside = step_aside(out) if out.is_dir() and any(out.iterdir()) else None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        yield aside
+    except Exception:
+        shutil.rmtree(out, ignore_errors=True)
+        if aside is not None:
+            aside.rename(out)
+        raise
+
+
+def step_aside(out: Path) -> Path:
+    """carried becomes carried.1, or the first number that is free."""
+    number = 1
+    while os.path.lexists(aside := out.with_name(f"{out.name}.{number}")):
+        number += 1
+    out.rename(aside)
+    return aside

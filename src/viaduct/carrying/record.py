@@ -1,0 +1,76 @@
+"""carry.json: all that a carrying found, for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from viaduct import __version__
+from viaduct.carrying.agreement import Pair
+from viaduct.carrying.carry import Carried
+from viaduct.carrying.commands import commands
+from viaduct.carrying.running import Run
+from viaduct.carrying.words import headline, remarks
+
+
+def write(carried: Carried, path: Path) -> None:
+    path.write_text(json.dumps(as_record(carried), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def as_record(carried: Carried) -> dict[str, Any]:
+    asked, found = carried.asked, carried.agreement
+    first = found.first if found else None
+    return {
+        "tool": {"name": "viaduct", "version": __version__, "verb": "carry"},
+        "verdict": carried.verdict,
+        "exit_code": carried.exit_code,
+        "headline": headline(carried),
+        "remarks": [{"name": name, "text": text} for name, text in remarks(carried)],
+        "command": asked.command,
+        "to": asked.to,
+        "framework": carried.stage,
+        "entry": carried.sides.entry,
+        "arguments": list(asked.arguments),
+        "steps": asked.steps,
+        "ranks": asked.ranks,
+        "seed": asked.seed,
+        "bitwise": found is not None and found.verdict == "same",
+        "first_difference": of_pair(first) if first else None,
+        "module": carried.explanation.module if carried.explanation else "",
+        "made_differently": [asdict(other) for other in carried.explanation.others] if carried.explanation else [],
+        "suspects": [asdict(one) | {"place": one.place} for one in carried.suspects],
+        "pairs": [of_pair(pair) for pair in found.pairs] if found else [],
+        "limits": carried.limits,
+        "left_for_a_person": [
+            {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
+            for place, one in carried.sides.manual
+        ],
+        "branches": [asdict(branch) for branch in carried.branches],
+        "commands": [{"for": name, "command": line} for name, line in commands(asked, carried.sides, carried.stage)],
+        "runs": {run.side: of_run(run) for run in runs(carried)},
+    }
+
+
+def runs(carried: Carried) -> list[Run]:
+    known = [carried.original, carried.migrated, carried.base, carried.shaken]
+    return list({id(run): run for run in known if run is not None}.values())
+
+
+def of_run(run: Run) -> dict[str, Any]:
+    kept = asdict(run.summary)
+    return {
+        name: kept[name]
+        for name in ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
+    }
+
+
+def of_pair(pair: Pair) -> dict[str, Any]:
+    return {name: number(value) for name, value in asdict(pair).items()} | {"same": pair.same, "bad": pair.bad}
+
+
+def number(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,111 @@
+"""The rehearsals of a carrying, one after the other: each in a process and a folder of its own, with the same seed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from viaduct.carrying.asked import Asked
+from viaduct.carrying.listening import kept_in
+from viaduct.carrying.migrated import Sides
+from viaduct.carrying.observed import Observed, read
+from viaduct.carrying.places import RUNS
+from viaduct.rehearsal import project, tf1_stage
+from viaduct.rehearsal.plan import Plan, StageName
+from viaduct.rehearsal.process import rehearse
+from viaduct.rehearsal.scene import Scene
+from viaduct.rehearsal.stage import refuse_old_torch
+from viaduct.rehearsal.summary import Summary, told
+
+Side = Literal["original", "migrated", "shaken", "reference"]
+OUTPUT = "output.txt"
+FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+ENDS = 60  # lines of the output that a page shows
+
+
+@dataclass(frozen=True)
+class Run:
+    """One rehearsal: how it went, what it left, what it said."""
+
+    side: Side
+    plan: Plan
+    summary: Summary
+    observed: Observed
+
+    @property
+    def finished(self) -> bool:
+        return self.summary.script_exit_code == 0 and self.summary.steps > 0 and not self.summary.bound
+
+    @property
+    def output(self) -> str:
+        path = Path(self.plan.record) / OUTPUT
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    @property
+    def last_words(self) -> str:
+        return "\n".join(self.output.splitlines()[-ENDS:])
+
+    @property
+    def failed_at(self) -> tuple[str, int] | None:
+        """The innermost line of the user's own in the last traceback."""
+        frames = [(file, int(line)) for file, line in FRAME.findall(self.output)]
+        own = [at for at in frames if at[0].startswith(self.plan.project + "/")]
+        return own[-1] if own else None
+
+
+def stage_of(asked: Asked, sides: Sides) -> StageName:
+    """Also refuses, before anything is run, what cannot be run here."""
+    known = project.read(sides.original)
+    stage = asked.framework or project.stage_of(known)
+    project.refuse_missing(known, "original")
+    if stage == "tf1":
+        tf1_stage.need_tensorflow()
+    else:
+        refuse_old_torch(importlib.metadata.version("torch"))
+    return stage
+
+
+def plan_of(asked: Asked, sides: Sides, stage: StageName) -> Plan:
+    """Of the original; the other runs are the same but for a few fields."""
+    record = asked.out.resolve() / RUNS / "original"
+    own = asked.launch == "auto" and asked.ranks > 1 and bool(project.launch_line(project.read(sides.original)))
+    return Plan(
+        on="original",
+        stage=stage,
+        script=str(sides.original),
+        arguments=asked.arguments,
+        record=str(record),
+        work=str(record / "work"),
+        steps=asked.steps,
+        timeout=asked.timeout,
+        memory=asked.memory,
+        seed=asked.seed,
+        ranks=asked.ranks,
+        launches_itself=asked.launch == "self" or own,
+        limits="off",
+        fake_data=asked.fake_data,
+        look=True,
+        language=asked.lang,
+        command=asked.command,
+    )
+
+
+def plan_for(side: Side, first: Plan, asked: Asked, sides: Sides, script: Path | None = None) -> Plan:
+    record = Path(first.record).parent / side
+    plan = replace(first, record=str(record), work=str(record / "work"))
+    if side == "migrated":
+        return replace(plan, on=asked.to, script=str(sides.migrated), limits=asked.limits)
+    return replace(plan, script=str(script or first.script), shake=side == "shaken")
+
+
+def run(side: Side, plan: Plan, tell: Callable[[str], None]) -> Run:
+    Path(plan.record).mkdir(parents=True)
+    with kept_in(Path(plan.record) / OUTPUT):
+        summary = rehearse(plan, Scene(Path.cwd(), Path(plan.work)), tell)
+    for line in told(summary, plan)[:1]:
+        tell(f"{side}: {line}")
+    return Run(side, plan, summary, read(plan))

@@ -1,0 +1,129 @@
+"""The answer in sentences, the same on the page, in the terminal and in carry.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from viaduct.carrying.agreement import Kind, Pair
+from viaduct.carrying.carry import Carried
+
+SHOWN = 4  # things that were made with other numbers
+
+
+def headline(carried: Carried) -> str:
+    to = carried.asked.to.upper()
+    match carried.verdict:
+        case "agrees":
+            return f"It arrives whole: on the {to} stand-in the migrated script computes what the original computes."
+        case "differs":
+            assert carried.explanation is not None
+            return carried.explanation.headline
+        case "unsure":
+            return "Nothing is proved: the two runs are not equal, and it cannot be told why."
+        case "limits":
+            count = len(carried.limits)
+            return f"The card would refuse it: {count} documented {'limit is' if count == 1 else 'limits are'} met."
+        case "failed":
+            return f"The migrated script does not run through on the {to} stand-in."
+        case "no original":
+            return "The original itself does not run through here, so there is nothing to compare with."
+
+
+def remarks(carried: Carried) -> list[tuple[str, str]]:
+    """(name, sentence), in the order in which they are read."""
+    found = [*failure(carried), *where(carried), *compared(carried)]
+    found += [
+        ("Meant", f"Made in the original too, since it is known to change numbers: {what}.") for what in carried.known
+    ]
+    if carried.agreement is not None:
+        found += [("Note", remark) for remark in carried.agreement.remarks]
+    if carried.branches:
+        places = ", ".join(branch.place for branch in carried.branches[:SHOWN])
+        more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
+        found.append(
+            ("Branches", f"The script asks which device it has, and may go another way there: {places}{more}.")
+        )
+    if carried.aside is not None:
+        found.append(("Kept", f"What was in {carried.asked.out} before is now in {carried.aside}."))
+    return found
+
+
+def failure(carried: Carried) -> list[tuple[str, str]]:
+    run = carried.original if carried.verdict == "no original" else carried.migrated
+    if carried.verdict == "limits":
+        return [("Limit", limit_words(hit)) for hit in carried.limits if hit["mode"] == "error"]
+    if carried.verdict not in ("no original", "failed") or run is None:
+        return []
+    at = run.failed_at
+    place = f" at {shown(carried, at[0])}:{at[1]}" if at else ""
+    if run.summary.bound:
+        said = f"it was stopped by the limit of {run.summary.bound}"
+    elif run.summary.failure:
+        said = run.summary.failure.removesuffix(".")
+    elif run.summary.script_exit_code:
+        said = f"it ended with exit code {run.summary.script_exit_code}: {last_line(run.output)}"
+    else:
+        said = "it took no training step"
+    found = [("What happened", f"{said}{place}.")]
+    return found + [("Limit", limit_words(hit)) for hit in (carried.limits if run is carried.migrated else [])]
+
+
+def last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("viaduct ")]
+    return lines[-1].strip().rstrip(".") if lines else "it said nothing"
+
+
+def limit_words(hit: dict[str, object]) -> str:
+    place = hit["place"]
+    at = f"{Path(place['file']).name}:{place['line']}: " if isinstance(place, dict) else ""
+    return f"{at}{hit['name']}: {hit['what']} {hit['change']}"
+
+
+def where(carried: Carried) -> list[tuple[str, str]]:
+    found = carried.explanation
+    if found is None:
+        return []
+    lines = [("What is known", remark) for remark in found.remarks]
+    for other in found.others[:SHOWN]:
+        at = f" ({shown(carried, other.right_at[0])}:{other.right_at[1]})" if other.right_at else ""
+        lines.append(("Made differently", f"{other.words}{at}."))
+    for one in carried.suspects[:2]:
+        lines.append(
+            ("Look at", f"{one.place}: {one.new or 'gone: ' + one.old}" + (f" ({one.why})" if one.why else ""))
+        )
+    return lines
+
+
+def compared(carried: Carried) -> list[tuple[str, str]]:
+    if carried.agreement is None:
+        return []
+    parts = [kind_words(carried, kind) for kind in ("loss", "gradient", "weight")]
+    return [("Compared", "; ".join(part for part in parts if part) + ".")]
+
+
+def kind_words(carried: Carried, kind: Kind) -> str:
+    assert carried.agreement is not None
+    pairs = carried.agreement.of(kind)
+    if not pairs:
+        return f"no {kind} was seen"
+    what = {"loss": "losses", "gradient": "gradients of the first step", "weight": "weights at the end"}[kind]
+    equal = sum(pair.same for pair in pairs)
+    if equal == len(pairs):
+        return f"{len(pairs)} {what}, equal in every bit"
+    return f"{len(pairs)} {what}, {equal} equal in every bit{worst_words(carried.agreement.worst(kind))}"
+
+
+def worst_words(worst: Pair | None) -> str:
+    if worst is None or worst.why:
+        return ""
+    rounding = f", where {worst.allowed:.1e} is allowed" if worst.noise else ""
+    return f", the largest difference {worst.error:.1e}{rounding}"
+
+
+def shown(carried: Carried, file: str) -> str:
+    """Within its side, or by its name."""
+    path = Path(file)
+    for root in (carried.sides.folder.resolve(), carried.sides.root.resolve()):
+        if path.is_relative_to(root):
+            return path.relative_to(root).as_posix()
+    return path.name

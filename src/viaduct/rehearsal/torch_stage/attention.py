@@ -1,0 +1,93 @@
+"""scaled_dot_product_attention in one piece where the CPU computes it so: its flash kernel, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage.cards import beneath, card_of, onto
+
+_aten = torch.ops.aten
+_FLASH = 1  # PyTorch's number for that way to compute it
+
+
+def _lowered(value: Any) -> Any:
+    return beneath(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """The way that the CPU would choose; PyTorch itself asks a foreign device in C++ only, and computes it by parts."""
+    tensors = [_lowered(tensor) for tensor in (query, key, value, attn_mask)]
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    if _aten._fused_sdp_choice.default(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
+        mask = attn_mask
+        if mask is not None and mask.dtype is torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
+        whole = _aten._scaled_dot_product_fused_attention_overrideable.default
+        return whole(query, key, value, mask, dropout_p, is_causal, scale=scale)[0]  # type: ignore[no-any-return]
+    parts = _aten._scaled_dot_product_attention_math.default
+    return parts(query, key, value, attn_mask, dropout_p, is_causal, **options)[0]  # type: ignore[no-any-return]
+
+
+def forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_bias: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    index = card_of(query)
+    q, k, v, mask = map(_lowered, (query, key, value, attn_bias))
+    kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
+    output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    none = [torch.empty(0, dtype=torch.int64, device=query.device) for _ in range(5)]
+    lengths = query.shape[-2], key.shape[-2]
+    return onto(output, index), onto(logsumexp, index), none[0], none[1], *lengths, *none[2:]
+
+
+def backward(
+    grad_out: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_bias: Any,
+    grad_input_mask: Any,
+    out: Any,
+    logsumexp: Any,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    *philox: Any,
+    scale: float | None = None,
+) -> Any:
+    index = card_of(query)
+    mask = _lowered(attn_bias)
+    kernel = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    tensors = map(_lowered, (grad_out, query, key, value, out, logsumexp))
+    grads = kernel(*tensors, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    return *(onto(grad, index) for grad in grads), None
+
+
+KERNELS = {
+    "scaled_dot_product_attention": attention,
+    "_scaled_dot_product_fused_attention_overrideable": forward,
+    "_scaled_dot_product_fused_attention_overrideable_backward": backward,
+}

@@ -1,0 +1,64 @@
+"""Parts of `torch_npu.contrib` that classifiers use: smoothed labels, dropped paths, batches fetched ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from viaduct.rehearsal.torch_stage import streams
+from viaduct.rehearsal.torch_stage.cards import cards
+
+
+class LabelSmoothingCrossEntropy(torch.nn.Module):
+    """The mean cross entropy with labels whose rest is spread over the other classes."""
+
+    def __init__(self, num_classes: int = 1000, smooth_factor: float = 0.0) -> None:
+        super().__init__()
+        self.on_value = 1.0 - smooth_factor
+        self.off_value = smooth_factor / (num_classes - 1)
+
+    def forward(self, pred: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        spread = torch.full_like(pred, self.off_value).scatter_(1, target.long()[:, None], self.on_value)
+        return -(spread * functional.log_softmax(pred, 1)).sum(1).mean(0, dtype=torch.float32)
+
+
+class NpuDropPath(torch.nn.Module):
+    """Leaves whole samples of a residual branch out, and scales the others up."""
+
+    def __init__(self, drop_prob: float | None = None) -> None:
+        super().__init__()
+        self.drop_prob = drop_prob or 0.0
+        self.keep_prob = 1 - self.drop_prob
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.drop_prob == 0 or not self.training:
+            return x
+        kept = torch.rand(len(x), *[1] * (x.dim() - 1), dtype=x.dtype, device=x.device).add_(self.keep_prob).floor_()
+        return x / self.keep_prob * kept
+
+
+class Prefetcher:
+    """The next batch on the card before it is asked for; None, None at the end."""
+
+    def __init__(self, loader: Any, stream: Any = None) -> None:
+        self.loader = iter(loader)
+        self.stream = stream if stream is not None else streams.Stream()
+        self.preload()
+
+    def preload(self) -> None:
+        batch = next(self.loader, None)
+        if batch is None:
+            self.next_input, self.next_target = None, None
+        else:
+            self.next_input, self.next_target = (part.to(cards.name, non_blocking=True) for part in batch)
+
+    def next(self) -> tuple[Any, Any]:
+        batch = self.next_input, self.next_target
+        if self.next_target is not None:
+            self.preload()
+        return batch
+
+
+NAMES = {part.__name__: part for part in (LabelSmoothingCrossEntropy, NpuDropPath, Prefetcher)}

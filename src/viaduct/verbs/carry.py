@@ -1,0 +1,153 @@
+"""viaduct carry"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.plan import StageName
+from viaduct.verbs.rehearse import parse_size
+
+if TYPE_CHECKING:
+    from viaduct.carrying.carry import Carried
+
+
+def main(
+    source: Annotated[Path, typer.Argument(help="A script, or a project's folder with --entry.", metavar="SCRIPT")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+    ] = None,
+    to: Annotated[Literal["npu", "mlu"], typer.Option(help="The accelerator.")] = "npu",
+    out: Annotated[Path, typer.Option(help="The migrated copy, both runs and the report go there.")] = Path("carried"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Though --out is there: the old one is kept beside it, as OUT.1.")
+    ] = False,
+    entry: Annotated[
+        str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
+    ] = "",
+    migrated: Annotated[
+        Path | None,
+        typer.Option(help="Compare with this copy, migrated or changed by hand, instead of migrating.", metavar="DIR"),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Training steps that are compared.", min=1, metavar="N")] = 20,
+    ranks: Annotated[int, typer.Option(help="Ranks on this machine; as many cards are seen.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Of Python, NumPy and the framework, on both sides.", min=0)] = 7,
+    limits_mode: Annotated[
+        limits.Mode, typer.Option("--limits", help="What the card's documented limits do to the migrated script.")
+    ] = "error",
+    limit: Annotated[
+        list[str] | None, typer.Option(help="One limit otherwise, such as float64=warn.", metavar="NAME=MODE")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for each run; 0: no limit.", min=0)] = 600.0,
+    memory: Annotated[
+        str | None, typer.Option(help="Of each rank with all that it starts, such as 8G.", metavar="SIZE")
+    ] = None,
+    fake_data: Annotated[
+        bool, typer.Option("--fake-data", help="Make up records where files are missing and shapes are declared.")
+    ] = False,
+    framework: Annotated[
+        StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")
+    ] = None,
+    launch: Annotated[
+        Literal["auto", "self", "ranks"],
+        typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
+    ] = "auto",
+    distributed: Annotated[
+        bool, typer.Option("--distributed", help="Migrate for several devices; with --ranks it is so anyway.")
+    ] = False,
+    precision: Annotated[
+        str, typer.Option(help="precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
+    ] = "",
+    data_parallel: Annotated[
+        str, typer.Option(help="nn.DataParallel: report, unwrap or ddp.", metavar="WAY", show_default="report")
+    ] = "",
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this rule; may be repeated.", metavar="RULE", show_default=False)
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Not this rule; may be repeated.", metavar="RULE", show_default=False)
+    ] = None,
+    lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of findings and limits.")] = "en",
+) -> None:
+    """Migrate a script, rehearse the original and the migrated one, compare what they computed, write one report.
+
+    This executes the script, twice or more, on the CPU, with your rights. Each run has a process and a copy of the
+    working folder of its own; it is not shut in. Exit code 0: the migrated script ran and agrees. 1: it differs, fails
+    or goes beyond a limit. 2: it could not be done.
+    """
+    switches = ",".join([limits_mode, *(limit or [])])
+    limits.parse(switches)
+    from viaduct.carrying.asked import Asked
+    from viaduct.migration.checks import check_options
+    from viaduct.migration.options import Options
+
+    more: dict[str, Any] = {"data_parallel": check_way(data_parallel)} if data_parallel else {}
+    options = Options(
+        to=to,
+        distributed=distributed or ranks > 1,
+        precision=precision,
+        entry=entry,
+        only=tuple(only or ()),
+        skip=tuple(skip or ()),
+        **more,
+    )
+    check_options(options)
+    asked = Asked(
+        source=source,
+        out=out,
+        options=options,
+        arguments=tuple(arguments or []),
+        steps=steps,
+        ranks=ranks,
+        seed=seed,
+        limits=switches,
+        timeout=timeout or None,
+        memory=parse_size(memory) if memory else None,
+        fake_data=fake_data,
+        framework=framework,
+        launch=launch,
+        migrated=migrated,
+        force=force,
+        lang=lang,
+        command=shlex.join(["viaduct", *sys.argv[1:]]),
+    )
+    from viaduct.carrying.carry import carry
+
+    tell(f"this executes {source.name}, with your rights, each time in a folder of its own.")
+    raise typer.Exit(show(carry(asked, tell, finish)))
+
+
+def check_way(word: str) -> str:
+    if word not in ("report", "unwrap", "ddp"):
+        raise BadValue(f"--data-parallel {word}: there is no such way.", "It is report, unwrap or ddp.")
+    return word
+
+
+def finish(carried: Carried) -> None:
+    from viaduct.carrying import record, report
+    from viaduct.carrying.places import PAGE, RECORD
+
+    record.write(carried, carried.asked.out / RECORD)
+    report.write(carried, carried.asked.out / PAGE)
+
+
+def show(carried: Carried) -> int:
+    """The answer is the result; everything else was talk."""
+    from viaduct.carrying.places import PAGE
+    from viaduct.carrying.words import headline, remarks
+
+    print(headline(carried))
+    for name, text in remarks(carried):
+        print(f"  {name}: {text}")
+    print(f"  Page: {carried.asked.out / PAGE}", flush=True)
+    return carried.exit_code
+
+
+def tell(line: str) -> None:
+    print(f"viaduct carry: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,105 @@
+"""One wrong number in the migrated copy: `carry` exits with 1 and names the place. With none it exits with 0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from carrying.journeys import ON_THE_NPU, TF1, TORCH, hits, migrated_text, once, with_copy
+
+# name: (what stands there, what stands there by mistake, arguments, what the answer must say, what the first
+# suspected line must say)
+TORCH_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
+    "bn_epsilon": ("eps=1e-5", "eps=1e-3", [], "norm: eps is 1e-05 in the original and 0.001", "eps=1e-3"),
+    "learning_rate": ("lr=0.1,", "lr=0.2,", [], "lr is 0.1 in the original and 0.2", "lr=0.2"),
+    "momentum": ("momentum=0.9", "momentum=0.99", [], "momentum is 0.9 in the original and 0.99", "momentum=0.99"),
+    "label_smoothing": ("smoothing=0.1", "smoothing=0.0", [], "label_smoothing is 0.1 in", "smoothing=0.0"),
+    "weight_decay": ("decay=1e-3", "decay=1e-4", [], "weight_decay is 0.001 in", "decay=1e-4"),
+    "keep_prob_for_rate": ("Dropout(0.1)", "Dropout(0.9)", [], "drop: p is 0.1 in", "Dropout(0.9)"),
+    "steps_divided_otherwise": ("// 16 // 2", "/ 16 / 2", [], "learning rate differs from step", "/ 16 / 2"),
+    "drop_last_lost": (", drop_last=True", "", ["--steps", "8"], "drop_last is True in the original", "DataLoader("),
+    "gradients_not_unscaled": ("scaler.unscale_(optimizer)", "pass", ["--", "--amp"], "", "pass"),
+    "all_reduce_lost": (
+        "net = DDP(net, device_ids=[local])",
+        "pass",
+        ["--ranks", "2"],
+        "not averaged over the ranks",
+        "pass",
+    ),
+}
+# The same of a TensorFlow 1 script; the last is how the carrying ends.
+TF1_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
+    "learning_rate": ("exponential_decay(0.05,", "exponential_decay(0.1,", [], "0.05 in the original and 0.1", "(0.1,"),
+    "bn_epsilon": ("epsilon=1e-3", "epsilon=1e-1", [], "epsilon is", "epsilon=1e-1"),
+    "keep_prob_for_rate": ("keep_prob=1.0 - 0.1", "keep_prob=0.1", [], "from step 0 on", "keep_prob=0.1"),
+    "momentum": ("momentum=0.9", "momentum=0.99", [], "0.9 in the original and 0.99", "momentum=0.99"),
+    "steps_divided_otherwise": ("// 16 // 4", "/ 16 * 4", [], "3.0 in the original and 60.0", "/ 16 * 4"),
+    "wrong_loss_scale": ("minimize(loss,", "minimize(2.0 * loss,", [], "", "minimize(2.0 * loss,"),
+    "drop_remainder_lost": (", drop_remainder=True", "", [], "drop-remainder", ""),
+    "broadcast_skipped": (
+        "NPUBroadcastGlobalVariablesHook(0, get_rank_id()), ",
+        "",
+        ["--ranks", "2"],
+        "Rank 0 begins as it should, the others do not",
+        "hooks = [tf.train",
+    ),
+    "all_reduce_lost": (
+        "NPUDistributedOptimizer(tf.train.MomentumOptimizer(rate, momentum=0.9))",
+        "tf.train.MomentumOptimizer(rate, momentum=0.9)",
+        ["--ranks", "2"],
+        "not averaged over the ranks",
+        "optimizer = tf.train.Momentum",
+    ),
+}
+QUICK = ("bn_epsilon", "learning_rate")
+
+
+def check_torch(mistake: str, folder: Path) -> None:
+    old, new, words, said, line = TORCH_MISTAKES[mistake]
+    options = words if "--steps" in words else ["--steps", "6", *words]
+    journey = with_copy(folder, TORCH, once(ON_THE_NPU, old, new), *options)
+    assert journey.code == 1, journey.talk
+    assert journey.record["verdict"] == "differs"
+    assert said in journey.said
+    assert line in journey.lines[0], journey.lines
+    assert journey.record["suspects"][0]["place"] in journey.said
+    assert "report.html" in journey.said
+
+
+@pytest.mark.parametrize("mistake", QUICK)
+def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: Path) -> None:
+    check_torch(mistake, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", [name for name in TORCH_MISTAKES if name not in QUICK])
+def test_further_wrong_numbers_of_pytorch_scripts(mistake: str, tmp_path: Path) -> None:
+    check_torch(mistake, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", TF1_MISTAKES)
+def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    old, new, words, said, line = TF1_MISTAKES[mistake]
+    copy = once(migrated_text(TF1, tmp_path), old, new)
+    journey = with_copy(tmp_path, TF1, copy, "--steps", "6", *words)
+    assert journey.code == 1, journey.said + journey.talk
+    assert said in journey.said
+    if mistake == "drop_remainder_lost":
+        assert journey.record["verdict"] == "failed"
+        assert "dataset.shuffle(120).repeat().batch(batch_size)" in {
+            hit["text"].partition("= ")[2] for hit in hits(journey)
+        }
+        return
+    assert journey.record["verdict"] == "differs"
+    assert line in journey.lines[0], journey.lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["--ranks", "2"], ["--", "--amp"]], ids=["alone", "two_ranks", "amp"])
+def test_without_a_wrong_number_every_bit_agrees(words: list[str], tmp_path: Path) -> None:
+    journey = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
+    assert journey.code == 0, journey.said + journey.talk
+    assert journey.record["bitwise"], journey.said
