@@ -12,7 +12,12 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
 demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
-	@echo "Open runs/demo/report.html in a browser."
+	rm -rf runs/carried_tf1 runs/carried_torch
+	@if $(BIN)/python -c 'import tensorflow' 2>/dev/null; \
+	then $(BIN)/viaduct carry examples/tf1/sentences_session.py --to npu --steps 10 --out runs/carried_tf1; \
+	else echo "TensorFlow is not installed: no TensorFlow 1 example is carried (pip install 'viaduct[tf]')."; fi
+	$(BIN)/viaduct carry examples/torch/checkpoint_resume.py --to npu --steps 10 --out runs/carried_torch
+	@echo "Open runs/demo/report.html and runs/carried_torch/report.html in a browser."
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL)

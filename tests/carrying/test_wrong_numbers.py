@@ -31,10 +31,10 @@ TORCH_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
 # The same of a TensorFlow 1 script; the last is how the carrying ends.
 TF1_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
     "learning_rate": ("exponential_decay(0.05,", "exponential_decay(0.1,", [], "0.05 in the original and 0.1", "(0.1,"),
-    "bn_epsilon": ("epsilon=1e-3", "epsilon=1e-1", [], "epsilon is", "epsilon=1e-1"),
+    "bn_epsilon": ("epsilon=1e-3", "epsilon=1e-1", [], "0.001 in the original and 0.1", "epsilon=1e-1"),
     "keep_prob_for_rate": ("keep_prob=1.0 - 0.1", "keep_prob=0.1", [], "from step 0 on", "keep_prob=0.1"),
     "momentum": ("momentum=0.9", "momentum=0.99", [], "0.9 in the original and 0.99", "momentum=0.99"),
-    "steps_divided_otherwise": ("// 16 // 4", "/ 16 * 4", [], "3.0 in the original and 60.0", "/ 16 * 4"),
+    "steps_divided_otherwise": ("// 16 // 4", "/ 16 * 4", [], "3 in the original and 60", "/ 16 * 4"),
     "wrong_loss_scale": ("minimize(loss,", "minimize(2.0 * loss,", [], "", "minimize(2.0 * loss,"),
     "drop_remainder_lost": (", drop_remainder=True", "", [], "drop-remainder", ""),
     "broadcast_skipped": (

@@ -19,7 +19,9 @@ from hccl.manage.api import *
 from npu_bridge.estimator import npu_ops
 from npu_bridge.estimator.npu.npu_hook import NPUBroadcastGlobalVariablesHook
 from npu_bridge.estimator.npu.npu_loss_scale_manager import FixedLossScaleManager
-from npu_bridge.estimator.npu.npu_optimizer import NPUOptimizer, npu_allreduce
+from npu_bridge.estimator.npu.npu_callbacks import NPUBroadcastGlobalVariablesCallback
+from npu_bridge.estimator.npu.npu_optimizer import KerasDistributeOptimizer, NPUOptimizer, npu_allreduce
+from npu_bridge.estimator.npu.npu_strategy import NPUStrategy
 from npu_bridge.hccl import hccl_ops
 from npu_bridge.npu_init import npu_config_proto
 
@@ -77,6 +79,22 @@ with tf.Graph().as_default():
         said["rows"] = sess.run(table).ravel().tolist()
         sess.run(step, {data: [np.inf if rank else 1.0, 0.0]})
         said["skipped"] = sess.run([v, tf.train.get_global_step()])[1].item()
+
+# ---- Keras: begun apart, brought together by the callback; a strategy shares data out
+keras = tf.keras
+keras.backend.set_session(tf.Session(config=npu_config_proto()))
+apart = keras.initializers.Constant(rank + 1.0)
+model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer=apart, input_shape=(1,))])
+model.compile(KerasDistributeOptimizer(keras.optimizers.SGD(0.1)), "mse")
+model.fit(np.ones([4, 1]) * (rank + 1), np.zeros([4, 1]), batch_size=4, epochs=1, verbose=0,
+          callbacks=[NPUBroadcastGlobalVariablesCallback(0)])
+said["kernel"] = float(model.get_weights()[0][0, 0])
+strategy = NPUStrategy()
+shared = strategy.make_dataset_iterator(tf.data.Dataset.range(4).batch(1, drop_remainder=True))
+mine = shared.get_next()
+with tf.Session(config=npu_config_proto()) as sess:
+    sess.run(shared.initialize())
+    said["shared"] = [strategy.num_replicas_in_sync, *(int(sess.run(mine)[0]) for _ in range(2))]
 print(json.dumps(said))
 """
 
@@ -93,6 +111,8 @@ def test_two_ranks_of_an_npu_script_exchange_and_train_together(tmp_path: Path) 
         assert said["after"] == [-1.5, -2.0], "the mean of both gradients"
         assert said["rows"] == [0.5, 0.5, 1.0], "each rank's row, halved"
         assert said["skipped"] == 1, "rank 1 has overflowed, and both have skipped"
+        assert said["kernel"] == pytest.approx(0.5), "both from the root's 1, by the mean of the gradients 2 and 8"
+        assert said["shared"] == [2, rank, rank + 2]
     assert answers[0].variables == answers[1].variables
     assert answers[0].gradients["v"] == answers[1].gradients["v"] == [1.5, 2.0]
     assert answers[0].losses != answers[1].losses

@@ -49,7 +49,7 @@ def npu(remapping=RewriterConfig.OFF):
 
 def run(sess, rows=2):
     sess.run(tf.global_variables_initializer())
-    sess.run(step, {fed: np.ones([rows, 3])})
+    sess.run(step, {fed: np.ones([rows, 3]).tolist()})
 
 with tf.Session(config=npu()[0]) as sess:
     run(sess)

@@ -12,7 +12,7 @@ from viaduct.carrying import reference
 from viaduct.carrying.agreement import Agreement
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.branching import Branch, branches
-from viaduct.carrying.causes import Explanation, explain
+from viaduct.carrying.causes import Explanation, Other, explain
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.running import Run, plan_for, plan_of, run, stage_of
@@ -96,6 +96,17 @@ def compare(carried: Carried, tell: Tell) -> None:
         assert carried.migrated is not None
         carried.explanation = explain(found, carried.base.observed, carried.migrated.observed, carried.asked.to)
         carried.suspects = suspects(carried.sides, carried.explanation)
+        at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]
+        words = carried.explanation.words
+        carried.explanation.others.sort(key=lambda other: rank_of(other, at, words))
+
+
+def rank_of(other: Other, suspected: list[str], words: tuple[str, ...]) -> tuple[bool, int]:
+    """What the difference is about comes first, then what was made in a suspected line."""
+    place = f"{other.right_at[0]}:{other.right_at[1]}" if other.right_at else ""
+    named = any(word in f"{other.name} {other.what}" for word in words)
+    likeliest = bool(suspected) and place == suspected[0]
+    return not (named or likeliest), suspected.index(place) if place in suspected else len(suspected)
 
 
 def judged(carried: Carried, tell: Tell) -> Agreement:

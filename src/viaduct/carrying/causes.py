@@ -6,9 +6,9 @@ Nothing here decides whether two runs agree; it only says where to look when the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ class Other:
 
     @property
     def words(self) -> str:
-        return f"{self.name}: {self.what} is {self.left} in the original and {self.right} after the migration"
+        left, right = shown_value(self.left), shown_value(self.right)
+        return f"{self.name}: {self.what} is {left} in the original and {right} after the migration"
 
 
 @dataclass
@@ -71,7 +72,7 @@ def headline(first: Pair, to: str) -> str:
     if first.kind == "loss":
         return (
             f"They differ from step {first.step} on: the {first.name}{rank} is {first.left:.7g} in the original and "
-            f"{first.right:.7g} on the {to.upper()}."
+            f"{first.right:.7g} on the {to.upper()} stand-in."
         )
     when = "in the first step, though its loss is the same" if first.kind == "gradient" else "at the end"
     return f"They differ {when}: the {first.kind} of {first.name}{rank} is off by {percent(first.error)}."
@@ -89,12 +90,22 @@ def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
         partner = theirs.get((fact.kind, fact.name))
-        if partner is None or fact.what == partner.what:
+        if partner is None or fact.what == partner.what or fact.what.get("type") != partner.what.get("type"):
             continue
         for name in [*fact.what, *(name for name in partner.what if name not in fact.what)]:
             a, b = fact.what.get(name, ABSENT), partner.what.get(name, ABSENT)
-            if a != b:
+            if a != b and (fact.kind != "op" or is_number(a, b)):
                 yield Other(fact.kind, fact.name, name, a, b, fact.at, partner.at)
+
+
+def is_number(*values: Any) -> bool:
+    """Of operators only numbers are worth a word: types and shapes follow from each other."""
+    return all(isinstance(value, (bool, int, float, list)) or re.match(r"[fib]: ", str(value)) for value in values)
+
+
+def shown_value(value: Any) -> str:
+    """A float32 as it was written: 0.9, not 0.8999999761581421."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
 # ---- what the numbers themselves say
@@ -221,13 +232,3 @@ def by_update(found: Explanation, agreement: Agreement, left: Observed, right: O
 
 def listed(values: list[float]) -> str:
     return ", ".join(f"{value:.6g}" for value in values)
-
-
-def shown_at(at: At | None, root: str) -> str:
-    return (
-        f"{Path(at[0]).relative_to(root)}:{at[1]}"
-        if at and at[0].startswith(root)
-        else f"{at[0]}:{at[1]}"
-        if at
-        else ""
-    )

@@ -126,16 +126,17 @@ def by_hand(asked: Asked, path: Path, entry: str) -> Sides:
 
 def unlike_ours(asked: Asked, path: Path, folder: Path) -> Iterator[tuple[str, set[int]]]:
     """Lines of the copy that are not what the rules make of the original; of one that is missing, the line before."""
-    for file in migrate_project(path, replace(asked.options, entry="")).files:
-        if not file.path.endswith(".py") or not (folder / file.path).is_file():
-            continue
-        ours = file.new or decode((path if path.is_file() else path / file.path).read_bytes())[0]
-        theirs = decode((folder / file.path).read_bytes())[0]
-        codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
-        yield (
-            file.path,
-            {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])},
-        )
+    one, several = (migrate_project(path, replace(asked.options, entry="", distributed=many)) for many in (False, True))
+    for file, other in zip(one.files, several.files, strict=True):
+        if file.path.endswith(".py") and (folder / file.path).is_file():
+            theirs = decode((folder / file.path).read_bytes())[0]
+            before = decode((one.root / file.path).read_bytes())[0]
+            yield file.path, unlike(file.new or before, theirs) & unlike(other.new or before, theirs)
+
+
+def unlike(ours: str, theirs: str) -> set[int]:
+    codes = SequenceMatcher(None, lines_of(ours), lines_of(theirs), autojunk=False).get_opcodes()
+    return {line for kind, _, _, c, d in codes if kind != "equal" for line in (range(c + 1, d + 1) or [c])}
 
 
 def leftovers(asked: Asked, given: Path, entry: str) -> Outcome:

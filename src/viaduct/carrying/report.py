@@ -9,6 +9,7 @@ from pathlib import Path
 
 from viaduct.carrying.agreement import Kind, Pair
 from viaduct.carrying.carry import Carried, Verdict
+from viaduct.carrying.causes import shown_value
 from viaduct.carrying.commands import commands
 from viaduct.carrying.running import Run
 from viaduct.carrying.words import headline, remarks, shown
@@ -103,9 +104,9 @@ def places(carried: Carried) -> list[Section]:
         return output_of_failure(carried)
     parts: list[Part] = []
     if carried.suspects:
-        rows = [[one.place, one.old, one.new, one.why] for one in carried.suspects]
+        rows = [[one.place, one.why, one.old, one.new] for one in carried.suspects]
         parts.append(
-            Table(["line", "before", "after", "why it is suspected"], rows, "Changed lines, the likeliest first")
+            Table(["line", "why it is suspected", "before", "after"], rows, "Changed lines, the likeliest first")
         )
     if found.others:
         columns = ["what", "", "original", "migrated", "line"]
@@ -113,18 +114,14 @@ def places(carried: Carried) -> list[Section]:
             [
                 o.name,
                 o.what,
-                text(o.left),
-                text(o.right),
+                shown_value(o.left),
+                shown_value(o.right),
                 f"{shown(carried, o.right_at[0])}:{o.right_at[1]}" if o.right_at else "",
             ]
             for o in found.others[:OTHERS]
         ]
         parts.append(Table(columns, others, "Made with other numbers"))
     return [Section("Where they part", " ".join(found.remarks), parts)]
-
-
-def text(value: object) -> str:
-    return str(value)
 
 
 def output_of_failure(carried: Carried) -> list[Section]:
@@ -142,7 +139,7 @@ def losses(carried: Carried) -> list[Section]:
     if not sides:
         return []
     charts: list[Part] = [LineChart("Loss", "step", "loss", [curve(run, rank) for run in sides for rank in ranks(run)])]
-    if carried.agreement is not None:
+    if carried.agreement is not None and not all(pair.same for pair in carried.agreement.of("loss")):
         pairs = [pair for pair in carried.agreement.of("loss") if pair.name == "loss" and pair.rank == 0]
         steps = [pair.step for pair in pairs]
         series = [Series("difference", steps, [pair.error for pair in pairs])]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from viaduct.carrying.agreement import Kind, Pair
 from viaduct.carrying.carry import Carried
+from viaduct.carrying.running import Run
 
-SHOWN = 4  # things that were made with other numbers
+SHOWN = 3  # things that were made with other numbers, places that ask for the device
 
 
 def headline(carried: Carried) -> str:
@@ -49,23 +50,26 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
 
 
 def failure(carried: Carried) -> list[tuple[str, str]]:
-    run = carried.original if carried.verdict == "no original" else carried.migrated
-    if carried.verdict == "limits":
-        return [("Limit", limit_words(hit)) for hit in carried.limits if hit["mode"] == "error"]
-    if carried.verdict not in ("no original", "failed") or run is None:
+    """The card's limits say it best; without one, how the run ended and where."""
+    if carried.verdict not in ("no original", "failed", "limits"):
         return []
+    met = [("Limit", limit_words(hit)) for hit in carried.limits if hit["mode"] == "error"]
+    run = carried.original if carried.verdict == "no original" else carried.migrated
+    if met or run is None:
+        return met
     at = run.failed_at
-    place = f" at {shown(carried, at[0])}:{at[1]}" if at else ""
+    place = f", at {shown(carried, at[0])}:{at[1]}" if at else ""
+    return [("What happened", f"{ending(run)}{place}.")]
+
+
+def ending(run: Run) -> str:
     if run.summary.bound:
-        said = f"it was stopped by the limit of {run.summary.bound}"
-    elif run.summary.failure:
-        said = run.summary.failure.removesuffix(".")
-    elif run.summary.script_exit_code:
-        said = f"it ended with exit code {run.summary.script_exit_code}: {last_line(run.output)}"
-    else:
-        said = "it took no training step"
-    found = [("What happened", f"{said}{place}.")]
-    return found + [("Limit", limit_words(hit)) for hit in (carried.limits if run is carried.migrated else [])]
+        return f"it was stopped by the limit of {run.summary.bound}"
+    if run.summary.failure:
+        return run.summary.failure.removesuffix(".")
+    if run.summary.script_exit_code:
+        return f"it ended with exit code {run.summary.script_exit_code}: {last_line(run.output)}"
+    return "it took no training step"
 
 
 def last_line(output: str) -> str:

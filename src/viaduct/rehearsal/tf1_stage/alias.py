@@ -35,7 +35,12 @@ def install() -> None:
 
 
 def load_lazy_parts(v1: Any) -> None:
-    """Keras and the Estimators load when they are first asked for; they are to be there under their new names."""
+    """Keras and the Estimators load when they are first asked for; they are to be there under their new names.
+
+    What turns a Keras model into an Estimator asks for names of TensorFlow 2, and binds them here.
+    """
+    import tensorflow_estimator.python.estimator.keras_lib  # noqa: F401
+
     for part in (v1.keras, v1.estimator):
         part.__name__  # noqa: B018
         dir(part)

@@ -8,8 +8,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import dumping, sessions
+from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 
 CUBE = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
@@ -82,8 +85,8 @@ class TrainingGraphs(sessions.Observer):
     """Looks at each training graph once, and at the shapes that are fed to it."""
 
     def __init__(self) -> None:
-        self.looked: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
-        self.fed: dict[tuple[int, str], tuple[int, ...]] = {}
+        self.looked: weakref.WeakSet[Reach] = weakref.WeakSet()
+        self.fed: weakref.WeakKeyDictionary[Any, dict[str, tuple[int, ...]]] = weakref.WeakKeyDictionary()
 
     def begins(self, run: Pass) -> None:
         if not run.training:
@@ -91,27 +94,35 @@ class TrainingGraphs(sessions.Observer):
         if not run.opened.chosen.npu:
             tell_of_host(run)
             return
-        looked = self.looked.setdefault(run.graph, set())
-        if id(run.reach) not in looked:
-            looked.add(id(run.reach))
+        if run.reach not in self.looked:
+            self.looked.add(run.reach)
             check_shapes(run)
             check_types(run)
         if not run.opened.chosen.values.get("dynamic_input"):
             self.check_feeds(run)
 
     def check_feeds(self, run: Pass) -> None:
+        fed = self.fed.setdefault(run.graph, {})
         for name, value in run.feeds.items():
-            shape = getattr(value, "shape", None)
-            if shape is None or value is None:
-                continue
-            before = self.fed.setdefault((id(run.graph), name), tuple(shape))
-            if before != tuple(shape):
+            shape = shape_of(value)
+            before = fed.setdefault(name, shape) if shape is not None else None
+            if before != shape:
                 limits.violated(
                     "static-shapes",
-                    f"{name} is fed {tuple(shape)}, and was fed {before} before.",
+                    f"{name} is fed {shape}, and was fed {before} before.",
                     "The graph was compiled for the first shape: it is compiled anew at each other one, or fails.",
                     "Feed the same shape in every step: leave the last, smaller batch out.",
                 )
+
+
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """Of an array, a number or nested lists; None of what is no array."""
+    if value is None:
+        return None
+    try:
+        return tuple(np.shape(value))
+    except ValueError:  # lists of different lengths: TensorFlow will say so
+        return None
 
 
 def tell_of_host(run: Pass) -> None:

@@ -44,6 +44,7 @@ class Pass:
     graph: Any
     reach: Reach
     feeds: dict[str, Any] = field(default_factory=dict)
+    by_keras: bool = False  # in a loop of its own
 
     @property
     def training(self) -> bool:
@@ -229,7 +230,7 @@ class KerasCallable:
         ops = [graph.as_graph_element(name) for name in (*self.options.fetch, *self.options.target)]
         ops = [getattr(found, "op", found) for found in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
-        asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds)
+        asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
 
         def once(extra: list[Any]) -> tuple[Any, list[Any]]:
             fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **named)

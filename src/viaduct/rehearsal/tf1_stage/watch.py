@@ -7,8 +7,8 @@
 
 A step is a run of a graph that updates variables (`reach.py`). When the last one is done, loops that ask
 (`should_stop`, Estimator.train, Keras fit) end by themselves and the script goes on behind them; a loop of the
-script's own is ended at its next step with StopScript. Evaluations and predictions end after as many batches.
-Names are those of the graph.
+script's own is ended at its next step with StopScript. Evaluations and predictions end after as many batches
+(`evaluations.py`). Names are those of the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.rehearsal.tf1_stage import gradients, sessions
+from viaduct.rehearsal.tf1_stage import evaluations, gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import dependencies, fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
 from viaduct.scripts.runner import StopScript
@@ -187,9 +187,10 @@ def tried(session: Any, tensor: Any) -> Any:
 def start(steps: int | None = None, on_step: Callable[[int, float | None], None] | None = None) -> Watched:
     """Watch from here on; `steps` bounds training, and evaluations and predictions with it."""
     watched = Watched(steps, on_step)
-    sessions.observers.append(watched)
+    sessions.observers += [watched, evaluations.PlainLoops(watched)]
     bound_monitored_sessions(watched)
     bound_keras(watched)
+    evaluations.bound_keras(watched)
     return watched
 
 

@@ -405,6 +405,116 @@ def test_the_import_goes_in_whatever_form(before: str, later: str) -> None:
     check_rewrite("horovod_import", before, later)
 
 
+GUARDED = "import tensorflow as tf\ntry:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    hvd = None\n"
+THERE = "import tensorflow as tf\nhvd = True  # hccl does Horovod's part, and is always there\n"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "run(hvd)",
+        "x = hvd or other",
+        "x = use and hvd",
+        "x = [hvd]",
+        "x = hvd is other",
+        "x = hvd == 1",
+        "x = None < hvd",
+        "x = str(hvd)",
+        "x = -hvd",
+        "if hvd.rank: pass",
+    ],
+)
+def test_a_use_that_asks_more_than_whether_it_is_there_keeps_the_import(use: str) -> None:
+    said = check_says("horovod_import", GUARDED + f"if hvd is not None:\n    {use}\n", "manual", "import stays")
+    assert "(line 7)" in said.findings[0].message, "the question is not a use"
+
+
+@pytest.mark.parametrize("taken", ["from script import hvd\nhvd.init()\n", "import script\nscript.hvd.init()\n"])
+def test_an_import_that_another_file_takes_stays(taken: str) -> None:
+    others = {"other.py": "import tensorflow as tf\n" + taken}
+    check_says("horovod_import", GUARDED + "if hvd: pass\n", "manual", "(other.py)", others=others)
+
+
+@pytest.mark.parametrize(
+    "fallback", ["hvd = Alone()", "import fake as hvd"], ids=["an object of its own", "another module"]
+)
+def test_a_stand_in_of_the_script_is_not_taken_for_horovod(fallback: str) -> None:
+    source = GUARDED.replace("hvd = None", fallback) + "if hvd is not None:\n    hvd.init()\n"
+    assert migrated(source, distributed=True).after.decode() == source
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "if hvd is None: leave()",
+        "if hvd is not None and many: go()",
+        "if None != hvd: go()",
+        "if not hvd: leave()",
+        "x = 1 if hvd else 2",
+        "x = hvd and many",
+        "x = [1 for one in all if hvd]",
+        "assert hvd or many",
+        "while bool(hvd): go()",
+        "many = hvd is not None",
+    ],
+)
+def test_a_question_whether_it_is_there_is_answered_yes(question: str) -> None:
+    check_rewrite("horovod_import", GUARDED + question + "\n", THERE + question + "\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        (
+            "try:\n    import horovod.tensorflow as hvd\n    HAS = True\nexcept ImportError:\n    HAS = False\n",
+            "HAS = True\n",
+        ),
+        (
+            "try:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    x, y = 1, 2\nelse:\n    HAS = True\n",
+            "try:\n    pass\nexcept ImportError:\n    x, y = 1, 2\nelse:\n    HAS = True\n",
+        ),
+        (
+            "try:\n    import horovod.tensorflow as hvd\nexcept ImportError:\n    HAS = False\nelse:\n    HAS = True\n",
+            "HAS = True\n",
+        ),
+    ],
+)
+def test_a_flag_that_says_whether_it_is_there_stays_true(before: str, later: str) -> None:
+    check_rewrite("horovod_import", before + "if HAS: go()\n", later + "if HAS: go()\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        (
+            "if many:\n    import horovod.tensorflow as hvd\nelse:\n    hvd = None\n",
+            "if many:\n    hvd = True{}\nelse:\n    hvd = None\n",
+        ),
+        ("import horovod.tensorflow as hvd  # maybe\n", "hvd = True  # maybe\n"),
+        ("import horovod.tensorflow as hvd; x = 1\n", "hvd = True; x = 1\n"),
+        ("import os, horovod.tensorflow as hvd\n", "import os\nhvd = True{}\n"),
+        (
+            "try:\n    import horovod.tensorflow as hvd\n    x = 1\nexcept ImportError:\n    hvd, x = None, 2\n",
+            "try:\n    hvd = True{}\n    x = 1\nexcept ImportError:\n    hvd, x = None, 2\n",
+        ),
+    ],
+)
+def test_what_is_asked_for_is_true_wherever_it_was_imported(before: str, later: str) -> None:
+    why = "  # hccl does Horovod's part, and is always there"
+    check_rewrite("horovod_import", before + "if hvd: go()\n", later.format(why) + "if hvd: go()\n")
+
+
+def test_looking_for_the_package_is_left_to_a_person() -> None:
+    source = HEAD + "import importlib.util\nHAS = importlib.util.find_spec('horovod') is not None\nhvd.init()\n"
+    said = [one.message for one in migrated(source, distributed=True).findings if one.status == "manual"]
+    assert any("find_spec('horovod') does not find Horovod" in message for message in said), said
+
+
+def test_looking_for_other_packages_is_nobody_s_business() -> None:
+    check_noop("horovod_leftovers", HEAD + "import importlib.util\nHAS = importlib.util.find_spec('numpy')\n")
+    check_noop("horovod_leftovers", "import importlib.util\nHAS = importlib.util.find_spec('horovod')\n")
+
+
 def test_a_whole_script_ends_without_horovod() -> None:
     source = HEAD + (
         "def main(_):\n"

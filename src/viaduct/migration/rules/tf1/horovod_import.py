@@ -1,11 +1,18 @@
 """Remove the import of Horovod once nothing uses it.
 
      import tensorflow as tf
-    -import horovod.tensorflow as hvd
-     tf.no_op()
+    -try:
+    -    import horovod.tensorflow as hvd
+    -except ImportError:
+    -    hvd = None
+    +hvd = True  # hccl does Horovod's part, and is always there
+     if hvd is not None:
+         tf.no_op()
 
-Together with a `try` that did nothing but import it. As long as one use is left, the import stays and says where.
-Horovod for PyTorch or MXNet is somebody else's.
+Together with a `try` that did nothing but import it. A script that asks whether Horovod is there (`hvd is None`, or
+`if not hvd`) would hear no on the accelerator, and train alone or end, so the module becomes True; where nobody asks,
+nothing is left. As long as one real use is left, here or in a file that takes `hvd` from this one, the import stays and
+says where. Horovod for PyTorch or MXNet is somebody else's.
 """
 
 from __future__ import annotations
@@ -15,27 +22,42 @@ from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
+from viaduct.migration.rules.tf1 import _presence as presence
 
 rule = Rule(__name__, spec="2.8", kind="mandatory", order=15)
 
 Statement = ast.Import | ast.ImportFrom
+WHY = "  # hccl does Horovod's part, and is always there"
 
 
 @rule.node(ast.Import, ast.ImportFrom, words=("horovod",))
 def remove(site: Site) -> None:
     ours = [alias for alias in site.node.names if is_ours(site.node, alias)]
-    if not ours:
+    if not ours or is_still_used(site, ours):
         return
-    used = [node for alias in ours for node in uses(site, local(alias))]
-    if used:
-        lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
-        site.manual(
-            f"Horovod is still used (line {lines}), so its import stays",
-            zh=f"仍有代码使用 Horovod(第 {lines} 行),保留导入",
+    asked = [local(alias) for alias in ours if any(uses(site, local(alias)))]
+    flag = " = ".join([*dict.fromkeys(asked), "True"]) if asked else ""
+    gone = drop(site, ours, flag)
+    if flag:
+        site.changed(
+            f"only whether Horovod is there is still asked: {flag}, since hccl does its part",
+            zh=f"仅剩对 Horovod 是否存在的判断:改为 {flag},其功能由 hccl 承担",
+            node=gone,
         )
-        return
-    gone = drop(site, ours)
-    site.changed("nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=gone)
+    else:
+        site.changed("nothing uses Horovod any more: its import is gone", zh="Horovod 已无引用:删除导入", node=gone)
+
+
+def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
+    """If so, it is said."""
+    names = [local(alias) for alias in ours]
+    used = [node for name in names for node in uses(site, name) if not presence.is_question(site, node)]
+    files = sorted({path for name in names for path in presence.borrowers(site, name)})
+    lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
+    where, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
+    if used or files:
+        site.manual(f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入")
+    return bool(used or files)
 
 
 def is_ours(statement: Statement, alias: ast.alias) -> bool:
@@ -54,19 +76,38 @@ def uses(site: Site, name: str) -> Iterator[ast.Name]:
             yield node
 
 
-def drop(site: Site, ours: list[ast.alias]) -> ast.AST:
-    """What is gone, wholly or in part."""
+def drop(site: Site, ours: list[ast.alias], flag: str) -> ast.AST:
+    """What is gone, wholly or in part; the flag, if there is one, stands in its place."""
     names = site.node.names
     around = site.source.parents[site.node]
     if len(ours) < len(names):
         for alias in ours:
             drop_one(site, names, names.index(alias))
-    elif isinstance(around, ast.Try) and only_imports(site, around, {local(alias) for alias in ours}):
-        site.edit.remove_statement(around)
+        if flag:
+            site.edit.after(site.node, [flag + WHY])
+    elif isinstance(around, ast.Try) and only_imports(site, around):
+        beside = [one for one in [*around.body, *around.orelse] if isinstance(one, ast.Assign)]
+        kept = [site.text(one) for one in beside]
+        put(site, around, [*([flag + WHY] if flag else []), *kept])
         return around
     else:
-        site.edit.remove_statement(site.node)
+        put(site, site.node, [flag + WHY if is_last(site, site.node) else flag] if flag else [])
     return site.node  # type: ignore[no-any-return]
+
+
+def put(site: Site, statement: ast.stmt, lines: list[str]) -> None:
+    """These lines in the place of a statement."""
+    if lines:
+        between = site.source.newline + site.source.indent_of(statement)
+        site.edit.replace(*site.source.span(statement), between.join(lines))
+    else:
+        site.edit.remove_statement(statement)
+
+
+def is_last(site: Site, statement: ast.stmt) -> bool:
+    """Whether nothing follows on its line, not even a comment."""
+    end = site.source.span(statement)[1]
+    return not site.source.text[end : site.source.line_stop(end)].strip()
 
 
 def drop_one(site: Site, names: list[ast.alias], place: int) -> None:
@@ -78,15 +119,18 @@ def drop_one(site: Site, names: list[ast.alias], place: int) -> None:
         site.edit.delete(site.source.span(names[place - 1])[1], end)
 
 
-def only_imports(site: Site, block: ast.Try, names: set[str]) -> bool:
-    """`try: import … except ImportError: hvd = None` and nothing else, no comment either."""
-    quiet = all(is_quiet(one, names) for handler in block.handlers for one in handler.body)
-    alone = len(block.body) == 1 and not block.orelse and not block.finalbody
-    return alone and quiet and not site.edit.has_comment(*site.source.span(block))
+def only_imports(site: Site, block: ast.Try) -> bool:
+    """`try: import … except ImportError: hvd = None` and at most flags beside it, no comment either."""
+    beside = [one for one in [*block.body, *block.orelse] if one is not site.node]
+    handled = [one for handler in block.handlers for one in handler.body]
+    quiet = all(is_quiet(one) for one in [*beside, *handled]) and not block.finalbody
+    one_line = any(one.lineno == block.lineno for one in block.body)
+    return quiet and not one_line and not site.edit.has_comment(*site.source.span(block))
 
 
-def is_quiet(statement: ast.stmt, names: set[str]) -> bool:
+def is_quiet(statement: ast.stmt) -> bool:
+    """Nothing, or a constant given to a name."""
     if isinstance(statement, ast.Assign):
-        targets = {getattr(target, "id", "") for target in statement.targets}
-        return targets <= names and isinstance(statement.value, ast.Constant)
+        plain = all(isinstance(target, ast.Name) for target in statement.targets)
+        return plain and isinstance(statement.value, ast.Constant)
     return isinstance(statement, ast.Pass)

@@ -1,7 +1,8 @@
 """Name what Horovod does that the accelerator's communication has no like for.
 
 Elastic runs, compression, object collectives, timelines, questions about the build, learning rate and metric callbacks:
-each is left as written and reported with what to do. As long as one is left, so is the import.
+each is left as written and reported with what to do. As long as one is left, so is the import. A question to Python's
+import system whether Horovod is installed is answered no on the accelerator, and is reported too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ INSTEAD = {
     "DistributedGradientTape": ("eager training is not supported: build a graph", "不支持 eager 训练:请改为图模式"),
     "is_initialized": ("hccl has no such question: remember it yourself", "hccl 无此查询接口:请自行记录"),
 }
+SEEKING = ("importlib.util.find_spec", "importlib.find_loader", "pkgutil.find_loader", "importlib.import_module")
 HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "DistributedOptimizer")
 
 
@@ -68,6 +70,22 @@ def handed_in(site: Site) -> None:
             f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its like in npu_bridge or "
             "hccl by hand",
             zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 hccl 的对应接口",
+            risk="high",
+        )
+
+
+@rule.call(*SEEKING)
+def sought(site: Site) -> None:
+    """`find_spec("horovod")` in a project that trains with it."""
+    module = site.argument("name", 0)
+    wanted = module.value if isinstance(module, ast.Constant) else None
+    if wanted != "horovod" and not horovod.is_horovod(wanted if isinstance(wanted, str) else None):
+        return
+    if any(horovod.is_horovod(name) for name in site.work.project.mentions):
+        site.manual(
+            f"{site.text(site.node)} does not find Horovod on the accelerator's machine, where hccl does its part: "
+            "decide as if it were there",
+            zh=f"{site.text(site.node)} 在 NPU 环境中找不到 Horovod,其功能由 hccl 承担:请按其存在处理",
             risk="high",
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -13,7 +12,7 @@ from . import npu_ops
 def fast_gelu_v2(x: Any, name: str | None = None) -> Any:
     """sign(x)·(−0.1444·(min(|0.7071·x|, 1.769) − 1.769)² + 0.5) + 0.5, times x: a parabola for the Gauss integral."""
     x = tf.convert_to_tensor(x)
-    bent = tf.minimum(tf.abs(x * math.sqrt(0.5)), 1.769) - 1.769
+    bent = tf.minimum(tf.abs(x * 0.7071), 1.769) - 1.769
     return tf.multiply(x, tf.sign(x) * (-0.1444 * tf.square(bent) + 0.5) + 0.5, name=name)
 
 

@@ -133,17 +133,18 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         spec = super()._call_model_fn(features, labels, mode, config)
-        hooks = outfeed_hooks(spec)
-        host_op = hooks.pop(0) if hooks else None
         if mode == tf.estimator.ModeKeys.TRAIN:
-            train_op = spec.train_op if host_op is None else tf.group(spec.train_op, host_op)
-            return self._for_training(spec, train_op, hooks)
-        if mode == tf.estimator.ModeKeys.EVAL and hooks:
-            return spec._replace(evaluation_hooks=[*spec.evaluation_hooks, *hooks])
+            return self._for_training(spec)
+        if mode == tf.estimator.ModeKeys.EVAL:
+            host_op = called_on_the_host(spec, spec.loss)
+            with tf.control_dependencies([host_op] if host_op is not None else []):
+                return spec._replace(loss=tf.identity(spec.loss))
         return spec
 
-    def _for_training(self, spec: Any, train_op: Any, more: list[Any]) -> Any:
+    def _for_training(self, spec: Any) -> Any:
         config = self.config
+        host_op = called_on_the_host(spec, spec.train_op)
+        train_op = spec.train_op if host_op is None else tf.group(spec.train_op, host_op)
         first: list[Any] = []
         if state.size() > 1 and not config.horovod_mode:
             first.append(npu_hook.NPUBroadcastGlobalVariablesHook(0, state.rank()))
@@ -151,23 +152,28 @@ class NPUEstimator(tf.estimator.Estimator):  # type: ignore[misc]
             train_op = tf.group(train_op, name="IterationOp")
             loops.declare(tf.get_default_graph(), train_op)
             first.append(npu_hook.SetIterationsVarHook(config.iterations_per_loop))
-        return spec._replace(train_op=train_op, training_hooks=[*first, *more, *spec.training_hooks])
+        return spec._replace(train_op=train_op, training_hooks=[*first, *spec.training_hooks])
 
 
-def outfeed_hooks(spec: Any) -> list[Any]:
-    """The operator that sends the host call's tensors out, and the hooks that receive them; nothing without one."""
+def called_on_the_host(spec: Any, after: Any) -> Any:
+    """The operator that hands the host call's tensors out when a step is done, and calls its function with them."""
     call = getattr(spec, "_host_call", None)
     if call is None:
-        return []
+        return None
     function, tensors = call
-    flat = list(tensors.values()) if isinstance(tensors, dict) else list(tensors)
-    flat = [tf.convert_to_tensor(tensor) for tensor in flat]
-    enqueue = npu_ops.outfeed_enqueue_op(CHANNEL, flat)
+    with tf.control_dependencies([after]):
+        flat = [as_it_is_now(tensor) for tensor in (tensors.values() if isinstance(tensors, dict) else tensors)]
+        enqueue = npu_ops.outfeed_enqueue_op(CHANNEL, flat)
     with tf.control_dependencies([enqueue]):
         received = npu_ops.outfeed_dequeue_op(CHANNEL, [t.dtype for t in flat], [t.shape for t in flat])
     result = function(**dict(zip(tensors, received, strict=True))) if isinstance(tensors, dict) else function(*received)
     stream = list(result.values()) if isinstance(result, dict) else tf.nest.flatten(result)
-    return [tf.group(enqueue, *[op for op in stream if op is not None])]
+    return tf.group(enqueue, *[op for op in stream if op is not None])
+
+
+def as_it_is_now(tensor: Any) -> Any:
+    """A variable is read where this stands, not whenever the graph comes to it."""
+    return tensor.read_value() if isinstance(tensor, tf.Variable) else tf.convert_to_tensor(tensor)
 
 
 def check_config(config: Any) -> None:

@@ -1,0 +1,20 @@
+"""What a rehearsal may have left, made up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from viaduct.carrying.observed import Observed, Rank
+
+
+def observed(shift: float = 0.0, **given: Any) -> Observed:
+    """One rank, three steps; `shift` moves everything that is not an integer by that share."""
+    content: dict[str, Any] = {
+        "losses": [[2.0 * (1 + shift)], [1.0 * (1 + shift)], [0.5 * (1 + shift)]],
+        "gradients": {"w": (np.ones(4) * (1 + shift)).astype(np.float32)},
+        "weights": {"w": (np.ones(4) * (1 + shift)).astype(np.float32), "steps": np.array(8)},
+        **given,
+    }
+    return Observed([Rank(0, **content)])

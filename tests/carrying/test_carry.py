@@ -1,0 +1,77 @@
+"""What a carrying refuses, what it leaves behind, and what it says when there is nothing to compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
+from command import viaduct
+
+
+def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_path: Path) -> None:
+    (tmp_path / "carried").mkdir()
+    (tmp_path / "carried" / "mine.txt").write_text("mine")
+    (tmp_path / "model.pth").write_bytes(b"x" * 100)
+    refused = carried(tmp_path, TORCH)
+    assert (refused.code, refused.record) == (2, {})
+    assert "is there already" in refused.talk
+    assert "Traceback" not in refused.talk
+    forced = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "2", "--force")
+    assert forced.code == 0, forced.said + forced.talk
+    assert (tmp_path / "carried.1" / "mine.txt").read_text() == "mine"
+    assert forced.record["bitwise"]
+    assert [len(forced.record["runs"]), forced.record["runs"]["migrated"]["steps"]] == [2, 2]
+    assert "this executes train.py, with your rights" in forced.talk
+    assert (tmp_path / "train.py").read_text() == TORCH
+    page = (forced.out / "report.html").read_text()
+    for heading in ("It arrives whole", "Losses", "Drift by layer", "Limits", "Changes", "On the real machine"):
+        assert heading in page
+    assert "https://" not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train.py", "--out", "."), "holds what is carried"),
+        (("nothing.py",), "there is no nothing.py"),
+        ((".",), "lies within"),
+        (("train.py", "--migrated", "nowhere"), "there is no such folder"),
+        (("train.py", "--migrated", "empty"), "has no train.py"),
+        (("train.py", "--limit", "speed=warn"), "no limit called 'speed'"),
+        (("other.py",), "imports neither torch nor tensorflow"),
+        (("missing.py",), "not installed here, though the script imports it: not_there_at_all (missing.py:2)"),
+    ],
+)
+def test_a_mistake_is_answered_before_anything_is_run_or_written(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TORCH)
+    (tmp_path / "other.py").write_text("print(1)\n")
+    (tmp_path / "missing.py").write_text("import torch\nimport not_there_at_all\n")
+    (tmp_path / "empty").mkdir()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    answer = viaduct("carry", *words, cwd=tmp_path)
+    assert answer.returncode == 2, answer.stderr
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:
+    source = "import torch\n\n\ndef read():\n    return open('data.bin')\n\n\nread()\n"
+    journey = with_copy(tmp_path, source, source)
+    assert (journey.code, journey.record["verdict"]) == (2, "no original")
+    json.loads((journey.out / "carry.json").read_text(), parse_constant=pytest.fail)
+    assert "data.bin" in journey.said
+    assert "train.py:5" in journey.said
+    assert "migrated" not in journey.record["runs"]
+
+
+def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> None:
+    journey = with_copy(tmp_path, TORCH, ON_THE_NPU.replace("x.npu(non_blocking=True)", "x.cuda()"), "--steps", "2")
+    assert (journey.code, journey.record["verdict"]) == (1, "failed")
+    assert [hit["name"] for hit in journey.record["limits"]] == ["cuda-left"]
+    assert "What it said" in (journey.out / "report.html").read_text()

@@ -1,0 +1,92 @@
+"""The examples go through `viaduct carry`: each agrees, or there is a reason that the page names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from carrying.journeys import TF1, Journey, carried, once
+from command import viaduct
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+needs_torch_examples = pytest.mark.skipif(not (EXAMPLES / "torch").is_dir(), reason="the PyTorch examples are not here")
+pytestmark = pytest.mark.slow
+
+
+def carried_example(folder: Path, name: str, *words: str) -> Journey:
+    """In a folder of its own, from a copy of the examples."""
+    shutil.copytree(EXAMPLES, folder / "examples")
+    answer = viaduct("carry", f"examples/{name}.py", "--out", "carried", "--steps", "8", *words, cwd=folder)
+    return Journey(answer, folder / "carried")
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+@pytest.mark.parametrize("name", ["autoencoder_monitored", "leaves_keras", "resnet_estimator", "sentences_session"])
+def test_a_tensorflow_1_example_agrees(name: str, to: str, tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    journey = carried_example(tmp_path, f"tf1/{name}", "--to", to)
+    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert journey.record["verdict"] == "agrees"
+    rounded = (name, to) == ("sentences_session", "npu")  # the NPU's own GELU takes its product in another order
+    assert journey.record["bitwise"] != rounded
+
+
+def test_horovod_with_two_ranks_agrees_in_every_bit(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    journey = carried_example(tmp_path, "tf1/waves_horovod", "--ranks", "2")
+    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert journey.record["bitwise"]
+    assert {pair["rank"] for pair in journey.record["pairs"]} == {0, 1}
+
+
+def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    source = once(
+        once(TF1, ".repeat().batch(batch_size)", ".batch(batch_size).repeat()"), "make_input(16)", "make_input(32)"
+    )
+    journey = carried(tmp_path, source, "--steps", "10")
+    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert "Meant: Made in the original too" in journey.said
+    assert "the last, smaller batch of each pass over the data is dropped" in journey.said
+
+
+SPAWNS = ["--ranks", "2", "--", "--dummy", "--epochs", "1", "--batch-size", "8", "--multiprocessing-distributed"]
+SPAWNS += ["--world-size", "1", "--rank", "0"]
+# name: (arguments, the limit that it meets or nothing)
+TORCH: dict[str, tuple[list[str], str]] = {
+    "checkpoint_resume": ([], ""),
+    "gan": (["--to", "mlu"], ""),
+    "trainer_class": (["--ranks", "2"], ""),
+    "own_cuda_methods": (["--to", "mlu"], ""),
+    "imagenet_ddp": ([*SPAWNS, "--dist-url", "tcp://127.0.0.1:23411"], ""),
+    "data_parallel": ([], "data-parallel"),
+    "segmentation_fp64": ([], "float64"),
+}
+
+
+@needs_torch_examples
+@pytest.mark.parametrize("name", TORCH)
+def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, tmp_path: Path) -> None:
+    words, limit = TORCH[name]
+    journey = carried_example(tmp_path, f"torch/{name}", *words)
+    assert journey.code == (1 if limit else 0), journey.said + journey.talk[-3000:]
+    assert [hit["name"] for hit in journey.record["limits"]][:1] == ([limit] if limit else [])
+    assert journey.record["bitwise"] != bool(limit)
+
+
+@needs_torch_examples
+def test_what_was_left_for_a_person_is_where_the_card_refuses(tmp_path: Path) -> None:
+    journey = carried_example(tmp_path, "torch/amp_grad_scaler")
+    assert (journey.code, journey.record["verdict"]) == (1, "failed")
+    (hit,) = journey.record["limits"]
+    assert "get_device" in hit["text"]
+    assert "torch.capability" in {left["rule"] for left in journey.record["left_for_a_person"]}
+
+
+@needs_torch_examples
+def test_a_limit_that_only_warns_lets_the_numbers_speak(tmp_path: Path) -> None:
+    journey = carried_example(tmp_path, "torch/segmentation_fp64", "--limit", "float64=warn")
+    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert {hit["mode"] for hit in journey.record["limits"]} == {"warn"}
