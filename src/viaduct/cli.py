@@ -18,7 +18,7 @@ from viaduct.errors import ViaductError
 VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
-    "migrate": "Carry TensorFlow 1 scripts to another accelerator: changes, advice, what is left for a person.",
+    "migrate": "Carry PyTorch and TensorFlow 1 scripts to another accelerator: changes, advice, what is left.",
     "compare": "Find the first operator where two dumps part ways, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "data": "Build, fetch, index, check, look at and measure training data.",
