@@ -64,6 +64,13 @@ def test_everything_is_the_whole_of_it() -> None:
     assert helper_text.write(ALL) == helper_text.whole()
 
 
+def test_its_documents_count_right() -> None:
+    page = (EXAMPLES.parents[1] / "docs" / "migrate-any.md").read_text().replace("\n", " ")
+    lines = helper_of("imagenet_ddp.py").splitlines()
+    assert f"{len(lines)} lines for an ImageNet script with DDP, {sum(map(bool, lines))} of them not empty" in page
+    assert f"everything is written, {len(helper_text.whole().splitlines())} lines" in page
+
+
 def test_the_order_of_the_questions_does_not_matter() -> None:
     assert helper_text.write(["Event", "backend"]) == helper_text.write(["backend", "backend", "Event"])
 

@@ -294,6 +294,7 @@ assert start.elapsed_time(end) >= 0
 with accelerator.stream(accelerator.Stream()), accelerator.device_index(1), accelerator.device_of(torch.ones(1)):
     x = torch.ones(2).to(accelerator.device(3), non_blocking=True)
 accelerator.set_rng_state(accelerator.get_rng_state())
+accelerator.set_rng_state(accelerator.get_rng_state("cuda:1"), device=1)
 assert accelerator.initial_seed() == torch.initial_seed()
 assert accelerator.device(accelerator.current_device()).type == "cpu"
 assert accelerator.FloatTensor([1.0]).dtype == torch.float32

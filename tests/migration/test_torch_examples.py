@@ -107,6 +107,7 @@ for name, script, words in scripts:
     torch.use_deterministic_algorithms(False)
     torch.manual_seed(0)
     sys.path[0] = os.path.dirname(script)
+    sys.modules.pop("accelerator_device", None)  # each has one of its own beside it
     sys.argv = [script, *words.split()]
     try:
         runpy.run_path(script, run_name="__main__")

@@ -119,6 +119,19 @@ class AnyAccelerator:
     def Event(self) -> Any:
         return HostEvent if self.name() == "cpu" else getattr(torch, self.name()).Event
 
+    @property
+    def get_rng_state(self) -> Any:
+        """The CPU has one generator, and its functions take no device."""
+        if self.name() == "cpu":
+            return lambda device=None: torch.get_rng_state()
+        return getattr(torch, self.name()).get_rng_state
+
+    @property
+    def set_rng_state(self) -> Any:
+        if self.name() == "cpu":
+            return lambda state, device=None: torch.set_rng_state(state)
+        return getattr(torch, self.name()).set_rng_state
+
     def __getattr__(self, name: str) -> Any:
         if self.name() != "cpu":
             return getattr(getattr(torch, self.name()), name)

@@ -48,6 +48,16 @@ def test_what_names_no_cuda_stays(source: str) -> None:
             "accelerator.GradScaler(init_scale=2.0)",
         ),
         ("from torch.amp import GradScaler", "GradScaler(enabled=on)", "accelerator.GradScaler(enabled=on)"),
+        (
+            "import torch",
+            "torch.autocast('cuda' if on else 'cpu', dtype=d)",
+            "torch.autocast(accelerator.name() if on else 'cpu', dtype=d)",
+        ),
+        (
+            "import torch",
+            "torch.amp.custom_fwd(device_type='cuda')(f)",
+            "torch.amp.custom_fwd(device_type=accelerator.name())(f)",
+        ),
         ("import torch", "make(torch.cuda.amp.GradScaler)", "make(accelerator.GradScaler)"),
     ],
 )

@@ -15,7 +15,10 @@ DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
     "line",
     [
         "dist.init_process_group('gloo')",
-        "dist.init_process_group(backend)",
+        f"{HELPER}dist.init_process_group(accelerator.backend())",
+        f"{HELPER}dist.init_process_group(cfg.get('backend', accelerator.backend()))",
+        f"{HELPER}p.add_argument('--backend', default=accelerator.backend())\ndist.init_process_group(args.backend)",
+        "dist.new_group([0], backend=dist.get_backend())",
         "print('over nccl')",
         "os.environ['NCCL_DEBUG'] = 'INFO'",
         "if 'nccl' in os.environ:\n    pass",
@@ -59,6 +62,11 @@ def test_what_names_no_backend_stays(line: str) -> None:
 )
 def test_the_backend_follows_the_card(before: str, after: str) -> None:
     check_rewrite("any_backend", f"{DIST}{before}\n", f"{DIST}{HELPER}{after}\n", to="any")
+
+
+@pytest.mark.parametrize("given", ["backend", "cfg['backend']", "backend=choose()"])
+def test_a_backend_that_is_decided_at_run_time_is_left_to_a_person(given: str) -> None:
+    check_says("any_backend", f"{DIST}dist.init_process_group({given})\n", "manual", "decided at run time", to="any")
 
 
 def test_a_backend_for_each_kind_of_device_is_left_to_a_person() -> None:

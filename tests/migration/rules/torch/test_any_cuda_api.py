@@ -111,3 +111,8 @@ def test_a_parameter_of_that_name_hides_it() -> None:
 
 def test_the_module_as_a_value_is_left_to_a_person() -> None:
     check_says(RULE, "import torch\nuse(torch.cuda)\n", "manual", "as a module", to="any")
+
+
+def test_a_default_type_is_not_taken_from_the_helper() -> None:
+    """The NPU takes none; the rule of default types says so."""
+    check_noop(RULE, "import torch\ntorch.set_default_tensor_type(torch.cuda.FloatTensor)\n", to="any")

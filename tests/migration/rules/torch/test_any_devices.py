@@ -52,7 +52,11 @@ def test_a_word_that_is_no_device_stays(line: str) -> None:
         ("loc = 'cuda:{}'.format(i)\nx = torch.load(f, loc)", "loc = accelerator.name(i)\nx = torch.load(f, loc)"),
         (
             "torch.load(f, map_location={'cuda:0': 'cuda:1'})",
-            "torch.load(f, map_location={accelerator.name(0): accelerator.name(1)})",
+            "torch.load(f, map_location={accelerator.name(0): accelerator.name(1), 'cuda:0': accelerator.name(1)})",
+        ),
+        (
+            "torch.load(f, map_location={'cuda:%d' % i: 'cpu'})",
+            "torch.load(f, map_location={accelerator.name(i): 'cpu', 'cuda:%d' % i: 'cpu'})",
         ),
         ("def f(device='cuda'):\n    pass", "def f(device=accelerator.name()):\n    pass"),
         (

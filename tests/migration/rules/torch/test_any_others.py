@@ -79,6 +79,14 @@ def test_options_of_a_loader_in_a_dictionary() -> None:
     check_rewrite("any_pinned_memory", before, f"{LOADER}{HELPER}more = {told} if fast else {{}}\n{use}", to="any")
 
 
+@pytest.mark.parametrize("made", ["DataLoader(d, **dict({}))", "Own(d, {})"])
+def test_options_that_are_handed_on(made: str) -> None:
+    head, own = LOADER, "class Own(DataLoader):\n    pass\n"
+    told = "pin_memory=True, pin_memory_device=accelerator.pin_memory_device()"
+    before, after = (f"{own}loader = {made.format(one)}\n" for one in ("pin_memory=True", told))
+    check_rewrite("any_pinned_memory", f"{head}{before}", f"{head}{HELPER}{after}", to="any")
+
+
 def test_each_kind_of_card_is_told_which_are_seen() -> None:
     after = migrated(
         "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'  # two\n", "any_visible_devices", to="any"

@@ -28,11 +28,6 @@ def test_what_is_not_shown_to_be_a_device_is_said() -> None:
     check_says("device_compare", HEAD + "if args.kernel == 'cuda':\n    pass\n", "manual", "not seen to be a device")
 
 
-def test_a_table_by_device_is_left_to_a_person() -> None:
-    source = HEAD + "sizes = {'cuda': 64, 'cpu': 8}\nsize = sizes[device.type]\n"
-    check_says("device_compare", source, "manual", "no entry for 'npu'")
-
-
 @pytest.mark.parametrize(
     "test",
     [

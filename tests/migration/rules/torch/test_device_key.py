@@ -27,7 +27,14 @@ def test_other_tables_and_other_keys_are_not_told(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["table[device.type]", "table[x.device.type]", "table.get(self.device.type, None)", "table[where.type]"]
+    "line",
+    [
+        "table[device.type]",
+        "table[device]",
+        "table[x.device.type]",
+        "table.get(self.device.type, None)",
+        "table[where.type]",
+    ],
 )
 @pytest.mark.parametrize(("to", "word"), [("npu", "'npu'"), ("mlu", "'mlu'"), ("any", "'npu' and 'mlu'")])
 def test_a_key_for_the_accelerator_is_asked_for(line: str, to: str, word: str) -> None:

@@ -29,6 +29,8 @@ HEAD = "import torch\nimport torch_npu\n"
         "device = 'npu:0'\n",
         "parser.add_argument('--x', help='cuda')\n",
         "getattr(torch, 'cuda')\n",
+        "backend = BACKENDS['cuda' if torch.npu.is_available() else 'cpu']\n",
+        "backend = BACKENDS.get('cuda' if torch.npu.is_available() else 'cpu')\n",
     ],
 )
 def test_what_is_no_device_stays(source: str) -> None:
@@ -104,6 +106,11 @@ def test_what_is_not_seen_to_be_used_is_left_and_said(source: str) -> None:
         "from dataclasses import dataclass, field\n@dataclass\nclass C:\n    device: str = field(default='cuda')",
         "class A:\n    def to(self, device):\n        pass\n    def cuda(self):\n        return self.to('cuda')",
         "x.to(['cpu', 'cuda'][ready])",
+        "devices = [f'cuda:{i}' for i in range(4)]",
+        "places = [f'cuda:{i}' for i in range(4)]\nx.to(places[2])",
+        "places = {i: f'cuda:{i}' for i in range(4)}\nx.to(places[2])",
+        "places = dict(a='cuda:0', b='cuda:1')\nx.to(places['a'])",
+        "class A:\n    def f(self, x):\n        self.t = {'a': 'cuda:0', 'b': 'cuda:1'}\n        x.to(self.t['a'])",
         "device = ['cpu', 'cuda'][torch.npu.is_available()]",
         "x.to({True: 'cuda', False: 'cpu'}[ready])",
         "places = ['cuda:0', 'cuda:1']\nx.to(places[0])",

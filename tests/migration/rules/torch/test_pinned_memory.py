@@ -45,6 +45,10 @@ def test_a_switch_is_advice() -> None:
             'DataLoader(x, pin_memory=torch.npu.is_available(), pin_memory_device="npu")',
         ),
         (
+            "DataLoader(x, pin_memory=True if torch.npu.is_available() else False)",
+            'DataLoader(x, pin_memory=True if torch.npu.is_available() else False, pin_memory_device="npu")',
+        ),
+        (
             "DataLoader(x, pin_memory=device.type == 'npu')",
             "DataLoader(x, pin_memory=device.type == 'npu', pin_memory_device=\"npu\")",
         ),

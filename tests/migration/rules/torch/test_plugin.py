@@ -77,6 +77,22 @@ def test_a_function_without_device_code_gets_no_import() -> None:
     check_rewrite(RULE, before, before.replace("torch\n", "torch\n    import torch_npu\n", 1))
 
 
+def test_a_number_on_the_mlu_gets_the_import_in_its_function() -> None:
+    before = (
+        "def f():\n    import torch\n    return torch.zeros(1).mlu()\ndef g(x):\n    import torch\n    return x.to(0)\n"
+    )
+    after = before.replace("import torch\n", "import torch\n    import torch_mlu\n")
+    assert migrated(before, to="mlu").after.decode() == after
+
+
+def test_a_function_within_one_that_imports_it_needs_no_other() -> None:
+    before = (
+        "def f():\n    import torch\n    def g(x):\n        import torch.nn as nn\n        return nn.ReLU()(x.npu())\n"
+        "    return g(torch.zeros(1).npu())\n"
+    )
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\n    import torch_npu\n", 1))
+
+
 def test_each_function_that_imports_torch_for_itself_gets_its_import() -> None:
     before = (
         "def f():\n    import torch\n    return torch.device('cuda')\n"

@@ -227,7 +227,9 @@ class Devices:
             self.trace(node.value)
         elif isinstance(node, ast.Name):
             self.trace_name(node)
-        elif isinstance(node, ast.Dict):
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+            self.trace(node.elt)
+        elif isinstance(node, ast.Dict | ast.DictComp):
             self.trace_all(node)
         elif isinstance(node, ast.Attribute | ast.Subscript):
             self.trace_stored(node)
@@ -271,7 +273,8 @@ class Devices:
 
     def trace_stored(self, node: ast.Attribute | ast.Subscript) -> None:
         if isinstance(node, ast.Subscript):
-            self.trace_all(self.site.values.origin(node.value))
+            for table in (self.site.values.origin(node.value), *self.stored.get(ast.unparse(node.value), [])):
+                self.trace_all(table)
         for value in self.stored.get(ast.unparse(node), []):
             self.trace(value)
         key = node.attr if isinstance(node, ast.Attribute) else node.slice
@@ -349,6 +352,10 @@ def entries(table: ast.AST) -> list[ast.expr]:
     """Of a list or a dictionary as it is written; none where its keys are devices, as in map_location={…}."""
     if isinstance(table, ast.List | ast.Tuple):
         return table.elts
+    if isinstance(table, ast.ListComp | ast.DictComp):
+        return [table.value if isinstance(table, ast.DictComp) else table.elt]
+    if isinstance(table, ast.Call) and is_builtin(table.func, "dict") and not table.args:
+        return [word.value for word in table.keywords]
     keyed = isinstance(table, ast.Dict) and not any(head(key) is not None for key in table.keys)
     return table.values if isinstance(table, ast.Dict) and keyed else []
 

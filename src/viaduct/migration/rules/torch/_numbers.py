@@ -72,8 +72,12 @@ def stored(site: Site, node: ast.Attribute) -> list[ast.expr]:
     """All that the file assigns to `self.x`, None left out."""
     written = ast.unparse(node)
     assigns = [one for one in site.work.index.by_type.get(ast.Assign, []) if isinstance(one, ast.Assign)]
-    same = [one for one in assigns if any(ast.unparse(target) == written for target in one.targets)]
+    same = [one for one in assigns if any(is_written(target, node.attr, written) for target in one.targets)]
     return [one.value for one in same if not is_none(one.value)]
+
+
+def is_written(target: ast.expr, name: str, written: str) -> bool:
+    return isinstance(target, ast.Attribute) and target.attr == name and ast.unparse(target) == written
 
 
 def is_text_or_device(site: Site, value: ast.expr) -> bool:

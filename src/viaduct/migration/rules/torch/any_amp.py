@@ -8,7 +8,8 @@
 
 The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
 `torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA.
-A device type that is decided at run time is left as written: it follows the device.
+Of `"cuda" if … else "cpu"` the first becomes the card there is; another device type that is decided at run time is
+left as written: it follows the device.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._any import helper, put
 from viaduct.migration.rules.torch._device_texts import is_text
+from viaduct.migration.rules.torch.autocast import strings
 
 rule = Rule(__name__, spec="P11", kind="mandatory", targets=("any",), order=14)
 EXAMPLE_OPTIONS = {"to": "any"}
@@ -65,6 +67,7 @@ def named(site: Site) -> None:
     device = site.argument(FIRST[site.name], 0)
     default = device is None and site.name in SCALER and not site.unpacked
     if not default and not is_text(device, "cuda"):
+        chosen(site, device)
         return
     if not site.editable or site.unpacked:
         site.manual(
@@ -77,6 +80,20 @@ def named(site: Site) -> None:
     if device is not None:
         drop_device(site, device)
     site.changed(f"{site.name} becomes {new}, for whatever card there is", zh=f"{site.name} 替换为 {new}")
+
+
+@rule.call("torch.amp.custom_fwd", "torch.amp.custom_bwd")
+def decorated(site: Site) -> None:
+    chosen(site, site.argument("device_type"))
+
+
+def chosen(site: Site, device: ast.expr | None) -> None:
+    """`"cuda" if args.gpus else "cpu"`."""
+    for text in strings(device):
+        if is_text(text, "cuda") and not site.source.in_f_string(text):
+            site.work.seen[("any", text)] = None
+            site.edit.node(text, f"{helper(site)}.name()")
+            site.changed("mixed precision on whatever card there is", zh="混合精度改用现有的加速卡", node=text)
 
 
 def drop_device(site: Site, device: ast.expr) -> None:

@@ -28,12 +28,26 @@ EXAMPLE_OPTIONS = {"to": "any"}
 @rule.call(*PLACES)
 def process_group(site: Site) -> None:
     value = site.argument("backend", PLACES[site.name]) or unpacked_backend(site)
-    for text in collectives.origin(site, value).texts if value is not None else ():
+    found = collectives.origin(site, value) if value is not None else collectives.Origin()
+    for text in found.texts:
         change(site, text)
+    if found.unknown and not found.texts:
+        leave(site, found.unknown)
     bound = site.keyword("device_id")
     if bound is not None and "unless_cpu" not in site.text(bound):
         site.edit.node(bound.value, f"{helper(site)}.unless_cpu({site.text(bound.value)})")
         site.changed("gloo takes no device_id", zh="gloo 不接受 device_id")
+
+
+def leave(site: Site, unknown: list[ast.AST]) -> None:
+    """Not where the helper is asked already."""
+    given = [site.text(one) for one in unknown]
+    if not any(".backend()" in text for text in given):
+        site.manual(
+            f"the backend is decided at run time ({given[0]}): nccl is CUDA's alone; accelerator.backend() is right",
+            zh=f"通信后端在运行时决定({given[0]}):nccl 仅适用于 CUDA,请使用 accelerator.backend()",
+            risk="high",
+        )
 
 
 @rule.method("add_argument")

@@ -20,6 +20,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._any import guarded, put
 from viaduct.migration.rules.torch._surface import BOTH, SUBMODULES
 from viaduct.migration.rules.torch.any_amp import OWN as AMP
+from viaduct.migration.rules.torch.default_tensor_type import is_default_type
 
 rule = Rule(__name__, spec="P2 P24", kind="mandatory", targets=("any",), order=20)
 EXAMPLE_OPTIONS = {"to": "any"}
@@ -45,6 +46,8 @@ def change(site: Site, node: ast.expr) -> None:
     if module in MODULES and rest in SUBMODULES[module]:
         name = rest
     first = name.partition(".")[0]
+    if is_default_type(site, node):
+        return
     if first in BOTH:
         put(site, node, OTHERWISE.get(first, first) + name[len(first) :])
     elif site.name not in AMP and name != "amp" and first not in SAID:

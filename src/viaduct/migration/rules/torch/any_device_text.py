@@ -34,11 +34,14 @@ def texts(site: Site) -> None:
         return
     devices = Devices(site)
     held = dict.fromkeys(devices.found)
-    held |= dict.fromkeys([*offered(site, devices), *keys_of_maps(site)])
+    held |= dict.fromkeys([*offered(site, devices), *values_of_maps(site)])
+    keys = set(keys_of_maps(site))
     for literal in held:
-        if ("any", literal) not in site.work.seen and not compared(site, literal):
+        if ("any", literal) not in site.work.seen and literal not in keys and not compared(site, literal):
             site.work.seen[("any", literal)] = None
             change(site, literal)
+    for each in maps(site):
+        add_keys(site, each)
 
 
 def offered(site: Site, devices: Devices) -> Iterator[ast.expr]:
@@ -50,14 +53,21 @@ def offered(site: Site, devices: Devices) -> Iterator[ast.expr]:
             yield from filter(None, (head(one) for value in values for one in ast.walk(value)))
 
 
-def keys_of_maps(site: Site) -> list[ast.expr]:
+def maps(site: Site) -> list[ast.Dict]:
     """`torch.load(f, map_location={"cuda:0": "cuda:1"})`: both sides are devices."""
     calls = [*site.work.index.calls.get("torch.load", []), *site.work.index.calls.get("torch.jit.load", [])]
     given = [word.value for call in calls for word in call.keywords if word.arg == "map_location"]
     given += [call.args[1] for call in calls if len(call.args) > 1]
-    maps = [one for one in map(site.values.origin, given) if isinstance(one, ast.Dict)]
-    found = [head(one) for each in maps for one in (*each.keys, *each.values)]
-    return [one for one in found if one is not None]
+    return [one for one in map(site.values.origin, given) if isinstance(one, ast.Dict)]
+
+
+def values_of_maps(site: Site) -> list[ast.expr]:
+    return [one for each in maps(site) for one in map(head, each.values) if one is not None]
+
+
+def keys_of_maps(site: Site) -> list[ast.expr]:
+    """They say where a checkpoint was saved: CUDA's stay, and those of the card there is stand beside them."""
+    return [one for each in maps(site) for one in map(head, each.keys) if one is not None]
 
 
 def compared(site: Site, literal: ast.expr) -> bool:
@@ -65,6 +75,22 @@ def compared(site: Site, literal: ast.expr) -> bool:
     parent = site.source.parents.get(literal)
     holder = site.source.parents.get(parent) if isinstance(parent, ast.Tuple | ast.List | ast.Set) else parent
     return isinstance(holder, ast.Compare)
+
+
+def add_keys(site: Site, each: ast.Dict) -> None:
+    if ("any map", each) in site.work.seen or any(key is not None and ".name(" in site.text(key) for key in each.keys):
+        return
+    site.work.seen[("any map", each)] = None
+    for key, value in zip(each.keys, each.values, strict=True):
+        literal = head(key)
+        given = neutral.number(site, key) if key is not None and literal is not None else None
+        if key is None or given is None or site.source.in_f_string(key):
+            continue
+        name = neutral.helper(site, each)
+        to = neutral.number(site, value) if head(value) is not None else None
+        said = f"{name}.name({to})" if to is not None else site.text(value)
+        site.edit.insert(site.source.span(key)[0], f"{name}.name({given}): {said}, ")
+        site.changed("and what was saved on whatever card there is", zh="并包括在现有加速卡上保存的张量", node=key)
 
 
 def change(site: Site, literal: ast.expr) -> None:

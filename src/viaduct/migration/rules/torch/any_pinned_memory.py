@@ -14,25 +14,53 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.classes import class_called
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._any import guarded, helper
 from viaduct.migration.rules.torch._device_texts import is_text
-from viaduct.migration.rules.torch.pinned_memory import DEVICE, is_true, unpacked_tables
+from viaduct.migration.rules.torch.pinned_memory import (
+    DEVICE,
+    LOADERS,
+    PIN,
+    is_loader,
+    is_true,
+    unpacked_calls,
+    unpacked_tables,
+)
 
 rule = Rule(__name__, spec="P16", kind="performance", targets=("any",), order=50)
 EXAMPLE_OPTIONS = {"to": "any"}
 
 
-@rule.call("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+@rule.call(*LOADERS)
 def add(site: Site) -> None:
     for table in unpacked_tables(site):
         add_to_table(site, table)
+    for call in unpacked_calls(site):
+        add_to_call(site, call)
     pinned = site.argument("pin_memory", 7)
     if pinned is None or (isinstance(pinned, ast.Constant) and not pinned.value) or site.unpacked or not site.editable:
         return
     if site.keyword("pin_memory_device") is None:
         site.edit.add_argument(site.node, f"pin_memory_device={helper(site)}.pin_memory_device()")
         site.changed("memory is pinned for whatever card there is", zh="按现有的加速卡锁页内存")
+
+
+@rule.node(ast.Call, words=(PIN,))
+def add_own(site: Site) -> None:
+    """A class of the project that derives from DataLoader and hands its arguments on."""
+    made = class_called(site.work.project, site.qualified(site.node.func) or "")
+    if made is not None and is_loader(site, made):
+        add(site)
+
+
+def add_to_call(site: Site, call: ast.Call) -> None:
+    """`dict(pin_memory=True)`."""
+    table = Site(site.rule, site.work, call)
+    if ("any pinned", call) not in site.work.seen and table.keyword(DEVICE) is None and is_true(table.argument(PIN)):
+        site.work.seen[("any pinned", call)] = None
+        site.edit.add_argument(call, f"{DEVICE}={helper(site, call)}.pin_memory_device()")
+        site.changed("memory is pinned for whatever card there is", zh="按现有的加速卡锁页内存", node=call)
 
 
 def add_to_table(site: Site, table: ast.Dict) -> None:

@@ -7,7 +7,7 @@
     +    return x.device.type == "npu"
 
 Equal and unequal, `in`, `startswith` and its like, and `match`, where the other side is a device, its type or its text.
-A lookup table by the type of a device is left for a person: its keys may mean something else as well.
+A lookup table by the type of a device is told of by `device_key`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ def compare(site: Site) -> None:
         elif isinstance(node, ast.Match) and devices.is_device(node.subject):
             for case in node.cases:
                 change_pattern(site, case.pattern)
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.expr):
-            look_up(site, devices, node)
 
 
 def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
@@ -97,17 +95,3 @@ def undecided(site: Site, node: ast.Compare) -> None:
         risk="low",
         node=node,
     )
-
-
-def look_up(site: Site, devices: Devices, node: ast.Subscript) -> None:
-    table = site.values.origin(node.value)
-    if not isinstance(table, ast.Dict) or not devices.is_device(node.slice):
-        return
-    word = card(site.options).device
-    keys = [key for key in table.keys if is_exact(key)]
-    if keys and not any(is_text(key, word) for key in table.keys):
-        site.manual(
-            f"this table is asked for a device and has no entry for {word!r}: add one beside 'cuda'",
-            zh=f"此表按设备查询,但没有 {word!r} 的条目:请在 'cuda' 之外添加",
-            node=keys[0],
-        )

@@ -13,44 +13,46 @@ a person knows.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.torch._device_texts import device_like
+from viaduct.migration.rules.torch._device_texts import is_exact
+from viaduct.migration.rules.torch._devices import Devices
 from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.rules.torch.device_string import imports_torch
 
 rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
 
 
-@rule.node(ast.Subscript, words=(".type",))
-def indexed(site: Site) -> None:
-    look_up(site, site.node.value, site.node.slice)
+@rule.file(words=('"cuda', "'cuda"))
+def look(site: Site) -> None:
+    if imports_torch(site):
+        devices = Devices(site)
+        for table, key in lookups(site):
+            if devices.is_device(key):
+                look_up(site, table)
 
 
-@rule.method("get")
-def asked(site: Site) -> None:
-    if site.node.args:
-        look_up(site, site.node.func.value, site.node.args[0])
+def lookups(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """`table[key]`, `table.get(key)`."""
+    for node in site.work.index.by_type.get(ast.Subscript, []):
+        if isinstance(node, ast.Subscript):
+            yield node.value, node.slice
+    for call in site.work.index.methods.get("get", []):
+        if call.args and isinstance(call.func, ast.Attribute):
+            yield call.func.value, call.args[0]
 
 
-def look_up(site: Site, table: ast.expr, key: ast.expr) -> None:
-    if not is_kind(site, key):
-        return
+def look_up(site: Site, table: ast.expr) -> None:
     known = site.values.origin(table)
-    keys = [one.value for one in known.keys if isinstance(one, ast.Constant)] if isinstance(known, ast.Dict) else []
-    missing = [target.device for target in cards(site.options) if target.device not in keys]
-    if "cuda" in keys and missing:
+    keys = known.keys if isinstance(known, ast.Dict) else []
+    texts = [key.value for key in keys if isinstance(key, ast.Constant)]
+    missing = [target.device for target in cards(site.options) if target.device not in texts]
+    if missing and any(is_exact(key) for key in keys):
         told = " and ".join(map(repr, missing))
         site.manual(
-            f"this table has a key 'cuda' and is asked with a device's type: give it one for {told}",
-            zh=f"此表含有键 'cuda' 并以设备类型查询:请为 {told.replace(' and ', '、')} 增加对应的键",
+            f"this table is asked for a device and has no entry for {told}: add one beside 'cuda'",
+            zh=f"此表按设备查询,但没有 {told.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
             risk="high",
+            node=table,
         )
-
-
-def is_kind(site: Site, node: ast.expr) -> bool:
-    """`device.type`, `x.device.type`."""
-    if not isinstance(node, ast.Attribute) or node.attr != "type":
-        return False
-    value = node.value
-    name = value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")
-    return device_like(name) or site.values.kind(value) == "torch_device"

@@ -70,6 +70,9 @@ def is_true(value: ast.expr | None) -> bool:
 def is_true_on_card(site: Site, value: ast.expr) -> bool:
     """`torch.cuda.is_available()`, `device.type == "npu"`, or a name for one of them."""
     made = site.values.origin(value)
+    if isinstance(made, ast.IfExp):  # True if torch.cuda.is_available() else False
+        off = isinstance(made.orelse, ast.Constant) and made.orelse.value is False
+        return is_true(made.body) and off and is_true_on_card(site, made.test)
     if isinstance(made, ast.Compare):
         right = made.comparators[0]
         return isinstance(made.ops[0], ast.Eq) and is_text(right, "cuda", card(site.options).device)

@@ -32,8 +32,9 @@ def add_import(site: Site) -> None:
     found = anchors(site, statements)
     if not found or migrated_elsewhere(site, target) or not uses_the_card(site, target):
         return
-    using = [place for place in found if any(is_with(site, sign, place) for sign in signs(site, target))]
-    for place in using or found[:1]:
+    using = [place for place in found if is_used_with(site, target, place)]
+    inner = [one for one in using if any(other is not one and is_with(site, one, other) for other in using)]
+    for place in [one for one in using if one not in inner] or found[:1]:
         if not is_imported(site, target, statements, place):
             site.edit.after(place, [f"import {target.module}"])
             site.changed(f"import {target.module} behind torch", zh=f"在 torch 之后导入 {target.module}", node=place)
@@ -49,7 +50,13 @@ def is_imported(site: Site, target: Card, statements: list[Import], place: ast.s
     own = (name for name in names if is_with(site, name, place))
     lookup = site.work.names.lookup
     unbound = any(lookup(name.id, site.work.names.scope_of(name)) is None for name in own)
-    return not unbound and bool(homes & {None, site.source.function(place)})
+    return not unbound and bool(homes & {None, *site.source.ancestors(place)})
+
+
+def is_used_with(site: Site, target: Card, place: ast.stmt) -> bool:
+    """A rule that asks for the import does not say where it is needed: then it is needed wherever torch is imported."""
+    asked = target.module in site.work.effects
+    return asked or any(is_with(site, sign, place) for sign in signs(site, target))
 
 
 def is_with(site: Site, node: ast.AST, place: ast.stmt) -> bool:
