@@ -49,6 +49,11 @@ LISTINGS: dict[str, dict[str, Any]] = {
     "session_training": {},
     "shard": {"distributed": True},
     "star_import": {"imports": "star"},
+    "torch_header": {},
+    "torch_model": {"data_parallel": "unwrap"},
+    "torch_options": {},
+    "torch_set_device": {},
+    "torch_targets": {"int32_targets": True},
 }
 
 

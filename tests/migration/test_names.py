@@ -158,3 +158,7 @@ def test_aliases_in_a_circle_and_long_chains_end() -> None:
     )
     assert called(chain)[1] == SESSION
     assert called("x = y\ny = z\nz = x\nx()") == [None]
+
+
+def test_a_global_statement_at_module_level_sends_nobody_round_in_circles() -> None:
+    assert called("import tensorflow as tf\nglobal config\nconfig = 1\nprint(config)\ntf.Session()")[1] == SESSION

@@ -107,3 +107,30 @@ def test_the_origin_of_a_name_assigned_once() -> None:
     marks = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "mark"]
     assert ast.unparse(values.origin(marks[0].args[0])) == "tf.ConfigProto()"
     assert values.origin(marks[1].args[0]) is marks[1].args[0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("torch.device('cpu')", "torch_device"),
+        ("torch.zeros(3).cuda().view(3)", "tensor"),
+        ("torch.zeros(3).tolist()", None),
+        ("torch.nn.Linear(2, 2).eval()", "module"),
+        ("torch.nn.CrossEntropyLoss().npu()", "class_loss"),
+        ("Net().to(0)", "object:script.Net"),
+        ("Own().to(0)", "object:script.Net"),
+        ("Own().half()", "object:script.Own"),
+        ("make()", "object:script.Own"),
+        ("Missing()", None),
+    ],
+)
+def test_things_of_pytorch_and_objects_of_the_project_are_known(expression: str, kind: str | None) -> None:
+    text = (
+        "import torch\nclass Net(torch.nn.Module):\n    pass\nclass Own(torch.nn.Module):\n    def to(self, x):\n"
+        f"        return Net()\ndef make():\n    return Own()\nthing = {expression}\n"
+    )
+    project = survey([("script.py", text.encode())])
+    names = project.parsed["script.py"]
+    assigned = names.source.tree.body[-1]
+    assert isinstance(assigned, ast.Assign)
+    assert Values(names, project).kind(assigned.value) == kind

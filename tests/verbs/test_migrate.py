@@ -18,13 +18,13 @@ from typer.testing import CliRunner, Result
 from migration.small_project import make_project
 from viaduct.errors import ViaductError
 from viaduct.migration.options import Options
-from viaduct.verbs.migrate import main
+from viaduct.verbs.migrate import Command, main
 
 PRECISION = "allow_mix_precision"
 
 
-app = typer.Typer(add_completion=False)
-app.command()(main)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.command(cls=Command)(main)
 
 
 def call(*words: object) -> Result:
@@ -237,9 +237,19 @@ def test_rules_are_listed_and_explained() -> None:
 
 
 def test_every_option_of_the_room_has_its_flag() -> None:
-    for_torch = {"data_parallel", "int32_targets"}
-    fields = {field.name for field in dataclasses.fields(Options)} - for_torch
+    fields = {field.name for field in dataclasses.fields(Options)}
     assert fields <= set(inspect.signature(main).parameters)
+
+
+def test_help_says_which_options_are_for_which_scripts() -> None:
+    text = call("--help").stdout
+    titles = ["Options:", "PyTorch scripts:", "TensorFlow 1 scripts:", "Rules:", "Reports:"]
+    places = [text.index(f"\n{title}\n") for title in titles]
+    assert places == sorted(places)
+    assert places[1] < text.index("--data-parallel") < places[2] < text.index("--precision") < places[3]
+    for parameter in inspect.signature(main).parameters.values():
+        flag = {"show_rules": "list", "json_file": "json"}.get(parameter.name, parameter.name).replace("_", "-")
+        assert flag == "path" or f"  --{flag} " in text, flag
 
 
 def test_a_name_that_is_close_to_nothing_is_not_answered_with_a_list(project: Path) -> None:

@@ -25,6 +25,8 @@ ELSEWHERE = {
     "S6": "left alone in explicit style; `--style wrapper` inherits the adapter's setting",
     "V8": "left alone: the split of gradients is a model's own affair",
     "C3": "with `--resources plugin`",
+    "P23": "left alone: torch.accelerator is device neutral",
+    "P24": "left alone: branches for the CPU and for mps keep their structure, only names in them change",
 }
 ROWS = {
     "I": ("Imports", 5),
@@ -36,8 +38,16 @@ ROWS = {
     "V": ("Distribution", 8),
     "L": ("Precision and loss scale", 7),
     "C": ("Life cycle", 6),
+    "P": ("PyTorch", 27),
 }
-SECTIONS = {"2.8": "Horovod", "2.11": "Preset", "6.1": "TensorFlow 1 on the MLU", "8": "Standing of symbols"}
+SECTIONS = {
+    "2.8": "Horovod",
+    "2.11": "Preset",
+    "5": "Operators of PyTorch",
+    "6": "PyTorch on the MLU",
+    "6.1": "TensorFlow 1 on the MLU",
+    "8": "Standing of symbols",
+}
 WHEN = {True: "always", False: "when asked for, by an option or by `--only`"}
 
 

@@ -31,6 +31,29 @@ def check_options(options: Options) -> None:
         raise BadValue(f"--dump-step {options.dump_step!r} names no steps.", "Such as 5, 0|5|10 or 3-6.")
     if options.profile and options.dump:
         raise BadValue("--profile and --dump together.", "Dumping changes the times; do one after the other.")
+    check_mode(options)
+
+
+def check_mode(options: Options) -> None:
+    if options.mode == "patch" and options.to == "any":
+        raise BadValue(
+            "--mode patch with --to any.",
+            "A run-time patch is one vendor's: it turns torch.cuda into that vendor's device.",
+            "Give --to npu or --to mlu.",
+        )
+    if options.data_parallel == "report":
+        return
+    asked = f"--data-parallel {options.data_parallel}"
+    if options.mode == "patch":
+        raise BadValue(
+            f"--mode patch with {asked}.",
+            "A patch writes one import and rewrites nothing. Leave one of the two out.",
+        )
+    if options.to == "any":
+        raise BadValue(
+            f"--to any with {asked}.",
+            "What runs everywhere must still do on CUDA what it did. Migrate to npu or mlu, or do that step first.",
+        )
 
 
 def check_precision(mode: str) -> None:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from viaduct.migration import helper_cell
 from viaduct.migration.findings import Finding
 from viaduct.migration.surface import STAR_BINDS, STAR_NAMES
 
@@ -22,12 +23,16 @@ REGISTERS = "npu_bridge.estimator.npu_ops"  # imported, as the seeds do, where n
 
 
 def insert_imports(work: Work) -> Work:
+    if work.options.to == "any" and work.path.endswith(".ipynb"):
+        work = helper_cell.extend(work)
     needed = {local: full for local, full in work.needed.items() if local in used_names(work)}
     needed |= {work.free_name(name): full for name, full in effects(work, needed)}
     if not needed:
         return work
     place = anchor(work.source.tree)
     lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, place))
+    if work.path.endswith(".ipynb"):
+        lines = helper_cell.in_place_of_import(work, lines, work.project.helper_of(work.path))
     if place is None:
         start = work.source.starts[header_end(work) - 1] if header_end(work) <= len(work.source.starts) else 0
         ending = work.source.newline
@@ -44,7 +49,7 @@ def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Modules that are imported for what importing them does, unless another import does it."""
     present = {alias for statement in ast.walk(work.source.tree) for alias in imported_modules(statement)}
     bridged = any(name.partition(".")[0] == "npu_bridge" for name in (*present, *needed.values()))
-    for effect in sorted(work.effects):
+    for effect in sorted(work.effects - {name.partition(".")[0] for name in present}):
         if effect != REGISTERS or not bridged:
             yield effect.rpartition(".")[2], effect
 

@@ -32,6 +32,7 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         "options": asdict(outcome.options),
         "summary": asdict(summarise(outcome)),
         "files": [file_record(file, language) for file in outcome.files],
+        **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
         "skipped": [{"path": shown(one.path), "reason": one.why(language)} for one in outcome.walk.skipped],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
@@ -46,6 +47,12 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
         "findings": len(file.findings),
         **({"reason": file.why(language)} if file.reason else {}),
     }
+
+
+def added_record(file: FileResult) -> dict[str, Any]:
+    """The helper of --to any; there already if it is not written."""
+    state = "there" if not file.changed else "extended" if file.before else "added"
+    return {"path": shown(file.path), "state": state, "text": file.new}
 
 
 def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:

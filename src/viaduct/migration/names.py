@@ -25,6 +25,8 @@ SAME = (
     ("tensorflow.tpu.", "tensorflow.estimator.tpu."),
     ("tensorflow.contrib.estimator.", "tensorflow.estimator."),
     ("tensorflow_estimator.python.estimator.api.", "tensorflow.estimator."),
+    ("torch_npu.npu.", "torch.npu."),
+    ("torch_mlu.mlu.", "torch.mlu."),
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 BINDING = (
@@ -155,6 +157,8 @@ class Names:
         while top.outer is not None:
             top = top.outer
         target = top if isinstance(node, ast.Global) else (scope.outer or top)
+        if target is scope:
+            return  # `global x` at module level says nothing, and would send a lookup round in circles
         for name in node.names:
             scope.elsewhere[name] = target
             for what in scope.bound.pop(name, []):

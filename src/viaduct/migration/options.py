@@ -29,7 +29,9 @@ class Options:
     dump_step: str = ""
     preset: str = ""
     entry: str = ""  # the script that is started, where Keras sessions are set up
-    data_parallel: Literal["report", "unwrap"] = "report"
+    data_parallel: Literal["report", "unwrap", "ddp"] = "report"
+    mode: Literal["rewrite", "patch"] = "rewrite"  # patch: only the vendor's run-time patch is imported
     int32_targets: bool = False
+    start_up: bool = False  # PyTorch on the NPU: write the settings that are advised for speed
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ def as_patch(file: FileResult) -> bytes:
     before, after = lines(file.before), lines(file.after)
     pairs = matched(before, after) if file.path.endswith(".ipynb") else anchors(before, after, file.stems)
     name = named(file.path)
-    parts = [b"--- " + name, b"+++ " + name]
+    parts = [b"--- " + (name if file.before else b"/dev/null\n"), b"+++ " + name]
     for hunk in hunks(rows_between(before, after, pairs)):
         parts.append(f"{head(hunk)}\n".encode())
         for sign, row in in_order(hunk):

@@ -7,15 +7,21 @@ functions return, the second what is passed to them (and what they return, given
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from viaduct.migration.classes import OwnClass, note_classes, note_methods
 from viaduct.migration.names import Names
 from viaduct.migration.source import Source, Unparsable, children, decode
 
 FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
+HELPER = "accelerator_device"
+"""The module that --to any writes into a project, unless it has one of that name."""
+IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE)
+IMPORTS_TORCH = re.compile(rb"^[ \t]*(?:import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)torch\b", re.MULTILINE)
 
 
 @dataclass
@@ -28,6 +34,8 @@ class Project:
     cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
     optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
     others: parameters, as in `parameters`, for which every call passes something of another library.
+    torch_files: those that import PyTorch; classes: what they define.
+    named: modules that files without any framework import, such as a main.py that only starts the training.
     """
 
     returns: dict[str, str] = field(default_factory=dict)
@@ -43,7 +51,13 @@ class Project:
     optimizers: set[str] = field(default_factory=set)
     own_names: set[str] = field(default_factory=set)
     others: set[tuple[str, str]] = field(default_factory=set)
+    torch_files: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    classes: dict[str, OwnClass] = field(default_factory=dict)
+    class_tails: dict[str, list[str]] = field(default_factory=dict)  # bare name -> classes of that name
+    met: dict[tuple[str, str], bool] = field(default_factory=dict)  # see classes.meet
     entry: str = ""
+    helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # see neutral.py: file -> (module, its file)
     parsed: dict[str, Names] = field(default_factory=dict)  # the files as they were surveyed, not to be parsed again
 
     def reaches(self, path: str) -> set[str]:
@@ -54,6 +68,10 @@ class Project:
             found |= fresh
             pending += fresh
         return found
+
+    def helper_of(self, path: str) -> str:
+        """The module that a file imports with --to any."""
+        return self.helpers[path][0] if path in self.helpers else HELPER
 
     @staticmethod
     def module_of(path: str) -> tuple[str, bool]:
@@ -72,16 +90,22 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     for path, data in files:
         project.own_names.update(PurePosixPath(path).with_suffix("").parts)
         if not any(word in data for word in FRAMEWORKS):
+            project.named |= imported_names(data)
             continue
         try:
             source = Source(decode(data)[0])
         except Unparsable:
             continue
         parsed.append((path, Names(source, *Project.module_of(path))))
+        if IMPORTS_TORCH.search(data):
+            project.torch_files.add(path)
+            note_classes(project, *parsed[-1])
     project.parsed = dict(parsed)
     for _ in range(2):
         for path, names in parsed:
             note_functions(project, path, names)
+            if path in project.torch_files:
+                note_methods(project, names)
     for path, names in parsed:
         note_calls(project, path, names)
     note_parameters(project, dict(parsed))
@@ -89,6 +113,15 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         note_functions(project, path, names)
     note_habits(project, dict(parsed))
     return project
+
+
+def imported_names(data: bytes) -> set[str]:
+    """Modules that a text imports, seen without parsing it."""
+    found: set[str] = set()
+    for module, names in IMPORTS.findall(data):
+        base = module.decode()
+        found |= {base, *(f"{base}.{name}" for name in names.decode().replace(",", " ").split())}
+    return found
 
 
 def note_functions(project: Project, path: str, names: Names) -> None:

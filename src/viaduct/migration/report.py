@@ -104,13 +104,15 @@ def advice_section(outcome: Outcome, language: str) -> Section:
 def files_section(outcome: Outcome, language: str) -> Section:
     rows: list[list[object]] = [
         [shown(file.path), state(file), file.line_count, len(file.findings), file.why(language)]
-        for file in outcome.files
+        for file in [*outcome.files, *outcome.added]
     ]
     rows += [[shown(one.path), "left out", None, None, one.why(language)] for one in outcome.walk.skipped]
     return Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)] if rows else [])
 
 
 def state(file: FileResult) -> str:
+    if file.changed and not file.before:
+        return "new"
     return "changed" if file.changed else "not understood" if file.reason else "unchanged"
 
 
@@ -119,7 +121,7 @@ def state(file: FileResult) -> str:
 
 def diffs(outcome: Outcome, language: str) -> list[DiffFile]:
     """Changed files first, then those with findings only, last those that were not understood."""
-    told = [file for file in outcome.files if file.findings or file.changed]
+    told = [file for file in [*outcome.files, *outcome.added] if file.findings or file.changed]
     return [diff_file(file, language) for file in sorted(told, key=lambda file: (not file.changed, bool(file.reason)))]
 
 
@@ -134,7 +136,7 @@ def diff_file(file: FileResult, language: str) -> DiffFile:
     drawn: list[DiffRow | int] = []
     for row in around(rows, set(by_line)):
         drawn.append(row if isinstance(row, int) else diff_row(file, row, by_line, language))
-    return DiffFile(shown(file.path), drawn, "" if file.changed else "unchanged")
+    return DiffFile(shown(file.path), drawn, "new" if not file.before else "" if file.changed else "unchanged")
 
 
 def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:

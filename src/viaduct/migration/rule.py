@@ -45,11 +45,13 @@ class Rule:
     targets: tuple[Target, ...] = ("npu",)
     order: int = 50
     on: Callable[[Options], bool] | None = None  # None: always; else only when asked for
+    always: bool = False  # also with --only: what another rule has written needs it
     calls: dict[str, Handler] = field(default_factory=dict)
     references: dict[str, Handler] = field(default_factory=dict)
     methods: dict[str, Handler] = field(default_factory=dict)
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
     whole: list[Handler] = field(default_factory=list)
+    patch: bool = False  # whether it also runs in --mode patch, where nothing but an import is written
     words: tuple[str, ...] = ()  # for nodes and whole: the file must hold one of these texts
 
     @property
@@ -101,9 +103,9 @@ class Rule:
         return register
 
     def wanted(self, options: Options) -> bool:
-        if options.only and not any(named(word, self) for word in options.only):
+        if options.only and not self.always and not any(named(word, self) for word in options.only):
             return False
-        if any(named(word, self) for word in options.skip):
+        if any(named(word, self) for word in options.skip) or (options.mode == "patch" and not self.patch):
             return False
         return options.to in self.targets and (self.on is None or self.on(options) or bool(options.only))
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from viaduct.errors import BadValue, OutOfMemory
-from viaduct.migration import notebooks
+from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import RISK, Finding
 from viaduct.migration.options import Options
-from viaduct.migration.project import FRAMEWORKS, Project, survey
-from viaduct.migration.source import decode
+from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
+from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 
 LARGEST = 5_000_000
@@ -78,6 +78,7 @@ class Outcome:
     command: str = ""
     seconds: float = 0.0
     entry: str = ""
+    added: list[FileResult] = field(default_factory=list)  # helpers of --to any: new, or with more in them
     by_path: dict[str, FileResult] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +87,11 @@ class Outcome:
     @property
     def changed(self) -> list[FileResult]:
         return [file for file in self.files if file.changed]
+
+    @property
+    def written(self) -> list[FileResult]:
+        """What comes onto the disk: files that changed, and new ones."""
+        return [*self.changed, *(file for file in self.added if file.changed)]
 
     @property
     def findings(self) -> list[Finding]:
@@ -108,18 +114,69 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
     options = with_entry(options, found)
     if options.to == "any":
         refuse_any(texts)
+    if options.mode == "patch":
+        refuse_patch(texts)
     collecting = gc.isenabled()
     gc.disable()  # trees by the million and no cycles worth a search
     try:
         project = survey((name, parsable(name, data)) for name, data in texts if data is not None)
         project.entry = options.entry
-        results = sorted(run_all(texts, options, project, jobs), key=lambda file: file.path)
+        project.helpers = neutral.plan(found, texts) if options.to == "any" else {}
+        results = run_all(texts, options, project, jobs)
+        if project.torch_files:
+            results += list(brought_along(found, options))
+            results += shell_scripts(found, options, project)
+            results += settings_files(found, options)
+        results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path))
     finally:
         if collecting:
             gc.enable()
     outcome = Outcome(found.root, options, found, results, command, time.perf_counter() - began)
     outcome.entry = options.entry or likely_entry(outcome)
+    outcome.added = added
     return outcome
+
+
+def with_helpers(project: Project, found: Walk, results: list[FileResult]) -> tuple[list[FileResult], list[FileResult]]:
+    """The results, and beside them the modules that scripts import with --to any, where they come or grow.
+
+    One that its owner has changed stays; what it lacks is said where a script asks for it.
+    """
+    added, told = [], {file.path: file for file in results}
+    for helper in helper_file.gather(found, project, now(project, results)) if project.helpers else ():
+        for name, path, line in helper.missing():
+            told[path] = with_finding(told[path], project, helper.path, name, line)
+        if helper.after != helper.before or helper.path not in told:
+            added.append(of_helper(helper))
+            told.pop(helper.path, None)
+    return list(told.values()), added
+
+
+def now(project: Project, results: list[FileResult]) -> Iterator[helper_file.Script]:
+    """Scripts as they will be; notebooks have the helper in a cell."""
+    for file in results:
+        surveyed = project.parsed.get(file.path)
+        if file.path.endswith(".py") and (file.changed or surveyed is not None):
+            text = file.new if file.changed or surveyed is None else surveyed.source.text
+            advised = " ".join(one.message for one in file.findings if one.status != "changed")
+            yield helper_file.Script(file.path, text, file.changed, advised)
+
+
+def of_helper(helper: helper_file.Helper) -> FileResult:
+    old, new = helper.before.decode(errors="replace"), helper.after.decode(errors="replace")
+    size, lines, changed = len(helper.after), len(lines_of(new)), helper.after != helper.before
+    stems = helper_file.stems(old, new)
+    return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
+
+
+def with_finding(file: FileResult, project: Project, helper: str, name: str, line: int) -> FileResult:
+    """On the line of the original from which the question stems."""
+    if not file.changed:
+        text = project.parsed[file.path].source.text
+        file = replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
+    origin = file.stems[line - 1]
+    finding = helper_file.on_missing(helper, name, file.path, origin, lines_of(file.old)[origin - 1])
+    return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda one: one.order)))
 
 
 def read_all(found: Walk) -> Iterator[tuple[str, bytes | None]]:
@@ -156,6 +213,43 @@ def refuse_any(texts: Iterable[tuple[str, bytes | None]]) -> None:
             "It has no device-neutral API: the NPU wants its own run configuration, estimator and session options,",
             "and the MLU its own build of TensorFlow. Give --to npu or --to mlu.",
         )
+
+
+def refuse_patch(texts: Iterable[tuple[str, bytes | None]]) -> None:
+    texts = list(texts)
+    if not any(data and IMPORTS_TORCH.search(parsable(path, data)) for path, data in texts):
+        raise BadValue(
+            "--mode patch is for PyTorch, and no script here imports it.",
+            "TensorFlow 1 has no such patch: leave --mode out.",
+        )
+
+
+def brought_along(found: Walk, options: Options) -> Iterator[FileResult]:
+    """Files that are no scripts, of which something is to be said."""
+    from viaduct.migration.manifests import look
+
+    for path, text, findings in look(found.root, found.others, options):
+        count = len(lines_of(text))
+        stems = tuple(range(1, count + 1))
+        yield FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
+
+
+def shell_scripts(found: Walk, options: Options, project: Project) -> list[FileResult]:
+    from viaduct.migration.shell import migrate_all
+
+    return [of_text(made) for made in migrate_all(found.root, found.others, options, project)]
+
+
+def settings_files(found: Walk, options: Options) -> list[FileResult]:
+    from viaduct.migration.settings import migrate_all
+
+    return [of_text(made) for made in migrate_all(found.root, found.others, options)]
+
+
+def of_text(made: Migrated) -> FileResult:
+    """Of a file that is no Python."""
+    result = of_migrated(made, made.before.decode(errors="replace"), made.after.decode(errors="replace"))
+    return replace(result, size=len(made.before), line_count=len(lines_of(result.old)))
 
 
 def parsable(path: str, data: bytes) -> bytes:
@@ -233,6 +327,8 @@ def guarded(path: str, data: bytes, options: Options, project: Project) -> FileR
     try:
         if len(data) > LARGEST:
             return too_large(path, data)
+        if path.endswith(".py") and neutral.is_helper(data):
+            return FileResult(path, 0, 0)
         return migrate(path, data, options, project)
     except RecursionError:
         return left_alone(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from viaduct.migration.run import Outcome
+
+RANKED = re.compile(r"LOCAL_RANK|local[_-]rank")
+SPAWNS = re.compile(r"\bspawn\(")  # starts its ranks itself
 
 
 def start_scripts(outcome: Outcome) -> dict[str, str]:
     """Beside a project in which something was migrated; in a folder that has no such files yet."""
     if not outcome.changed or outcome.options.to == "any":
         return {}
-    from viaduct.cluster.tf1_scripts import make  # rank tables and all: only where they are written
-
-    files = make(outcome.options.to, outcome.entry)
+    files = make(outcome)
     there = {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.links, *outcome.walk.folders}
     taken = any(f"scripts/{name}" in there for name in files) or "scripts" in {
         *outcome.walk.others,
@@ -19,3 +22,18 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
     }
     folder = f"{outcome.options.to}_scripts" if taken else "scripts"
     return {f"{folder}/{name}": text for name, text in files.items() if f"{folder}/{name}" not in there}
+
+
+def make(outcome: Outcome) -> dict[str, str]:
+    """Those of TensorFlow 1 or of PyTorch, by the rules that have changed something."""
+    target = outcome.options.to
+    assert target != "any"
+    rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
+    if not any(rule.startswith("torch.") for rule in rules) or any(rule.startswith("tf1.") for rule in rules):
+        from viaduct.cluster.tf1_scripts import make as make_tf1  # rank tables and all: only where they are written
+
+        return make_tf1(target, outcome.entry)
+    from viaduct.cluster.torch_scripts import make as make_torch
+
+    ranked = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)
+    return make_torch(target, outcome.entry, ranked, "torch.data_parallel_ddp" in rules)

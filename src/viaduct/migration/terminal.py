@@ -37,7 +37,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
     if not console.is_terminal:
         write_patch(console.file, outcome)
         return
-    for file in outcome.changed:
+    for file in outcome.written:
         for line in diff_lines(file):
             console.print(line)
 
@@ -45,7 +45,7 @@ def show_diffs(console: Console, outcome: Outcome) -> None:
 def write_patch(stream: IO[str], outcome: Outcome) -> None:
     """Bytes, as the files have them; a stream that takes only text gets what can be read."""
     stream.flush()
-    for file in outcome.changed:
+    for file in outcome.written:
         patch = as_patch(file)
         if hasattr(stream, "buffer"):
             stream.buffer.write(patch)
@@ -55,7 +55,8 @@ def write_patch(stream: IO[str], outcome: Outcome) -> None:
 
 
 def diff_lines(file: FileResult) -> list[Text]:
-    lines = [Text(f"--- {shown(file.path)}", "bold"), Text(f"+++ {shown(file.path)}", "bold")]
+    old = shown(file.path) if file.before else "/dev/null"
+    lines = [Text(f"--- {old}", "bold"), Text(f"+++ {shown(file.path)}", "bold")]
     for hunk in hunks(compare(file.old, file.new, file.stems)):
         lines.append(Text(head(hunk), "cyan"))
         lines += [DRAW[sign](row) for sign, row in in_order(hunk)]
@@ -119,6 +120,9 @@ def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
 def show_summary(console: Console, outcome: Outcome) -> None:
     summary = summarise(outcome)
     console.print(Text(f"\n{headline(summary)}.", "bold"))
+    for file in outcome.added:
+        state = "there already" if not file.changed else "extended" if file.before else "new"
+        console.print(Text(f"  {shown(file.path)} ({state}): scripts here import it; it needs torch alone"))
     for reason in summary.reasons:
         console.print(Text(f"  - {reason}", "dim"))
     looked = f"{plural(summary.files, 'file')}, {plural(summary.lines, 'line')} in {outcome.seconds:.2f} s"

@@ -8,7 +8,9 @@ for datasets, shows by a use that nothing but a TensorFlow dataset allows. None:
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
+from viaduct.migration.classes import OBJECT, class_called, is_module, owner_of
 from viaduct.migration.names import Function, Names, Scope, all_arguments
 from viaduct.migration.project import Project, returns_of
 
@@ -35,8 +37,17 @@ TELLING_KEYWORDS = {"num_parallel_calls", "reshuffle_each_iteration", "drop_rema
 TELLING_ARGUMENTS = ("tensorflow.data.", "tensorflow.contrib.data.")
 # Libraries whose objects have methods of the same names.
 OTHERS = ("webdataset", "datasets", "torch", "torchdata", "torchtext", "ray", "mxnet", "paddle", "pandas", "numpy")
+MOVES = {"to", "cuda", "npu", "mlu", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "type"}
 RETURNS_ITSELF = {
     "dataset": DATASET_METHODS - {"reduce"},
+    "module": MOVES | {"train", "eval", "apply"},
+    "class_loss": MOVES,
+    "tensor": MOVES | {"clone", "detach", "contiguous", "view", "reshape", "unsqueeze", "squeeze", "long", "int"},
+}
+TENSORS = {
+    *("arange", "as_tensor", "cat", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace"),
+    *("ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "stack", "tensor"),
+    *("zeros", "zeros_like", "Tensor", "FloatTensor", "LongTensor", "IntTensor", "nn.Parameter"),
 }
 CONSTRUCTORS = {
     "tensorflow.Session": "session",
@@ -96,10 +107,25 @@ def constructed(name: str) -> str | None:
     ):
         return "keras_model"
     last = name.rpartition(".")[2]
+    if name.startswith("torch"):
+        return made_by_torch(name, last)
     if name.startswith(("tensorflow.keras.optimizers.", "keras.optimizers.")):
         return "keras_optimizer"
     if name.startswith(("tensorflow.train.", "tensorflow.contrib.opt.")) and last.endswith("Optimizer"):
         return "optimizer"
+    return None
+
+
+def made_by_torch(name: str, last: str) -> str | None:
+    """A tensor, a module, a loss that takes the numbers of classes, or a device."""
+    if last in ("CrossEntropyLoss", "NLLLoss") and name.startswith("torch.nn."):
+        return "class_loss"
+    if name == "torch.device":
+        return "torch_device"
+    if name.removeprefix("torch.") in TENSORS:
+        return "tensor"
+    if name.startswith("torchvision.models.") or (name.startswith("torch.nn.") and last[:1].isupper()):
+        return "module"
     return None
 
 
@@ -109,6 +135,7 @@ class Values:
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.project = names, project
         self.known: dict[tuple[int, str], str | None] = {}  # (scope, name) -> kind
+        self.attributes: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}  # see assigned_in
         self.asked: set[tuple[int, str]] = set()  # names that are being looked at: `ds = ds.map(f)` asks for itself
 
     def kind(self, node: ast.AST | None, depth: int = 0) -> str | None:
@@ -116,6 +143,8 @@ class Values:
             return None
         if isinstance(node, ast.Call):
             return self.kind_of_call(node, depth)
+        if is_self(node):
+            return self.kind_of_self(node)
         if isinstance(node, ast.Name):
             return self.kind_of_name(node, depth)
         if isinstance(node, ast.IfExp):
@@ -133,13 +162,32 @@ class Values:
             found = constructed(name) or self.project.returns.get(name)
             if found:
                 return found
+            own = class_called(self.project, name) if self.project.classes else None
+            if own is not None:
+                return f"{OBJECT}{own}"
         if isinstance(node.func, ast.Attribute) and is_self(node.func.value):
             return self.kind_of_own_method(node.func, depth)
         if isinstance(node.func, ast.Attribute):
             receiver = self.kind(node.func.value, depth + 1)
             if receiver and node.func.attr in RETURNS_ITSELF.get(receiver, ()):
                 return receiver
+            if receiver and receiver.startswith(OBJECT):
+                return self.kind_from_method(receiver, node.func.attr)
         return None
+
+    def kind_from_method(self, receiver: str, method: str) -> str | None:
+        """Of a call on an object of the project: what its own method returns; of nn.Module's methods, itself."""
+        name = receiver.removeprefix(OBJECT)
+        owner = owner_of(self.project, name, method)
+        if owner is not None:
+            return self.project.returns.get(f"{owner}.{method}")
+        return receiver if method in RETURNS_ITSELF["module"] and is_module(self.project, name) else None
+
+    def kind_of_self(self, node: ast.AST) -> str | None:
+        """An object of the class in which it stands, where the survey has that class."""
+        owner = next((one for one in self.names.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        name = f"{self.names.own}.{owner.name}" if owner is not None else ""
+        return f"{OBJECT}{name}" if name in self.project.classes else None
 
     def kind_of_own_method(self, called: ast.Attribute, depth: int) -> str | None:
         """`self.build()`: what all returns of the class's method are."""
@@ -189,17 +237,21 @@ class Values:
         owner = next((p for p in self.names.source.ancestors(node) if isinstance(p, ast.ClassDef)), None)
         if owner is None:
             return None
-        kinds = {
-            self.kind(one.value, depth + 1)
-            for one in ast.walk(owner)
-            if isinstance(one, ast.Assign)
-            for target in one.targets
-            if isinstance(target, ast.Attribute)
-            and target.attr == node.attr
-            and is_self(target.value)
-            and not (isinstance(one.value, ast.Constant) and one.value.value is None)
-        }
+        kinds = {self.kind(value, depth + 1) for value in self.assigned_in(owner).get(node.attr, [])}
         return kinds.pop() if len(kinds) == 1 else None
+
+    def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
+        """Attribute -> all that a class assigns to `self.attribute`, None left out; looked for once."""
+        if owner not in self.attributes:
+            found: dict[str, list[ast.expr]] = {}
+            for one in ast.walk(owner):
+                if not isinstance(one, ast.Assign) or (isinstance(one.value, ast.Constant) and one.value.value is None):
+                    continue
+                for target in one.targets:
+                    if isinstance(target, ast.Attribute) and is_self(target.value):
+                        found.setdefault(target.attr, []).append(one.value)
+            self.attributes[owner] = found
+        return self.attributes[owner]
 
     def kind_of_parameter(self, node: ast.Name) -> str | None:
         scope = self.names.scope_of(node)
@@ -210,9 +262,14 @@ class Values:
             passed = self.project.parameters.get((f"{self.names.own}.{function.name}", node.id))
             if passed:
                 return passed
-        if self.annotated(function, node.id) or self.used_as_dataset(function, node.id):
+        if self.speaks_of_datasets and (self.annotated(function, node.id) or self.used_as_dataset(function, node.id)):
             return "dataset"
         return None
+
+    @cached_property
+    def speaks_of_datasets(self) -> bool:
+        """Whether the file holds a word without which no parameter is shown to be a dataset."""
+        return any(word in self.names.source.text for word in ("tensorflow", *TELLING, *TELLING_KEYWORDS))
 
     def annotated(self, function: Function, name: str) -> bool:
         """`def f(ds: tf.data.Dataset)`."""
@@ -284,7 +341,7 @@ class Values:
         return node
 
 
-def is_self(node: ast.expr) -> bool:
+def is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 

@@ -61,6 +61,12 @@ def copy_project(outcome: Outcome, draft: Path) -> None:
         shutil.copy2(outcome.root / file.path, draft / file.path)
         if file.changed:
             replace_bytes(draft / file.path, file.after)
+    for file in outcome.added:
+        if file.before:
+            shutil.copy2(outcome.root / file.path, draft / file.path)
+            replace_bytes(draft / file.path, file.after)
+        else:
+            (draft / file.path).write_bytes(file.after)
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
@@ -101,7 +107,7 @@ def check_clean(outcome: Outcome) -> bool:
 def write_in_place(outcome: Outcome) -> None:
     """All files or none: new contents are written first, then swapped in, and swapped back if one fails."""
     with backups(outcome) as swap:
-        for file in outcome.changed:
+        for file in outcome.written:
             swap(file)
 
 
@@ -109,7 +115,7 @@ def write_in_place(outcome: Outcome) -> None:
 def backups(outcome: Outcome) -> Iterator[_Swap]:
     swap = _Swap(outcome.root)
     try:
-        for file in outcome.changed:
+        for file in outcome.written:
             swap.prepare(file)
         yield swap
     except OSError as error:
@@ -129,12 +135,16 @@ class _Swap:
         self.root = root
         self.drafts: list[Path] = []
         self.saved: list[tuple[Path, Path]] = []  # (the file, its old content)
+        self.fresh: list[Path] = []  # new files
 
     def beside(self, path: Path, what: str) -> Path:
         return path.with_name(f".{path.name}.{os.getpid()}.{what}")
 
     def prepare(self, file: FileResult) -> None:
         path = self.root / file.path
+        if not file.before:
+            self.prepare_new(path, file)
+            return
         if not os.access(path, os.W_OK):
             raise PermissionError(13, "it is read-only", str(path))
         if path.read_bytes() != file.before:
@@ -145,12 +155,26 @@ class _Swap:
         shutil.copymode(path, draft)
         shutil.copy2(path, saved)
 
+    def prepare_new(self, path: Path, file: FileResult) -> None:
+        if os.path.lexists(path):
+            raise BadValue(f"{path} has appeared during the migration.", "No file was written; start again.")
+        draft = self.beside(path, "draft")
+        self.drafts.append(draft)
+        draft.write_bytes(file.after)
+
     def __call__(self, file: FileResult) -> None:
         path = self.root / file.path
+        if not file.before:
+            self.fresh.append(path)
+            os.replace(self.beside(path, "draft"), path)
+            return
         self.saved.append((path, self.beside(path, "before")))
         os.replace(self.beside(path, "draft"), path)
 
     def undo(self) -> None:
+        for path in self.fresh:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
         for path, saved in reversed(self.saved):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(saved, path)

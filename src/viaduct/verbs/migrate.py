@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+import typer.core
 
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
     from viaduct.migration.options import Options
     from viaduct.migration.run import Outcome
+
+RULES, REPORTS = "Rules", "Reports"
+TORCH, TF1 = "PyTorch scripts", "TensorFlow 1 scripts"
+
+
+class Command(typer.core.TyperCommand):
+    """Shows its many options in groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            row = one.get_help_record(ctx)
+            title = "Arguments" if one.param_type_name == "argument" else getattr(one, "rich_help_panel", None)
+            if row is not None:
+                groups.setdefault(title or "Options", []).append(row)
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def named(words: str) -> Path:
@@ -23,12 +44,31 @@ def named(words: str) -> Path:
     return Path(words)
 
 
+def rules(meaning: str, **more: Any) -> Any:
+    return typer.Option(help=meaning, rich_help_panel=RULES, metavar="RULE", show_default=False, **more)
+
+
+def reports(meaning: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=meaning, rich_help_panel=REPORTS, **more)
+
+
+def torch(meaning: str, *names: str) -> Any:
+    return typer.Option(*names, help=meaning, rich_help_panel=TORCH)
+
+
+def tf1(meaning: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=meaning, rich_help_panel=TF1, **more)
+
+
 def main(
     path: Annotated[
         Path | None,
         typer.Argument(help="A script, a notebook or a project's folder.", show_default=False, parser=named),
     ] = None,
-    to: Annotated[Literal["npu", "mlu", "any"], typer.Option(help="The accelerator.")] = "npu",
+    to: Annotated[
+        Literal["npu", "mlu", "any"],
+        typer.Option(help="The accelerator; any (PyTorch only): one source for cuda, npu, mlu and cpu."),
+    ] = "npu",
     out: Annotated[
         Path | None, typer.Option(help="Write a migrated copy there, with start scripts.", metavar="DIR", parser=named)
     ] = None,
@@ -38,120 +78,126 @@ def main(
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if something would change.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if something is left for a person.")] = False,
-    show_rules: Annotated[bool, typer.Option("--list", help="The rules, and what each does.")] = False,
-    explain: Annotated[
-        str | None, typer.Option(help="One rule: example, reason.", metavar="RULE", show_default=False)
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Only this rule; may be repeated.", metavar="RULE", show_default=False)
-    ] = None,
-    skip: Annotated[
-        list[str] | None, typer.Option(help="Not this rule; may be repeated.", metavar="RULE", show_default=False)
-    ] = None,
-    distributed: Annotated[bool, typer.Option("--distributed", help="For several devices.")] = False,
-    precision: Annotated[
-        str, typer.Option(help="precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
-    ] = "",
-    loop: Annotated[int, typer.Option(help="iterations_per_loop: steps on the device between visits of the host.")] = 1,
-    style: Annotated[
-        Literal["explicit", "wrapper"], typer.Option(help="Sessions: options written out, or the vendor's helpers.")
-    ] = "explicit",
-    imports: Annotated[
-        Literal["explicit", "star"], typer.Option(help="Names one by one, or npu_init's star import.")
-    ] = "explicit",
-    rank: Annotated[
-        Literal["hccl", "env"], typer.Option(help="Where rank and size come from: hccl, or the environment.")
-    ] = "hccl",
-    resources: Annotated[
-        Literal["session", "plugin"],
-        typer.Option(help="What starts communication: a session of its own, or npu_plugin."),
-    ] = "session",
-    device: Annotated[
-        Literal["remove", "cpu"], typer.Option(help="`with tf.device('/gpu:0')`: remove, or name the CPU.")
-    ] = "remove",
-    tpu: Annotated[
-        Literal["convert", "keep"], typer.Option(help="TPUEstimator: convert, or keep with the TPU off.")
-    ] = "convert",
-    keep_defaults: Annotated[
-        bool, typer.Option("--keep-defaults", help="Write out TensorFlow's defaults where NPURunConfig has others.")
-    ] = False,
-    pad_predict: Annotated[
-        bool, typer.Option("--pad-predict", help="Pad the last batch of a prediction instead of dropping it.")
-    ] = False,
-    metrics_allreduce: Annotated[
-        bool, typer.Option("--metrics-allreduce", help="Average evaluation metrics over the ranks.")
-    ] = False,
-    dropout_layers: Annotated[
-        bool, typer.Option("--dropout-layers", help="Also let Keras' dropout layers use the device's dropout.")
-    ] = False,
-    preset: Annotated[str, typer.Option(help="Advice for one model: resnet-seed.", show_default=False)] = "",
-    profile: Annotated[str, typer.Option(help="Record profiles there.", metavar="DIR", show_default=False)] = "",
-    dump: Annotated[str, typer.Option(help="Dump tensors there.", metavar="DIR", show_default=False)] = "",
-    dump_step: Annotated[
-        str, typer.Option(help="With --dump: which steps, such as 0|5-10.", metavar="STEPS", show_default=False)
-    ] = "",
     entry: Annotated[
         str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
     ] = "",
-    report: Annotated[
-        Path | None, typer.Option(help="Write a page with all changes.", metavar="HTML", parser=named)
-    ] = None,
-    sarif: Annotated[
-        Path | None, typer.Option(help="Write the findings as SARIF 2.1.0.", metavar="FILE", parser=named)
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything as JSON.", metavar="FILE", parser=named)
-    ] = None,
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the findings.")] = "en",
     jobs: Annotated[int, typer.Option(help="Processes.", min=0, show_default="the cores")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.")] = False,
+    mode: Annotated[
+        Literal["rewrite", "patch"],
+        torch("rewrite, or only import the vendor's run-time patch and say what it cannot fix."),
+    ] = "rewrite",
+    data_parallel: Annotated[
+        Literal["report", "unwrap", "ddp"],
+        torch("nn.DataParallel: report it, take it off, or make it DistributedDataParallel."),
+    ] = "report",
+    int32_targets: Annotated[
+        bool, torch("On the NPU: cast class numbers to int32 before the move.", "--int32-targets")
+    ] = False,
+    start_up: Annotated[
+        bool, torch("On the NPU: write the settings that are advised for speed.", "--start-up")
+    ] = False,
+    distributed: Annotated[bool, tf1("For several devices.", "--distributed")] = False,
+    precision: Annotated[
+        str, tf1("precision_mode, or a mode of precision_mode_v2.", metavar="MODE", show_default=False)
+    ] = "",
+    loop: Annotated[int, tf1("iterations_per_loop: steps on the device between visits of the host.")] = 1,
+    style: Annotated[
+        Literal["explicit", "wrapper"], tf1("Sessions: options written out, or the vendor's helpers.")
+    ] = "explicit",
+    imports: Annotated[Literal["explicit", "star"], tf1("Names one by one, or npu_init's star import.")] = "explicit",
+    rank: Annotated[Literal["hccl", "env"], tf1("Where rank and size come from: hccl, or the environment.")] = "hccl",
+    resources: Annotated[
+        Literal["session", "plugin"], tf1("What starts communication: a session of its own, or npu_plugin.")
+    ] = "session",
+    device: Annotated[Literal["remove", "cpu"], tf1("`with tf.device('/gpu:0')`: remove, or name the CPU.")] = "remove",
+    tpu: Annotated[Literal["convert", "keep"], tf1("TPUEstimator: convert, or keep with the TPU off.")] = "convert",
+    keep_defaults: Annotated[
+        bool, tf1("Write out TensorFlow's defaults where NPURunConfig has others.", "--keep-defaults")
+    ] = False,
+    pad_predict: Annotated[
+        bool, tf1("Pad the last batch of a prediction instead of dropping it.", "--pad-predict")
+    ] = False,
+    metrics_allreduce: Annotated[
+        bool, tf1("Average evaluation metrics over the ranks.", "--metrics-allreduce")
+    ] = False,
+    dropout_layers: Annotated[
+        bool, tf1("Also let Keras' dropout layers use the device's dropout.", "--dropout-layers")
+    ] = False,
+    preset: Annotated[str, tf1("Advice for one model: resnet-seed.", show_default=False)] = "",
+    profile: Annotated[str, tf1("Record profiles there.", metavar="DIR", show_default=False)] = "",
+    dump: Annotated[str, tf1("Dump tensors there.", metavar="DIR", show_default=False)] = "",
+    dump_step: Annotated[
+        str, tf1("With --dump: which steps, such as 0|5-10.", metavar="STEPS", show_default=False)
+    ] = "",
+    show_rules: Annotated[
+        bool, typer.Option("--list", help="The rules, and what each does.", rich_help_panel=RULES)
+    ] = False,
+    explain: Annotated[str | None, rules("One rule: example, reason.")] = None,
+    only: Annotated[list[str] | None, rules("Only this rule; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, rules("Not this rule; may be repeated.")] = None,
+    report: Annotated[Path | None, reports("Write a page with all changes.", metavar="HTML", parser=named)] = None,
+    sarif: Annotated[Path | None, reports("Write the findings as SARIF 2.1.0.", metavar="FILE", parser=named)] = None,
+    json_file: Annotated[
+        Path | None, reports("Write everything as JSON.", "--json", metavar="FILE", parser=named)
+    ] = None,
+    lang: Annotated[Literal["en", "zh"], reports("The language of the findings.")] = "en",
 ) -> None:
-    """Carry TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or --in-place nothing is
-    written: the changes are shown. Nothing of the project is imported or run.
+    """Carry PyTorch CUDA scripts and TensorFlow 1 scripts to the NPU or MLU by rewriting their text. Without --out or
+    --in-place nothing is written: the changes are shown. Nothing of the project is imported or run.
     """
+    given = dict(locals())
     if show_rules:
         return list_rules()
     if explain is not None:
         return explain_rule(explain)
     if path is None:
         raise BadValue("migrate what?", "Give a script or a folder: `viaduct migrate train.py`; or --list.")
+    raise typer.Exit(carry(asked_for(given)))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says."""
+
+    path: Path
+    options: Options
+    out: Path | None
+    in_place: bool
+    force: bool
+    check: bool
+    strict: bool
+    jobs: int
+    quiet: bool
+    report: Path | None
+    sarif: Path | None
+    json_file: Path | None
+    lang: str
+
+
+def asked_for(given: dict[str, Any]) -> Asked:
+    """The flags, sorted: what the migration is to know, and what this verb does with its outcome."""
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
 
-    options = Options(
-        to=to,
-        distributed=distributed,
-        style=style,
-        imports=imports,
-        precision=precision,
-        loop=loop,
-        rank=rank,
-        resources=resources,
-        device=device,
-        tpu=tpu,
-        keep_defaults=keep_defaults,
-        pad_predict=pad_predict,
-        metrics_allreduce=metrics_allreduce,
-        dropout_layers=dropout_layers,
-        profile=profile,
-        dump=dump,
-        dump_step=dump_step,
-        preset=preset,
-        entry=entry,
-        only=tuple(only or ()),
-        skip=tuple(skip or ()),
-    )
+    given = {**given, "only": tuple(given["only"] or ()), "skip": tuple(given["skip"] or ())}
+    options = Options(**{field.name: given[field.name] for field in dataclasses.fields(Options)})
     check_options(options)
-    reports = {"--report": report, "--sarif": sarif, "--json": json_file}
-    check_modes(path, out, in_place, check)
-    check_reports(path, reports, out, in_place, force)
-    outcome = migrate(path, options, jobs)
-    if in_place and not force:
+    own = {field.name for field in dataclasses.fields(Asked)} - {"options"}
+    return Asked(options=options, **{name: value for name, value in given.items() if name in own})
+
+
+def carry(asked: Asked) -> int:
+    """Look, write, report, show; the exit code."""
+    check_modes(asked)
+    check_reports(asked)
+    outcome = migrate(asked.path, asked.options, asked.jobs)
+    if asked.in_place and not asked.force:
         warn_without_git(outcome)
-    write(outcome, out, in_place)
-    write_reports(outcome, report, sarif, json_file, lang)
-    show(outcome, out, in_place, check, quiet, lang)
-    raise typer.Exit(exit_code(outcome, check, strict))
+    write(outcome, asked)
+    write_reports(outcome, asked)
+    show(outcome, asked)
+    return exit_code(outcome, asked)
 
 
 def list_rules() -> None:
@@ -174,23 +220,24 @@ def explain_rule(word: str) -> None:
         print(("\n" if place else "") + f"{head}\n\n{rule.doc.strip()}")
 
 
-def check_modes(path: Path, out: Path | None, in_place: bool, check: bool) -> None:
-    chosen = [word for word, given in (("--out", out), ("--in-place", in_place), ("--check", check)) if given]
+def check_modes(asked: Asked) -> None:
+    modes = {"--out": asked.out, "--in-place": asked.in_place, "--check": asked.check}
+    chosen = [word for word, given in modes.items() if given]
     if len(chosen) > 1:
         raise BadValue(f"{' and '.join(chosen)} together.", "--out copies, --in-place changes, --check only asks.")
-    if out is not None:
+    if asked.out is not None and asked.path.exists():
         from viaduct.migration.writing import check_out
 
-        if path.exists():
-            check_out(path, out)
+        check_out(asked.path, asked.out)
 
 
-def check_reports(path: Path, reports: dict[str, Path | None], out: Path | None, in_place: bool, force: bool) -> None:
+def check_reports(asked: Asked) -> None:
     from viaduct.migration.report_places import check_places
 
-    if force and not in_place and not any(reports.values()):
+    places = {"--report": asked.report, "--sarif": asked.sarif, "--json": asked.json_file}
+    if asked.force and not asked.in_place and not any(places.values()):
         raise BadValue("--force is for --in-place and for reports.")
-    check_places(path, reports, out, force)
+    check_places(asked.path, places, asked.out, asked.force)
 
 
 def migrate(path: Path, options: Options, jobs: int) -> Outcome:
@@ -212,69 +259,69 @@ def warn_without_git(outcome: Outcome) -> None:
         print("Note: this is no git repository, so there is no way back but your own copy.", file=sys.stderr)
 
 
-def write(outcome: Outcome, out: Path | None, in_place: bool) -> None:
+def write(outcome: Outcome, asked: Asked) -> None:
     from viaduct.migration.starting import start_scripts
     from viaduct.migration.writing import write_in_place, write_out
 
-    if in_place:
+    if asked.in_place:
         write_in_place(outcome)
-    if out is not None:
-        write_out(outcome, out, start_scripts(outcome))
+    if asked.out is not None:
+        write_out(outcome, asked.out, start_scripts(outcome))
 
 
-def write_reports(outcome: Outcome, report: Path | None, sarif: Path | None, json_file: Path | None, lang: str) -> None:
+def write_reports(outcome: Outcome, asked: Asked) -> None:
     from viaduct.cluster.generate import write as write_whole
 
     try:
-        if report is not None:
+        if asked.report is not None:
             from viaduct.migration import report as pages
 
-            pages.write(outcome, report, lang)
-        if sarif is not None:
+            pages.write(outcome, asked.report, asked.lang)
+        if asked.sarif is not None:
             from viaduct.migration.sarif import as_sarif
 
-            write_whole(as_sarif(outcome, lang), sarif, force=True)
-        if json_file is not None:
+            write_whole(as_sarif(outcome, asked.lang), asked.sarif, force=True)
+        if asked.json_file is not None:
             from viaduct.migration.jsonreport import as_json
 
-            write_whole(as_json(outcome, lang), json_file, force=True)
+            write_whole(as_json(outcome, asked.lang), asked.json_file, force=True)
     except OSError as error:
         raise BadValue(f"{error.filename} cannot be written: {error.strerror}.") from error
 
 
-def show(outcome: Outcome, out: Path | None, in_place: bool, check: bool, quiet: bool, lang: str) -> None:
+def show(outcome: Outcome, asked: Asked) -> None:
     from viaduct.migration import terminal
     from viaduct.migration.walk import shown
 
     console = terminal.make_console()
-    if not quiet:
-        if not (out or in_place or check):
+    if not asked.quiet:
+        if not (asked.out or asked.in_place or asked.check):
             terminal.show_diffs(console, outcome)
-        terminal.show_findings(console, outcome, lang)
-        terminal.show_skipped(console, outcome, lang)
-    if check:
-        for file in outcome.changed:
-            print(f"would change {shown(file.path)}")
+        terminal.show_findings(console, outcome, asked.lang)
+        terminal.show_skipped(console, outcome, asked.lang)
+    if asked.check:
+        for file in outcome.written:
+            print(f"would {'change' if file.before else 'add'} {shown(file.path)}")
     terminal.show_summary(console, outcome)
-    if not check and (outcome.changed or out is not None or in_place):
-        print(what_was_written(outcome, out, in_place), file=sys.stderr)
+    if not asked.check and (outcome.changed or asked.out is not None or asked.in_place):
+        print(what_was_written(outcome, asked), file=sys.stderr)
 
 
-def what_was_written(outcome: Outcome, out: Path | None, in_place: bool) -> str:
+def what_was_written(outcome: Outcome, asked: Asked) -> str:
     from viaduct.migration.summary import plural
     from viaduct.migration.walk import shown
 
-    if out is not None:
-        return f"Written: {out}"
-    if not in_place:
+    if asked.out is not None:
+        return f"Written: {asked.out}"
+    if not asked.in_place:
         return "Nothing was written; --out DIR or --in-place does."
     if not outcome.changed:
         return "Nothing was changed: there is nothing to write."
-    if len(outcome.changed) == 1:
-        return f"Written: {shown(str(outcome.root / outcome.changed[0].path))}"
-    return f"Written: {plural(len(outcome.changed), 'file')} in {shown(str(outcome.root))}"
+    if len(outcome.written) == 1:
+        return f"Written: {shown(str(outcome.root / outcome.written[0].path))}"
+    return f"Written: {plural(len(outcome.written), 'file')} in {shown(str(outcome.root))}"
 
 
-def exit_code(outcome: Outcome, check: bool, strict: bool) -> int:
-    left = strict and any(finding.status == "manual" for finding in outcome.findings)
-    return 1 if left or (check and outcome.changed) else 0
+def exit_code(outcome: Outcome, asked: Asked) -> int:
+    left = asked.strict and any(finding.status == "manual" for finding in outcome.findings)
+    return 1 if left or (asked.check and outcome.changed) else 0

@@ -1,0 +1,143 @@
+"""Seconds that `viaduct migrate` takes for one ImageNet-style PyTorch script, its start included.
+
+    python benchmarks/migrate_torch.py
+    python benchmarks/migrate_torch.py --runs 9 --out docs/results/migrate_torch_cpu.json
+
+The script is examples/torch/imagenet_ddp.py in a folder of its own; each run is a new process that writes a migrated
+copy. Where a vendor's own converter is installed (Ascend's pytorch_gpu2npu.sh, found through ASCEND_TOOLKIT_HOME,
+ASCEND_HOME_PATH or PATH; Cambricon's torch_gpu2mlu.py, in torch_mlu or named by TORCH_GPU2MLU), it does the same in
+turns with us, and the ratio is printed; where it is not, that is said. The median counts. Promised: under 1.5 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct import devices
+from viaduct.training.summary import commit, machine
+
+SCRIPT = Path(__file__).parents[1] / "examples" / "torch" / "imagenet_ddp.py"
+PROMISE = 1.5
+Command = Callable[[Path, Path], list[str]]  # of a project and a new folder
+
+
+def ours(to: str) -> Command:
+    return lambda project, out: [
+        *(sys.executable, "-m", "viaduct", "migrate"),
+        str(project),
+        "--to",
+        to,
+        "--out",
+        str(out),
+    ]
+
+
+def ascend() -> Command | None:
+    """Ascend's converter, as its guide says that it is called."""
+    homes = [os.environ[name] for name in ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH") if name in os.environ]
+    places = [Path(home) / "tools" / "ms_fmk_transplt" / "pytorch_gpu2npu.sh" for home in homes]
+    found = next((str(place) for place in places if place.is_file()), None) or shutil.which("pytorch_gpu2npu.sh")
+    return (lambda project, out: ["bash", found, "-i", str(project), "-o", str(out), "-v", "2.1.0"]) if found else None
+
+
+def cambricon() -> Command | None:
+    """Cambricon's converter; it writes beside its input and takes no folder for the output."""
+    spec = importlib.util.find_spec("torch_mlu")
+    home = Path(spec.origin).parent if spec and spec.origin else None
+    named = os.environ.get("TORCH_GPU2MLU")
+    places = [Path(named)] if named else []
+    places += [
+        home.joinpath(*parts, "torch_gpu2mlu", "torch_gpu2mlu.py") for parts in (("tools",), ("..", "tools")) if home
+    ]
+    found = next((str(place) for place in places if place.is_file()), None)
+    return (lambda project, out: [sys.executable, found, "-i", str(project)]) if found else None
+
+
+VENDORS = {"npu": ("Ascend's converter", ascend), "mlu": ("Cambricon's converter", cambricon)}
+
+
+def seconds(command: Command) -> float:
+    """From the start of the process to its end, on a fresh copy of the script."""
+    with tempfile.TemporaryDirectory() as scratch:
+        project, out = Path(scratch) / "project", Path(scratch) / "out"
+        project.mkdir()
+        shutil.copy(SCRIPT, project)
+        words = command(project, out)
+        began = time.perf_counter()
+        answer = subprocess.run(words, capture_output=True, text=True)
+        took = time.perf_counter() - began
+    if answer.returncode != 0:
+        sys.exit(f"{shlex.join(words)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}")
+    return took
+
+
+def measure(to: str, runs: int) -> dict[str, Any]:
+    title, find = VENDORS.get(to, ("", lambda: None))
+    vendor = find()
+    seconds(ours(to))  # compiled modules and files are in memory from now on
+    mine, theirs = [], []
+    for _ in range(runs):
+        mine.append(seconds(ours(to)))
+        if vendor:
+            theirs.append(seconds(vendor))
+    return {"to": to, "ours_s": mine, "vendor": title, "vendor_s": theirs}
+
+
+def row(found: dict[str, Any]) -> dict[str, str]:
+    mine, theirs = found["ours_s"], found["vendor_s"]
+    missing = "not installed" if found["vendor"] else "there is none"
+    return {
+        "--to": found["to"],
+        "median, s": f"{median(mine):.2f}",
+        "fastest, s": f"{min(mine):.2f}",
+        "slowest, s": f"{max(mine):.2f}",
+        f"under {PROMISE} s": "yes" if median(mine) < PROMISE else "no",
+        "vendor's tool, s": f"{median(theirs):.2f}" if theirs else missing,
+        "ratio": f"{median(theirs) / median(mine):.1f}" if theirs else "",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--to", choices=["npu", "mlu", "any"], action="append", help="one of them; else all")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    found = [measure(to, options.runs) for to in options.to or ("npu", "mlu", "any")]
+    rows = [row(one) for one in found]
+    widths = {column: max(len(column), *(len(one[column]) for one in rows)) for column in rows[0]}
+    for line in [dict(zip(widths, widths, strict=True)), *rows]:
+        print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
+    if options.out:
+        lines = SCRIPT.read_text().count("\n")
+        record = {
+            "kind": "benchmark",
+            "title": "Migrating one PyTorch script",
+            "command": shlex.join(["python", "benchmarks/migrate_torch.py", *sys.argv[1:]]),
+            "commit": commit(),
+            "machine": machine(devices.get("cpu")),
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+            "note": f"{SCRIPT.name}, {lines} lines; a process of its own each time, from its start to a written copy.",
+            "columns": list(rows[0]),
+            "rows": rows,
+            "samples": found,
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

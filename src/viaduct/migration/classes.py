@@ -1,0 +1,113 @@
+"""The classes of a PyTorch project: what they derive from and which methods are their own.
+
+`batch.cuda()` is PyTorch's where the batch is a tensor, and the project's own where its class defines `cuda`. A rule
+that renames methods asks here first.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from viaduct.migration.names import Names
+
+if TYPE_CHECKING:
+    from viaduct.migration.project import Project
+
+OBJECT = "object:"
+"""The kind of an instance: followed by the qualified name of its class."""
+
+
+@dataclass(frozen=True)
+class OwnClass:
+    """methods: name -> its parameters without self."""
+
+    path: str
+    bases: tuple[str, ...]
+    methods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def note_classes(project: Project, path: str, names: Names) -> None:
+    for node in names.source.nodes:
+        if isinstance(node, ast.ClassDef) and names.scopes[node].outer is names.scopes[names.source.tree]:
+            name = f"{names.own}.{node.name}"
+            project.classes[name] = own_class(path, node, names)
+            project.class_tails.setdefault(node.name, []).append(name)
+
+
+def own_class(path: str, node: ast.ClassDef, names: Names) -> OwnClass:
+    bases = tuple(names.qualified(base) or ast.unparse(base) for base in node.bases)
+    methods = {
+        one.name: tuple(argument.arg for argument in [*one.args.posonlyargs, *one.args.args][1:])
+        for one in node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return OwnClass(path, bases, methods)
+
+
+def class_called(project: Project, name: str) -> str | None:
+    """The project's class of this name. Scripts also import a neighbour by its bare name, so a unique tail suffices."""
+    if name in project.classes:
+        return name
+    if "." not in name:
+        return None
+    found = [known for known in project.class_tails.get(name.rpartition(".")[2], []) if known.endswith(f".{name}")]
+    return found[0] if len(found) == 1 else None
+
+
+def lineage(project: Project, name: str) -> list[str]:
+    """The class and all that it derives from, as far as that is known; the nearest first."""
+    found: list[str] = []
+    pending = [name]
+    while pending:
+        one = pending.pop(0)
+        if one not in found:
+            found.append(one)
+            own = project.classes.get(class_called(project, one) or "")
+            pending += own.bases if own else ()
+    return found
+
+
+def owner_of(project: Project, name: str, method: str) -> str | None:
+    """The class of the project, this one or one that it derives from, that defines the method."""
+    for one in lineage(project, name):
+        known = class_called(project, one)
+        if known is not None and method in project.classes[known].methods:
+            return known
+    return None
+
+
+def is_module(project: Project, name: str) -> bool:
+    """Whether it derives from torch.nn.Module or from any of torch's own modules."""
+    return any(one.startswith("torch.nn.") for one in lineage(project, name))
+
+
+def owners(project: Project, method: str, path: str = "") -> list[str]:
+    """Every class of the project that defines the method; with a path, those whose objects can get into that file."""
+    found = sorted(name for name, one in project.classes.items() if method in one.methods)
+    return [name for name in found if not path or meet(project, path, project.classes[name].path)]
+
+
+def meet(project: Project, one: str, other: str) -> bool:
+    """Whether two files are ever in one program: one imports the other, directly or not, or a third imports both."""
+    if (one, other) not in project.met:
+        project.met[one, other] = any({one, other} <= project.reaches(path) for path in project.parsed)
+    return project.met[one, other]
+
+
+def note_methods(project: Project, names: Names) -> None:
+    """What methods return, under `module.Class.method` in `project.returns`."""
+    from viaduct.migration.project import returns_of
+    from viaduct.migration.values import Values
+
+    values = Values(names, project)
+    for node in names.source.tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef):
+                kinds = {values.kind(one.value) for one in returns_of(names, method)}
+                found = kinds.pop() if len(kinds) == 1 else None
+                if found and found.startswith(OBJECT):
+                    project.returns[f"{names.own}.{node.name}.{method.name}"] = found

@@ -1,0 +1,68 @@
+"""The helper of `--to any` in a notebook: no file beside one would surely travel along, so it stands in a cell."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from viaduct.migration import helper_text
+from viaduct.migration.helper_file import MENTION, on_missing
+from viaduct.migration.neutral import MARK, NAME
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+HEAD = f"# Whatever accelerator this machine has. {MARK.decode()}."
+DOCSTRING = re.compile(r'\A""".*?"""\n+', re.DOTALL)
+CELL = re.compile(rf"^{re.escape(HEAD)}\n(.*?)^(\w+) = {helper_text.CLASS}\(\)$", re.DOTALL | re.MULTILINE)
+
+
+def cell(uses: set[str], local: str) -> str:
+    """A comment does for the docstring."""
+    text = DOCSTRING.sub("", helper_text.write(uses)).rstrip("\n")
+    return f"{HEAD}\n{text.removesuffix(f'{NAME} = {helper_text.CLASS}()')}{local} = {helper_text.CLASS}()"
+
+
+def in_place_of_import(work: Work, lines: list[str], module: str) -> list[str]:
+    """New lines of imports, with the helper itself for its import."""
+    start = f"from {module} import {NAME}"
+    found = next((line for line in lines if line.startswith(start)), None)
+    if found is None:
+        return lines
+    local = found.removeprefix(start).removeprefix(" as ") or NAME
+    return [*(line for line in lines if line is not found), *cell(set(asked(work, local)), local).split("\n")]
+
+
+def asked(work: Work, local: str) -> dict[str, int]:
+    """With what findings tell a person to write."""
+    advised = " ".join(one.message for one in work.findings if one.status != "changed")
+    return {**dict.fromkeys(MENTION.findall(advised), 1), **helper_text.uses(work.source.tree, local)}
+
+
+def extend(work: Work) -> Work:
+    """A cell of an earlier migration gets what the notebook now asks for; one that was changed stays."""
+    found = CELL.search(work.source.text)
+    if found is None:
+        return work
+    uses, there = asked(work, found[2]), helper_text.held(found[1])
+    if cell(there, found[2]) == found[0]:
+        made = cell({*uses, *there}, found[2])
+        if made == found[0]:
+            return work
+        work.edits.replace(found.start(), found.end(), made)
+        return work.after()
+    for name in helper_text.missing(found[1], uses):
+        line = work.lines[uses[name] - 1]
+        work.findings.append(on_missing("the helper in its cell", name, work.path, line, ""))
+    return work
+
+
+def pasted(tree: ast.Module) -> str | None:
+    """The name that a notebook gives to the helper of its cell."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+            made, target = statement.value.func, statement.targets[0]
+            if isinstance(made, ast.Name) and made.id == helper_text.CLASS and isinstance(target, ast.Name):
+                return target.id
+    return None

@@ -1,0 +1,120 @@
+"""The helper of `--to any` as a file: new where there is none, with more in it where scripts now ask for more.
+
+One that somebody has changed since it was written stays as it is; what scripts ask of it and it has not is said.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path, PurePosixPath
+
+from viaduct.migration import helper_text
+from viaduct.migration.findings import Finding
+from viaduct.migration.neutral import NAME
+from viaduct.migration.project import Project
+from viaduct.migration.source import lines_of
+from viaduct.migration.walk import Walk
+
+MENTION = re.compile(rf"\b{NAME}\.(\w+)")
+RULE = "engine.helper"
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script as it will be; `advised` is what findings tell a person to write."""
+
+    path: str
+    text: str
+    changed: bool
+    advised: str = ""
+
+
+@dataclass
+class Helper:
+    """A helper, and the places at which scripts ask something of it: name -> (script, line of its new text)."""
+
+    path: str
+    before: bytes
+    needed: bool = False  # by a script that has just been changed
+    uses: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @property
+    def old(self) -> str:
+        return self.before.decode(errors="replace").replace("\r\n", "\n")
+
+    @property
+    def is_ours(self) -> bool:
+        return not self.before or helper_text.is_as_written(self.old)
+
+    @property
+    def after(self) -> bytes:
+        if not self.is_ours:
+            return self.before
+        text = helper_text.write({*self.uses, *helper_text.held(self.old)})
+        return text.replace("\n", "\r\n" if b"\r\n" in self.before else "\n").encode()
+
+    def missing(self) -> Iterator[tuple[str, str, int]]:
+        """Of a changed one: what it has not, and a script and line that ask for it."""
+        if not self.is_ours:
+            yield from ((name, *self.uses[name]) for name in helper_text.missing(self.old, self.uses))
+
+
+def gather(found: Walk, project: Project, scripts: Iterable[Script]) -> list[Helper]:
+    """The helpers that scripts import, as far as something may be done about them."""
+    made: dict[str, Helper] = {}
+    for script in scripts:
+        module, path = project.helpers.get(script.path, ("", ""))
+        if not module or f"from {module} import" not in script.text:
+            continue
+        tree = ast.parse(script.text)
+        local = imported_as(tree, module)
+        if local:
+            helper = made.setdefault(path, Helper(path, read(found.root / path)))
+            helper.needed |= script.changed
+            asked = {**dict.fromkeys(MENTION.findall(script.advised), 1), **helper_text.uses(tree, local)}
+            helper.uses |= {name: (script.path, line) for name, line in asked.items() if name not in helper.uses}
+    return [helper for _, helper in sorted(made.items()) if helper.before or helper.needed or is_lost(found, helper)]
+
+
+def is_lost(found: Walk, helper: Helper) -> bool:
+    """Scripts import it and it is nowhere; beside a single script nobody knows where else it may be."""
+    name = PurePosixPath(helper.path).name
+    return not found.single and all(PurePosixPath(path).name != name for path in found.scripts)
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+def imported_as(tree: ast.AST, module: str) -> str:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == module and not node.level:
+            for alias in node.names:
+                if alias.name == NAME:
+                    return alias.asname or NAME
+    return ""
+
+
+def on_missing(helper: str, name: str, path: str, line: int, before: str) -> Finding:
+    return Finding(
+        *(path, line, line, 1, RULE, "mandatory", "manual"),
+        f"{helper} has been changed since it was written, and has no {name}: write it there; or move that file away "
+        "and migrate again, then it is written anew",
+        f"{helper} 写入后已被修改,其中没有 {name}:请自行补上,或移走该文件后重新迁移,届时会重新写入",
+        "high",
+        before,
+    )
+
+
+def stems(old: str, new: str) -> tuple[int, ...]:
+    """Of each line of a helper with more in it: the line that it was."""
+    before, after = lines_of(old), lines_of(new)
+    found = [0] * len(after)
+    for block in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
+        for place in range(block.size):
+            found[block.b + place] = block.a + place + 1
+    return tuple(found)

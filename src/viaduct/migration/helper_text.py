@@ -1,0 +1,161 @@
+"""The text of the helper of `--to any`, cut to what a project's scripts ask of it.
+
+The whole of it is `accelerator_device.py` of this folder: a module that is tested as it stands, and that nothing here
+imports. Left out are, by whole lines, the members of its class, the answers for the CPU, the other definitions and the
+imports that nothing kept needs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from viaduct.migration.project import HELPER
+
+WHOLE = Path(__file__).with_name(f"{HELPER}.py")
+CLASS, ANSWERS = "AnyAccelerator", "ON_THE_CPU"
+ALWAYS = (".name", ".is_available", ".__getattr__")
+WIDE = 100
+"""Letters of a line: fewer answers than fill it stand on one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What may be left out: its lines, counted from 1, and the parts without which it does not work."""
+
+    first: int
+    last: int
+    needs: frozenset[str]
+
+
+def whole() -> str:
+    return WHOLE.read_text(encoding="utf-8")
+
+
+def write(uses: Iterable[str]) -> str:
+    """The helper with all that `accelerator.USE` needs, on any card and on the CPU."""
+    known, lines = known_parts(), whole().splitlines(keepends=True)
+    wanted = reached(known, [*ALWAYS, *(f".{use}" for use in uses)])
+    gone = {line for name, part in known.items() if name not in wanted for line in range(part.first, part.last + 1)}
+    return on_one_line("".join(line for number, line in enumerate(lines, 1) if number not in gone))
+
+
+def on_one_line(text: str) -> str:
+    """The answers, where they are few."""
+    start = text.index(f"{ANSWERS} = {{")
+    stop = text.index("}\n", start) + len("}\n")
+    head, *entries, _ = text[start:stop].splitlines()
+    joined = head + " ".join(entry.strip() for entry in entries).rstrip(",") + "}\n"
+    return text[:start] + joined + text[stop:] if len(joined) <= WIDE else text
+
+
+def reached(known: dict[str, Part], pending: list[str]) -> set[str]:
+    found: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in known and name not in found:
+            found.add(name)
+            pending += known[name].needs
+    return found
+
+
+@lru_cache(maxsize=1)
+def known_parts() -> dict[str, Part]:
+    text = whole()
+    return dict(parts(ast.parse(text), text))
+
+
+def parts(tree: ast.Module, text: str) -> Iterator[tuple[str, Part]]:
+    """`.x` is what scripts say as accelerator.x: a member or an answer. Others are names of the module."""
+    lines = text.splitlines()
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            yield statement.names[0].name, Part(statement.lineno, statement.lineno, frozenset())
+        elif isinstance(statement, ast.ClassDef) and statement.name == CLASS:
+            yield from members(statement, lines)
+        elif isinstance(statement, ast.ClassDef):
+            yield statement.name, part(statement, lines)
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict):
+            for key in statement.value.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield f".{key.value}", part(key, lines)
+
+
+def members(held: ast.ClassDef, lines: list[str]) -> Iterator[tuple[str, Part]]:
+    for statement in held.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield f".{statement.name}", part(statement, lines)
+        elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            yield f".{statement.targets[0].id}", part(statement, lines)
+
+
+def part(node: ast.stmt | ast.expr, lines: list[str]) -> Part:
+    """With its decorators and the blank lines above."""
+    first = min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
+    while not lines[first - 2].strip():
+        first -= 1
+    return Part(first, node.end_lineno or node.lineno, frozenset(needs(node)))
+
+
+def needs(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == "self":
+            yield f".{one.attr}"
+
+
+# ---- what there is, and what is asked for
+
+
+def held(text: str) -> set[str]:
+    """All names that a helper has, also one that its owner has changed; nothing where it cannot be read."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def is_as_written(text: str) -> bool:
+    """Whether nobody has changed it since."""
+    return write(held(text)) == text
+
+
+def missing(text: str, uses: Iterable[str]) -> list[str]:
+    """What scripts ask of a helper and it has not; names that torch itself answers to are not missed."""
+    there = held(text)
+    return sorted(use for use in uses if f".{use}" in known_parts() and use not in there) if there else []
+
+
+def uses(tree: ast.AST, local: str) -> dict[str, int]:
+    """What a script asks of the helper: each name, and the line where it first stands.
+
+    Where the object itself is handed on, nobody knows what is asked of it: then it is everything.
+    """
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_called(node.value, local)]
+    known = {node.value for node in asked}
+    found = {node.attr: node.lineno for node in sorted(asked, key=lambda node: -node.lineno)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and is_called(node, local) and node not in known:
+            return {**dict.fromkeys(everything(), node.lineno), **found}
+    return found
+
+
+def is_called(node: ast.AST, local: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == local and isinstance(node.ctx, ast.Load)
+
+
+def everything() -> list[str]:
+    return [name[1:] for name in known_parts() if name.startswith(".")]

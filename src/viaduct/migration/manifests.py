@@ -1,0 +1,212 @@
+"""What a project brings along that is no Python: CUDA sources, lists of requirements, environments, images.
+
+Nothing of it is changed. A project that does not use PyTorch is not looked through, and `--only` and `--skip` hold here
+too: findings are those of the rules torch.kernels, torch.packages and, with --mode patch, torch.patch_limits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from viaduct.migration.findings import Finding, Status
+from viaduct.migration.options import Options
+from viaduct.migration.packages import installed, told
+from viaduct.migration.rule import Rule, all_rules
+from viaduct.migration.source import lines_of
+
+LARGEST = 1_000_000
+KERNELS, PACKAGES, LIMITS = "torch.kernels", "torch.packages", "torch.patch_limits"
+Line = tuple[int, str]
+NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
+ITEM = re.compile(r"\s*-\s*(?:[\w-]+::)?([A-Za-z0-9][\w.-]*)")
+QUOTED = re.compile(r"[\"']([A-Za-z0-9][\w.-]*)")
+KEY = re.compile(r"\s*[\"']?([A-Za-z0-9][\w.-]*)[\"']?\s*=")
+SECTION = re.compile(r"\s*\[+([^\]]+)\]+\s*$")
+CUDA_BUILD = re.compile(r"\+cu\d+|/whl/(?:nightly/)?cu\d+")
+IMAGE = re.compile(r"\s*FROM\s+(?:--\S+\s+)?(\S+)", re.IGNORECASE)
+CUDA_IMAGE = re.compile(r"nvidia|nvcr\.io|cuda", re.IGNORECASE)
+PIP = re.compile(r"\b(?:pip3?|conda|mamba)\s+install\b(.*)")
+
+
+def requirement_names(lines: list[str]) -> Iterator[Line]:
+    for number, line in enumerate(lines, 1):
+        match = NAME.match(line.partition("#")[0])
+        if match:
+            yield number, match.group(1)
+
+
+def environment_names(lines: list[str]) -> Iterator[Line]:
+    for number, line in enumerate(lines, 1):
+        match = ITEM.match(line.partition("#")[0])
+        if match:
+            yield number, match.group(1)
+
+
+def project_names(lines: list[str]) -> Iterator[Line]:
+    """Of pyproject.toml, setup.cfg and Pipfile: lists of dependencies, and tables of them."""
+    section, within = "", False
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0]
+        header = SECTION.match(text)
+        if header:
+            section, within = header.group(1), False
+            continue
+        begins = re.match(r"\s*[\w-]*(?:dependencies|requires)\s*=\s*\[", text) is not None
+        listed = within or begins or ("optional-dependencies" in section)
+        if listed:
+            yield from ((number, name) for name in QUOTED.findall(text))
+        elif any(word in section for word in ("dependencies", "packages")):
+            yield from ((number, match.group(1)) for match in [KEY.match(text)] if match)
+        within = (within or begins) and "]" not in text.rpartition('"')[2].rpartition("'")[2]
+
+
+def config_names(lines: list[str]) -> Iterator[Line]:
+    """Of setup.cfg: the indented lines below install_requires and its like."""
+    within = False
+    for number, line in enumerate(lines, 1):
+        head = re.match(r"(\w+)\s*=\s*(.*)", line)
+        if head or line.startswith("["):
+            within = bool(head and head.group(1).endswith("requires")) or "extras_require" in line
+            line = head.group(2) if head else ""
+        match = NAME.match(line.partition("#")[0]) if within else None
+        if match:
+            yield number, match.group(1)
+
+
+def image_names(lines: list[str]) -> Iterator[Line]:
+    """What a Dockerfile installs."""
+    for number, line in enumerate(lines, 1):
+        match = PIP.search(line)
+        for word in match.group(1).split() if match else []:
+            name = NAME.match(word.strip("\"'"))
+            if name:
+                yield number, name.group(1)
+
+
+READERS: dict[str, Callable[[list[str]], Iterator[Line]]] = {
+    "*requirements*.txt": requirement_names,
+    "requirements/*.txt": requirement_names,
+    "environment*.y*ml": environment_names,
+    "conda*.y*ml": environment_names,
+    "pyproject.toml": project_names,
+    "Pipfile": project_names,
+    "setup.cfg": config_names,
+    "Dockerfile*": image_names,
+    "*.Dockerfile": image_names,
+}
+
+
+def reader_for(path: str) -> Callable[[list[str]], Iterator[Line]] | None:
+    place = PurePosixPath(path)
+    names = (place.name, "/".join(place.parts[-2:]))
+    return next((read for pattern, read in READERS.items() if any(fnmatch(name, pattern) for name in names)), None)
+
+
+def rule_for(path: str) -> str:
+    """Whose findings those in a file are; empty where it is none of these files."""
+    if path.endswith((".cu", ".cuh")):
+        return KERNELS
+    if path.endswith((".sh", ".bash")):
+        return LIMITS  # runs with --mode patch alone; else shell.py rewrites them
+    return PACKAGES if reader_for(path) else ""
+
+
+def look(root: Path, paths: list[str], options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
+    """Path, text and findings of each file that has some."""
+    rules = {rule.name: rule for rule in all_rules() if rule.wanted(options)}
+    for path in paths:
+        wanted = rules.get(rule_for(path))
+        if wanted is None:
+            continue
+        text = read(root / path)
+        found = tuple(sorted(look_at(path, text, wanted, options), key=lambda one: one.line)) if text else ()
+        if found:
+            yield path, text, found
+
+
+def read(path: Path) -> str:
+    """Empty where it cannot be read: it is copied as it is, and no script."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path.stat().st_size <= LARGEST else ""
+    except OSError:
+        return ""
+
+
+def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:
+    lines = lines_of(text)
+    if rule.name == KERNELS:
+        yield kernel_finding(path, text, rule, options)
+        return
+    if rule.name == LIMITS:
+        yield from variables(path, lines, rule, options)
+        return
+    seen: set[tuple[int, str]] = set()
+    reader = reader_for(path)
+    for number, name in reader(lines) if reader else ():
+        package = installed(name)
+        if package is not None and (number, package.name) not in seen:
+            seen.add((number, package.name))
+            status: Status = "advice" if package.risk == "low" else "manual"
+            words, line = told(package, options, name), lines[number - 1]
+            yield Finding(path, number, number, 1, rule.name, rule.kind, status, *words, package.risk, line)
+    yield from builds(path, lines, rule, options)
+
+
+def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:
+    from viaduct.migration.rules.torch.kernels import instead
+
+    count = len(re.findall(r"\b__global__\b", text))
+    english, chinese = instead(options)
+    held, held_zh = (
+        (f" with {count} kernels" if count != 1 else " with 1 kernel", f"(含 {count} 个核函数)") if count else ("", "")
+    )
+    first = lines_of(text)[0]
+    return Finding(
+        *(path, 1, 1, 1, rule.name, rule.kind, "manual"),
+        f"CUDA source{held}: {english}",
+        f"CUDA 源码{held_zh}:{chinese}",
+        "high",
+        first,
+    )
+
+
+def variables(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
+    """A run-time patch does not read shell scripts."""
+    visible = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "mlu": "MLU_VISIBLE_DEVICES"}[options.to]
+    for number, line in enumerate(lines, 1):
+        if re.search(r"\bCUDA_VISIBLE_DEVICES\b", re.split(r"(?:^|\s)#", line)[0]):
+            words = (
+                f"the accelerator does not read CUDA_VISIBLE_DEVICES: set {visible}",
+                f"加速卡不读取 CUDA_VISIBLE_DEVICES:请设置 {visible}",
+            )
+            yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *words, "medium", line)
+
+
+BUILD = {
+    "npu": ("PyTorch's CPU build and torch_npu of the same version", "PyTorch 的 CPU 版本与同版本的 torch_npu"),
+    "mlu": ("the PyTorch that Cambricon's torch_mlu is made for", "与寒武纪 torch_mlu 配套的 PyTorch"),
+    "any": ("one list for each device, without a CUDA build here", "按设备分别列出,此处不写 CUDA 版本"),
+}
+BASE = {
+    "npu": ("an image with the Ascend driver's tools and CANN", "带有昇腾驱动工具与 CANN 的镜像"),
+    "mlu": ("an image with Cambricon's Neuware", "带有寒武纪 Neuware 的镜像"),
+    "any": ("one image for each device", "按设备分别准备镜像"),
+}
+
+
+def builds(path: str, lines: list[str], rule: Rule, options: Options) -> Iterator[Finding]:
+    """CUDA builds of PyTorch by their version or index, and images made for CUDA."""
+    for number, line in enumerate(lines, 1):
+        image = IMAGE.match(line) if "ockerfile" in path else None
+        if image and CUDA_IMAGE.search(image.group(1)):
+            english, chinese = BASE[options.to]
+            words = f"{image.group(1)} is made for CUDA: take {english}", f"{image.group(1)} 面向 CUDA:请使用{chinese}"
+        elif CUDA_BUILD.search(line.partition("#")[0]):
+            english, chinese = BUILD[options.to]
+            words = f"a CUDA build of PyTorch: install {english}", f"CUDA 版 PyTorch:请安装{chinese}"
+        else:
+            continue
+        yield Finding(path, number, number, 1, rule.name, rule.kind, "manual", *words, "medium", line)

@@ -1,0 +1,108 @@
+"""The helper that `--to any` writes into a project: under which name, and beside which files.
+
+`helper_text.py` says what stands in it, `helper_file.py` what becomes of one that is there, `helper_cell.py` what a
+notebook has in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from viaduct.migration.project import HELPER
+from viaduct.migration.walk import Walk
+
+NAME = "accelerator"
+"""What the helper calls the one thing that scripts use."""
+MARK = b"Written by `viaduct migrate --to any`"
+"""By which a helper is known again, also when its owner has changed it."""
+IMPORTED = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import[ \t]+([^#\n;]+)|import[ \t]+([^#\n;]+))", re.MULTILINE
+)
+SIGNS = re.compile(rb"torch|cuda|nccl|" + HELPER.encode())
+PACKAGED = ("setup.py", "setup.cfg", "pyproject.toml")
+
+
+def is_helper(data: bytes) -> bool:
+    return MARK in data[:1000]
+
+
+def plan(found: Walk, texts: Iterable[tuple[str, bytes | None]]) -> dict[str, tuple[str, str]]:
+    """Of each script that may need the helper: the module that it imports, and the file in which that lies."""
+    contents = {path: data for path, data in texts if data is not None}
+    name = free_name(found, contents)
+    packaged = any(path in PACKAGED for path in (*found.scripts, *found.others))
+    tree = Tree(set(found.scripts), {path: set(imports(data)) for path, data in contents.items() if b"import" in data})
+    planned = {}
+    for path in (path for path, data in contents.items() if SIGNS.search(data)):
+        home, package = tree.home_of(path)
+        inside = packaged and package
+        file = home / (package if inside else "") / f"{name}.py"
+        planned[path] = (f"{package}.{name}" if inside else name, str(file))
+    return planned
+
+
+def free_name(found: Walk, contents: dict[str, bytes]) -> str:
+    """accelerator_device, unless somebody else's module or folder is called so."""
+    taken = {PurePosixPath(path).with_suffix("").name for path in (*found.folders, *found.links, *found.others)}
+    taken |= {PurePosixPath(path).stem for path, data in contents.items() if not is_helper(data)}
+    if found.single:
+        taken |= {Path(one).stem for one in os.listdir(found.root) if not is_own(found.root / one)}
+    name, number = HELPER, 2
+    while name in taken:
+        name, number = f"{HELPER}_{number}", number + 1
+    return name
+
+
+def is_own(path: Path) -> bool:
+    """Only a file of that name is looked into."""
+    return path.stem.startswith(HELPER) and path.is_file() and is_helper(path.read_bytes())
+
+
+def imports(data: bytes) -> Iterator[str]:
+    """Dotted names that a text imports; of `from a import b` both a and a.b. Relative ones say nothing of folders."""
+    for found in IMPORTED.finditer(data):
+        module, names, plain = (part.decode(errors="replace") if part else "" for part in found.groups())
+        listed = [word.split()[0] for word in (names or plain).strip("() \t").split(",") if word.split()]
+        yield from [module, *(f"{module}.{name}" for name in listed)] if module else listed
+
+
+@dataclass
+class Tree:
+    """Which scripts there are, and what each imports."""
+
+    scripts: set[str]
+    imported: dict[str, set[str]]
+
+    def __post_init__(self) -> None:
+        self.all = set().union(*self.imported.values())
+        self.modules = {PurePosixPath(path).with_suffix("") for path in self.scripts}
+        self.places = self.modules | {folder for module in self.modules for folder in module.parents}
+
+    def home_of(self, path: str) -> tuple[PurePosixPath, str]:
+        """The folder from which a script's imports are looked up, and the package in which the script lies."""
+        folder = PurePosixPath(path).parent
+        outer = folder
+        while str(outer / "__init__.py") in self.scripts and outer != outer.parent:
+            outer = outer.parent
+        if folder != outer:
+            return outer, folder.relative_to(outer).parts[0]
+        roots = [*self.looked_up_in(path, folder), *self.imported_from(path)]
+        return min(roots, key=lambda root: len(root.parts), default=folder), ""
+
+    def looked_up_in(self, path: str, folder: PurePosixPath) -> Iterator[PurePosixPath]:
+        """Folders, from the script's own outwards, in which something lies that it imports."""
+        for name in self.imported.get(path, ()):
+            first = name.partition(".")[0]
+            yield from [root for root in (folder, *folder.parents) if root / first in self.places][:1]
+
+    def imported_from(self, path: str) -> Iterator[PurePosixPath]:
+        """The folder from which others import this script by a dotted name: `from lib.engine import run`."""
+        parts = PurePosixPath(path).with_suffix("").parts
+        for cut in range(len(parts) - 1):
+            if ".".join(parts[cut:]) in self.all:
+                yield PurePosixPath(*parts[:cut])
+                return

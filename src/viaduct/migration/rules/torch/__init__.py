@@ -1,0 +1,1 @@
+"""PyTorch for CUDA, one behaviour a file."""

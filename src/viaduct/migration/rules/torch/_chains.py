@@ -1,0 +1,87 @@
+"""Dotted names in the text: `torch.cuda.Stream` becomes `torch.npu.Stream` by its middle word alone.
+
+Only the words that differ are edited, so that a line break or a comment within a chain stays. Inside an f-string no
+node has a place of its own before Python 3.12: the name is looked for in the text of the whole string, and changed
+where all that is found is certain to be it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from viaduct.migration.rule import Site
+
+
+def dotted(node: ast.AST) -> str | None:
+    """A chain of names as it is written, `t.cuda.Stream`; None for anything else."""
+    if isinstance(node, ast.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr}" if base else None
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def links(node: ast.AST) -> list[ast.Attribute]:
+    """The attributes of a chain, in the order in which they are written."""
+    found: list[ast.Attribute] = []
+    while isinstance(node, ast.Attribute):
+        found.append(node)
+        node = node.value
+    return found[::-1]
+
+
+def rename_to(site: Site, node: ast.expr, old: str, new: str) -> bool | None:
+    """A chain that means `old` becomes one that means `new`; False where it cannot be edited.
+
+    None: what differs is not written here, but where the chain's first name was imported or assigned.
+    """
+    written = dotted(node)
+    fresh = respelled(site, node, old, new)
+    if written is None or fresh is None:
+        return False
+    return swap(site, node, written, fresh) if fresh != written else None
+
+
+def respelled(site: Site, node: ast.expr, old: str, new: str) -> str | None:
+    """The chain with the words that differ; the whole name where it has more or fewer words than before."""
+    words, wanted = old.split("."), new.split(".")
+    written = (dotted(node) or "").split(".")
+    if len(words) == len(wanted):
+        for place in range(1, len(written)):
+            if written[-place] == words[-place]:
+                written[-place] = wanted[-place]
+        return ".".join(written)
+    root = site.work.names.local("torch")
+    return f"{root}.{new.partition('.')[2]}" if root and wanted[0] == "torch" else None
+
+
+def swap(site: Site, node: ast.expr, old: str, new: str) -> bool:
+    """One chain of names for another, at its own place or within the f-string that holds it."""
+    if old == new:
+        return True
+    if site.source.in_f_string(node):
+        return swap_in_f_string(site, node, old, new)
+    before, after = old.split("."), new.split(".")
+    if len(before) != len(after) or before[0] != after[0]:
+        site.edit.node(node, new)
+        return True
+    for link, was, now in zip(links(node), before[1:], after[1:], strict=True):
+        if was != now:
+            end = site.source.span(link)[1]
+            site.edit.replace(end - len(was), end, now)
+    return True
+
+
+def swap_in_f_string(site: Site, node: ast.expr, old: str, new: str) -> bool:
+    string = [one for one in site.source.ancestors(node) if isinstance(one, ast.JoinedStr)][-1]
+    start, end = site.source.span(string)
+    if ("f-string", start, old) in site.work.seen:
+        return True
+    places = [*re.finditer(rf"(?<![\w.]){re.escape(old)}(?![\w])", site.source.text[start:end])]
+    meant = [one for one in ast.walk(string) if isinstance(one, ast.Attribute | ast.Name) and dotted(one) == old]
+    if len(places) != len(meant):
+        return False
+    site.work.seen[("f-string", start, old)] = None
+    for place in places:
+        site.edit.replace(start + place.start(), start + place.end(), new)
+    return True

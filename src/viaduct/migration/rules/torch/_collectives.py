@@ -1,0 +1,234 @@
+"""Where the name of a collective backend comes from. Not a rule: those of backends and of comparisons share it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._targets import card
+
+NCCL = re.compile(r"(?<![\w.])(?:cuda:)?nccl(?![\w.])", re.IGNORECASE)
+WHOLE = re.compile(r"(?:\w+:\w+,\s*)*(?:cuda:)?nccl(?:,\s*\w+:\w+)*", re.IGNORECASE)
+"""`nccl`, or one entry of `cpu:gloo,cuda:nccl`; a sentence that mentions it is neither."""
+DEFAULTED = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "getattr": 2}
+"""Calls that give what the user set, else the argument at this place."""
+ASKED = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
+
+
+@dataclass
+class Origin:
+    """texts: the strings that name NCCL and reach a value; unknown: what could not be followed."""
+
+    texts: list[ast.Constant] = field(default_factory=list)
+    unknown: list[ast.AST] = field(default_factory=list)
+
+
+def is_nccl(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and WHOLE.fullmatch(node.value) is not None
+
+
+def origin(site: Site, value: ast.AST) -> Origin:
+    """All strings that name NCCL and may be this value."""
+    found = Origin()
+    follow(site, value, found, 0)
+    return found
+
+
+def follow(site: Site, value: ast.AST, found: Origin, depth: int) -> None:
+    if isinstance(value, ast.Constant):
+        if is_nccl(value) and value not in found.texts:
+            found.texts.append(value)
+        return
+    parts = parts_of(site, value) if depth < 8 else None
+    if parts is None:
+        found.unknown.append(value)
+        return
+    for part in parts:
+        follow(site, part, found, depth + 1)
+
+
+def parts_of(site: Site, value: ast.AST) -> list[ast.expr] | None:
+    """What a value may be made of; None where the text does not show it."""
+    if isinstance(value, ast.IfExp):
+        return [value.body, value.orelse]
+    if isinstance(value, ast.BoolOp):
+        return value.values
+    if isinstance(value, ast.NamedExpr):
+        return [value.value]
+    if isinstance(value, ast.Call):
+        return parts_of_call(site, value)
+    if isinstance(value, ast.Name):
+        return parts_of_name(site, value)
+    if isinstance(value, ast.Attribute):
+        return parts_of_attribute(site, value)
+    if isinstance(value, ast.Subscript):
+        return parts_of_item(site, value)
+    return None
+
+
+def parts_of_call(site: Site, call: ast.Call) -> list[ast.expr] | None:
+    name = site.qualified(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
+    if name in ASKED:
+        return []
+    if name == "torch.distributed.Backend":
+        return call.args[:1]
+    if name in DEFAULTED:
+        return call.args[DEFAULTED[name] :][:1]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("lower", "strip"):
+        return [call.func.value]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("get", "pop", "setdefault") and call.args:
+        held = entries(site, call.func.value, call.args[0])
+        return None if held is None else [*held, *call.args[1:2]]
+    return None
+
+
+def parts_of_name(site: Site, name: ast.Name) -> list[ast.expr] | None:
+    scope = site.work.names.scope_of(name)
+    bound = site.work.names.lookup(name.id, scope)
+    if not bound:
+        return None
+    values = [what for what in bound if isinstance(what, ast.expr)]
+    if len(values) == len(bound):
+        return values
+    passed = passed_for(site, name.id, scope.node)
+    return None if passed is None else values + passed
+
+
+def passed_for(site: Site, name: str, function: ast.AST) -> list[ast.expr] | None:
+    """A parameter: its default, and what the calls in this file give for it."""
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    places = [*function.args.posonlyargs, *function.args.args]
+    if name not in {one.arg for one in (*places, *function.args.kwonlyargs)}:
+        return None
+    place = next((at for at, one in enumerate(places) if one.arg == name), -1)
+    default = default_of(function, name)
+    calls = site.work.index.calls.get(f"{site.work.names.own}.{function.name}", [])
+    if default is None and not calls:
+        return None
+    given = [value for call in calls for value in given_for(call, name, place)]
+    return [*([default] if default is not None else []), *given]
+
+
+def default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+    places = [*function.args.posonlyargs, *function.args.args]
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(reversed(places), reversed(function.args.defaults), strict=False)
+    ]
+    pairs += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    return next((value for one, value in pairs if one.arg == name), None)
+
+
+def given_for(call: ast.Call, name: str, place: int) -> Iterator[ast.expr]:
+    yield from (word.value for word in call.keywords if word.arg == name)
+    if 0 <= place < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args[: place + 1]):
+        yield call.args[place]
+
+
+def parts_of_attribute(site: Site, value: ast.Attribute) -> list[ast.expr] | None:
+    """`args.backend` by its option, `self.backend` by what is assigned to it, a field by its default."""
+    if site.qualified(value) == "torch.distributed.Backend.NCCL":
+        return []  # renamed where it stands
+    found = [*fields(site, value.attr)]
+    options = [call for call in site.work.index.methods.get("add_argument", []) if dest(call) == value.attr]
+    return found if found or options else None
+
+
+def fields(site: Site, name: str) -> Iterator[ast.expr]:
+    """What is assigned to an attribute of that name, or in a class body."""
+    for node in site.work.index.by_type.get(ast.Assign, []):
+        assert isinstance(node, ast.Assign)
+        for target in node.targets:
+            own = in_class(site, node) and isinstance(target, ast.Name) and target.id == name
+            if own or (isinstance(target, ast.Attribute) and target.attr == name):
+                yield node.value
+    for node in site.work.index.by_type.get(ast.AnnAssign, []):
+        assert isinstance(node, ast.AnnAssign)
+        target = node.target
+        named = target.id if isinstance(target, ast.Name) and in_class(site, node) else getattr(target, "attr", "")
+        if named == name and node.value is not None:
+            yield node.value
+
+
+def in_class(site: Site, node: ast.stmt) -> bool:
+    return isinstance(site.source.parents[node], ast.ClassDef)
+
+
+def dest(call: ast.Call) -> str:
+    """The attribute under which argparse keeps an option."""
+    for word in call.keywords:
+        if word.arg == "dest" and isinstance(word.value, ast.Constant):
+            return str(word.value.value)
+    texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
+    return long.lstrip("-").replace("-", "_")
+
+
+def parts_of_item(site: Site, value: ast.Subscript) -> list[ast.expr] | None:
+    return entries(site, value.value, value.slice)
+
+
+def entries(site: Site, holder: ast.expr, key: ast.expr) -> list[ast.expr] | None:
+    """What a dict that is written out in this file has under a key; what is assigned to it later, too."""
+    if not isinstance(key, ast.Constant):
+        return None
+    made = site.values.origin(holder)
+    held = dict_items(made)
+    if held is None:
+        return None
+    later = [
+        node.value
+        for node in site.work.index.by_type.get(ast.Assign, [])
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == key.value
+        and ast.dump(target.value) == ast.dump(holder).replace("ctx=Store()", "ctx=Load()")
+    ]
+    values = [item for name, item in held if name == key.value]
+    return [*values, *later] or None
+
+
+def dict_items(made: ast.AST) -> list[tuple[object, ast.expr]] | None:
+    """Of `{"backend": "nccl"}` or `dict(backend="nccl")`."""
+    if isinstance(made, ast.Dict):
+        pairs = zip(made.keys, made.values, strict=True)
+        return [(key.value, value) for key, value in pairs if isinstance(key, ast.Constant)]
+    if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == "dict":
+        return [(word.arg, word.value) for word in made.keywords if word.arg]
+    return None
+
+
+def swap(site: Site, text: ast.Constant) -> bool:
+    """The backend's name in one string; False where it was done already or cannot be edited."""
+    if site.source.in_f_string(text):
+        return False
+    start, end = site.source.span(text)
+    if ("backend", start) in site.work.seen:
+        return False
+    site.work.seen[("backend", start)] = None
+    for match in NCCL.finditer(site.source.text, start, end):
+        site.edit.replace(*match.span(), in_case(match.group(), named(site, match.group())))
+    return True
+
+
+def named(site: Site, text: str) -> str:
+    chosen = card(site.options)
+    return f"{chosen.device}:{chosen.backend}" if text.lower().startswith("cuda:") else chosen.backend
+
+
+def in_case(old: str, new: str) -> str:
+    return new.upper() if old.isupper() else new
+
+
+def say_swapped(site: Site, node: ast.AST) -> None:
+    new = card(site.options).backend
+    site.changed(
+        f"NCCL speaks to NVIDIA cards alone: the collective backend is {new}",
+        zh=f"NCCL 仅支持 NVIDIA 设备:集合通信后端改为 {new}",
+        node=node,
+    )

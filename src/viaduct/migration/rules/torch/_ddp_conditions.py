@@ -1,0 +1,288 @@
+"""Whether a script's shape allows it to become one process a card, and if not, what stands against it. Not a rule.
+
+Every condition is looked at before anything is edited: a script that is half distributed is worse than one that is not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.tf1._entry import main_guard
+from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules.torch._training import Epochs, FunctionNode, Loaders, loaders
+
+MOVES = ("cuda", "npu", "mlu", "to")
+SAVES = ("torch.save", "torch.jit.save")
+
+
+class Refused(Exception):
+    """One condition that does not hold, in English and Chinese, and where; recipe: whether it can be done by hand."""
+
+    def __init__(self, message: str, zh: str, node: ast.AST | None = None, recipe: bool = True) -> None:
+        super().__init__(message)
+        self.message, self.zh, self.node, self.recipe = message, zh, node, recipe
+
+
+@dataclass
+class Loading:
+    """A training loader: its call, and the arguments that change."""
+
+    call: ast.Call
+    dataset: ast.expr
+    batch: ast.expr | None
+    shuffle: ast.expr | None  # None: not written
+    shuffles: bool
+    epochs: list[Epochs] = field(default_factory=list)
+
+
+@dataclass
+class Shape:
+    """All that has to be edited."""
+
+    wraps: list[ast.Call]
+    loading: list[Loading]
+    block: list[ast.stmt]  # of the entry: the main guard's, or the module's own
+    first: ast.stmt  # the first statement of it that could use the card
+    last: ast.stmt
+    saves: list[ast.stmt]
+    savers: list[FunctionNode]  # functions that do nothing but save
+
+
+def shape_of(site: Site) -> Shape:
+    """Raises Refused with the first condition that does not hold."""
+    refuse_others(site)
+    wraps = [*wrapped.wraps(site)]
+    for call in wraps:
+        refuse_wrap(call)
+    loading = [look_at_loader(site, call, seen) for call, seen in training_loaders(site)]
+    block, first = entry_of(site)
+    savers, saves = saving(site, loading)
+    return Shape(wraps, loading, block, first, block[-1], saves, savers)
+
+
+def refuse_others(site: Site) -> None:
+    if site.work.path.endswith(".ipynb"):
+        raise Refused("torchrun starts a script, not a notebook", "torchrun 只能启动脚本,不能启动 notebook")
+    for call in wrapped.distributed(site):
+        name = site.text(call.func).rpartition(".")[2]
+        raise Refused(
+            f"the script has a distributed path already ({name}): start it that way",
+            f"脚本已有分布式路径({name}):请按该方式启动",
+            call,
+            recipe=False,
+        )
+    for name in wrapped.DATA_PARALLEL:
+        for node in site.work.index.references.get(name, []):
+            parent = site.source.parents[node]
+            if isinstance(parent, ast.ClassDef):
+                raise Refused(f"{parent.name} derives from DataParallel", f"{parent.name} 继承自 DataParallel", node)
+
+
+def refuse_wrap(call: ast.Call) -> None:
+    if wrapped.model_of(call) is None or any(word.arg is None for word in call.keywords):
+        raise Refused("it cannot be seen which model is wrapped", "无法看出被包装的模型", call)
+    for word in call.keywords:
+        if word.arg == "dim" and not (isinstance(word.value, ast.Constant) and word.value.value == 0):
+            raise Refused("the batch is not split along dim 0", "批次不是沿第 0 维切分", call)
+
+
+# ---- loaders
+
+
+def training_loaders(site: Site) -> list[tuple[ast.Call, Loaders]]:
+    """Those over which a loop goes that computes gradients; the others may see all samples on every rank."""
+    found = [(call, Loaders(site, call)) for call in loaders(site)]
+    training = [(call, seen) for call, seen in found if seen.trains()]
+    if not training:
+        raise Refused(
+            "no DataLoader is made in this file and gone over by a loop that computes gradients: the training data "
+            "cannot be shared out",
+            "本文件中没有用于训练循环的 DataLoader:无法划分训练数据",
+            found[0][0] if found else None,
+        )
+    return training
+
+
+def refuse_sampler(site: Site, call: ast.Call) -> None:
+    given = {word.arg for word in call.keywords}
+    if given & {"sampler", "batch_sampler"} or len(call.args) > 3:
+        raise Refused("the training loader has a sampler of its own", "训练数据使用了自定义 sampler", call)
+    if None in given or any(isinstance(one, ast.Starred) for one in call.args):
+        refuse_hidden(site, call)
+
+
+def refuse_hidden(site: Site, call: ast.Call) -> None:
+    """`**kwargs` is fine where it is written out and has nothing to do with the order of samples."""
+    from viaduct.migration.rules.torch._collectives import dict_items
+
+    for word in call.keywords:
+        items = dict_items(site.values.origin(word.value)) if word.arg is None else []
+        if items is None or {"shuffle", "sampler", "batch_sampler", "batch_size"} & {str(name) for name, _ in items}:
+            text = site.text(word.value)
+            raise Refused(
+                f"the training loader gets arguments through **{text}", f"数据加载器通过 **{text} 接收参数", call
+            )
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        raise Refused("the training loader gets arguments through *", "数据加载器通过 * 接收参数", call)
+
+
+def look_at_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
+    refuse_sampler(site, call)
+    given = {word.arg: word.value for word in call.keywords}
+    dataset = call.args[0] if call.args else given.get("dataset")
+    batch = call.args[1] if len(call.args) > 1 else given.get("batch_size")
+    statement = site.source.statement(call)
+    plain = isinstance(statement, ast.Assign | ast.Return) and statement.value is call
+    if dataset is None or not plain or site.edit.own_indent(statement) is None:
+        raise Refused("the training loader is not simply assigned or returned", "训练数据不是简单赋值或返回", call)
+    if isinstance(batch, ast.Constant) and not isinstance(batch.value, int):
+        raise Refused("the training loader has no batch size", "训练数据加载器没有 batch_size", call)
+    refuse_iterable(site, dataset)
+    shuffle = given.get("shuffle", call.args[2] if len(call.args) > 2 else None)
+    return Loading(call, dataset, batch, shuffle, shuffles(site, shuffle, call), epochs_of(seen, call))
+
+
+def shuffles(site: Site, value: ast.expr | None, call: ast.Call) -> bool:
+    if value is not None and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
+        text = site.text(value)
+        raise Refused(
+            f"whether the training loader shuffles is decided at run time ({text})",
+            f"训练数据是否 shuffle 在运行时决定({text})",
+            call,
+        )
+    return isinstance(value, ast.Constant) and value.value is True
+
+
+def epochs_of(seen: Loaders, call: ast.Call) -> list[Epochs]:
+    epochs = [*seen.epochs()]
+    if not epochs:
+        raise Refused(
+            "no loop over epochs (`for epoch in range(…)`) was found around the loop over the training loader, in "
+            "which set_epoch could be called",
+            "未找到遍历训练数据的 epoch 循环(`for epoch in range(…)`),无法调用 set_epoch",
+            call,
+        )
+    return epochs
+
+
+def refuse_iterable(site: Site, dataset: ast.expr) -> None:
+    made = site.values.origin(dataset)
+    name = getattr(made.func, "id", "") if isinstance(made, ast.Call) else ""
+    own = [node for node in site.source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    bases = [site.qualified(base) or "" for node in own for base in node.bases]
+    if any(base.endswith("IterableDataset") for base in bases):
+        raise Refused(
+            f"{name} is an IterableDataset: it has no sampler", f"{name} 是 IterableDataset,没有 sampler", dataset
+        )
+
+
+# ---- the entry
+
+
+def entry_of(site: Site) -> tuple[list[ast.stmt], ast.stmt]:
+    """The block that runs when the script is started, and its first statement that could use the card.
+
+    Where something goes to the card before the main guard, the rank's card must be chosen at module level.
+    """
+    guard = main_guard(site)
+    refuse_hidden_start(site, guard)
+    block = site.source.tree.body
+    early = guard is None or any(moves(site, one) for one in executed(block[: block.index(guard)]))
+    if early and imported_by_others(site):
+        raise Refused("the file uses the card when it is imported, and others import it", "该文件在被导入时即使用设备")
+    statements = block if early or guard is None else guard.body
+    first = next((one for one in executed(statements) if touches(site, one)), None)
+    if first is None or site.edit.own_indent(first) is None:
+        raise Refused("the statement that starts the training was not found", "未找到启动训练的语句")
+    return guard.body if guard is not None else block, first
+
+
+def imported_by_others(site: Site) -> bool:
+    project, path = site.work.project, site.work.path
+    return (
+        path in {one for held in project.imports.values() for one in held}
+        or project.module_of(path)[0] in project.named
+    )
+
+
+def executed(block: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in block:
+        if not isinstance(statement, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
+            yield statement
+
+
+def touches(site: Site, statement: ast.stmt) -> bool:
+    """Whether it calls something of torch or of this file; parsing arguments and setting variables comes before."""
+    defined = {node.name for node in site.source.tree.body if isinstance(node, FunctionNode | ast.ClassDef)}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            name = site.qualified(node.func) or ""
+            if name.startswith("torch.") or getattr(node.func, "attr", "") in MOVES:
+                return True
+            if getattr(node.func, "id", "") in defined and "arg" not in getattr(node.func, "id", ""):
+                return True
+    return False
+
+
+def moves(site: Site, statement: ast.stmt) -> bool:
+    """Whether something goes to the card."""
+    for node in ast.walk(statement):
+        method = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
+        if method in MOVES and not (site.qualified(node.func) or "").startswith("torch."):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
+    last = (guard.body if guard is not None else site.source.tree.body)[-1]
+    if isinstance(last, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom):
+        raise Refused("this file is not the one that is started", "该文件不是启动脚本")
+    for node in ast.walk(last):
+        started = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+        for function in site.source.tree.body:
+            if isinstance(function, FunctionNode) and function.name == started and function.decorator_list:
+                raise Refused(f"{started} is started through a decorator", f"{started} 通过装饰器启动", node)
+    for node in site.work.index.by_type.get(ast.Assign, []):
+        if site.source.function(node) is not None and "VISIBLE_DEVICES" in site.text(node):
+            raise Refused("a function chooses the visible cards", "在函数内设置可见设备", node)
+
+
+# ---- saving
+
+
+def saving(site: Site, loading: list[Loading]) -> tuple[list[FunctionNode], list[ast.stmt]]:
+    """Functions that only save return at once on other ranks; other statements that save stand under a condition."""
+    training = {site.source.function(one.loop) for held in loading for one in held.epochs}
+    savers: list[FunctionNode] = []
+    saves: list[ast.stmt] = []
+    for name in SAVES:
+        for call in site.work.index.calls.get(name, []):
+            function = site.source.function(call)
+            if function is not None and function not in training and only_saves(function):
+                savers += [function] if function not in savers else []
+                continue
+            statement = whole(site, call)
+            if statement not in saves:
+                saves.append(statement)
+    return savers, saves
+
+
+def only_saves(function: FunctionNode) -> bool:
+    named = any(word in function.name.lower() for word in ("save", "checkpoint"))
+    gives = any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(function))
+    return named and not gives
+
+
+def whole(site: Site, call: ast.Call) -> ast.stmt:
+    """The statement that saves, with the `with open(…)` around it."""
+    statement: ast.stmt = site.source.statement(call)
+    if not isinstance(statement, ast.Expr):
+        raise Refused("a checkpoint is saved within another statement", "在其他语句内保存权重", call)
+    while isinstance(parent := site.source.parents[statement], ast.With) and "open" in ast.unparse(parent.items[0]):
+        statement = parent
+    if site.edit.own_indent(statement) is None or len(site.source.block(statement)) == 0:
+        raise Refused("a checkpoint is saved on the line of another statement", "保存语句与其他语句同行", call)
+    return statement

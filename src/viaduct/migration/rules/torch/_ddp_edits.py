@@ -1,0 +1,272 @@
+"""The edits that make a script one process a card. Not a rule: data_parallel_ddp makes them, all or none."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules.torch._ddp_conditions import Loading, Refused, Shape
+from viaduct.migration.rules.torch._targets import card
+
+INDEXED = re.compile(r"(?:cuda|npu|mlu):\d+")
+SIMPLE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+MOVED = ("cuda", "npu", "mlu", "to")
+
+
+class Writer:
+    def __init__(self, site: Site, shape: Shape) -> None:
+        self.site, self.shape, self.card = site, shape, card(site.options)
+        self.indexed: list[tuple[ast.AST, str]] = []  # places that name one card, and what they become
+        self.gone: list[ast.stmt] = []
+
+    # ---- what can still stand against it
+
+    def check(self) -> None:
+        """Cards that are named by number must become the rank's own: the one that set_device has chosen."""
+        source = self.site.source
+        for node in source.nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and INDEXED.fullmatch(node.value):
+                if not source.in_f_string(node):
+                    self.indexed.append((node, node.value))
+            elif isinstance(node, ast.JoinedStr) and is_card(node):
+                self.indexed.append((node, ""))
+            elif isinstance(node, ast.Call):
+                self.check_call(node)
+
+    def check_call(self, call: ast.Call) -> None:
+        name = self.site.qualified(call.func) or ""
+        if name in (f"torch.{one}.set_device" for one in MOVED):
+            statement = self.site.source.statement(call)
+            if not isinstance(statement, ast.Expr):
+                raise Refused("set_device stands within another statement", "set_device 位于其他语句内", call)
+            self.gone.append(statement)
+        elif name in (f"torch.{one}.device" for one in MOVED):
+            raise Refused("a block chooses a card by its number", "代码块按编号选择设备", call)
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in MOVED[:3] and call.args and not name:
+            if not self.is_number(call.args[0]):
+                text = self.site.text(call.args[0])
+                raise Refused(f"it cannot be seen which card {text} is", f"无法看出 {text} 是哪张卡", call)
+            self.indexed.append((call, "argument"))
+
+    def is_number(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Constant):
+            return isinstance(value.value, int)
+        return any(word in ast.unparse(value).lower() for word in ("gpu", "device_ids", "rank"))
+
+    # ---- names
+
+    def module(self, qualified: str, wanted: str) -> str:
+        """The local name of a module, imported if it is not yet."""
+        known = self.site.work.names.local(qualified)
+        if known is not None:
+            return known
+        local = self.site.free_name(wanted)
+        self.site.work.needed[local] = self.site.work.names.added[local] = qualified
+        return local
+
+    def name(self, module: str, name: str) -> str:
+        return self.site.work.need(module, name)
+
+    # ---- writing
+
+    def write(self) -> None:
+        self.dist = self.module("torch.distributed", "dist")
+        self.local_rank = self.site.free_name("local_rank")
+        self.parallel = self.name("torch.nn.parallel", "DistributedDataParallel")
+        self.write_cards()
+        for call in self.shape.wraps:
+            self.write_wrap(call)
+        self.rename_references()
+        self.write_downloads()
+        for loading in self.shape.loading:
+            self.write_loader(loading)
+        self.write_epochs()
+        self.write_saving()
+        self.write_loading_back()
+        self.write_folders()
+        self.write_entry()
+
+    def write_cards(self) -> None:
+        """Without a number a device is the current one, which is the rank's."""
+        edit, source = self.site.edit, self.site.source
+        for node, what in self.indexed:
+            if what == "argument":
+                assert isinstance(node, ast.Call)
+                slots, _ = source.slots(source.opening(node))
+                edit.remove_slot(slots, 0)
+            elif what:
+                start, end = source.span(node)
+                edit.replace(start, end, source.text[start:end].replace(what, self.card.device))
+            else:
+                edit.node(node, f'"{self.card.device}"')
+        for statement in self.gone:
+            edit.remove_statement(statement)
+
+    def write_wrap(self, call: ast.Call) -> None:
+        model = wrapped.model_of(call)
+        assert model is not None
+        text = self.site.text(model)
+        moved = isinstance(model, ast.Call) and getattr(model.func, "attr", "") in MOVED
+        if not moved:
+            text = f"{text if isinstance(model, SIMPLE) else f'({text})'}.{self.card.method}()"
+        self.site.edit.node(call, f"{self.parallel}({text}, device_ids=[{self.local_rank}])")
+
+    def rename_references(self) -> None:
+        """`isinstance(model, nn.DataParallel)` asks for the wrapper that there is now."""
+        for name in wrapped.DATA_PARALLEL:
+            for node in self.site.work.index.references.get(name, []):
+                if not self.site.source.in_f_string(node):
+                    self.site.edit.node(node, self.parallel)
+
+    def write_downloads(self) -> None:
+        """Rank 0 fetches first; the others wait, and then find the files."""
+        rank, done = f"{self.dist}.get_rank()", set()
+        for call in self.site.work.index.by_type.get(ast.Call, []):
+            assert isinstance(call, ast.Call)
+            statement = self.site.source.statement(call)
+            if not downloads(call) or statement in done or self.site.edit.own_indent(statement) is None:
+                continue
+            done.add(statement)
+            unit = self.site.source.indent_unit
+            self.site.edit.before(statement, [f"if {rank} != 0:", f"{unit}{self.dist}.barrier()"])
+            self.site.edit.after(statement, [f"if {rank} == 0:", f"{unit}{self.dist}.barrier()"])
+            self.site.changed("rank 0 downloads, then the others look", zh="rank 0 先下载,其余等待", node=statement)
+
+    def write_loader(self, loading: Loading) -> None:
+        site, dataset = self.site, loading.dataset
+        sampler = self.name("torch.utils.data", "DistributedSampler")
+        data = site.text(dataset)
+        if not isinstance(dataset, ast.Name | ast.Attribute):
+            data = site.free_name("train_dataset")
+            site.edit.before(site.source.statement(loading.call), [f"{data} = {site.text(dataset)}"])
+            site.edit.replace(*site.source.span(dataset), data)
+        given = f"sampler={sampler}({data}{'' if loading.shuffles else ', shuffle=False'})"
+        word = next((one for one in loading.call.keywords if one.value is loading.shuffle), None)
+        if loading.shuffle is None:
+            site.edit.add_argument(loading.call, given)
+        else:
+            site.edit.replace(*site.source.span(word or loading.shuffle), given)
+        if loading.batch is not None:
+            start, end = site.source.span(loading.batch)
+            plain = isinstance(loading.batch, (*SIMPLE, ast.Constant))
+            text = site.text(loading.batch) if plain else f"({site.text(loading.batch)})"
+            site.edit.replace(start, end, f"{text} // {self.dist}.get_world_size()")
+        site.changed(
+            "each rank reads its share of the samples; the batch of all ranks together is what it was",
+            zh="各 rank 读取各自的样本;全局 batch 不变",
+            risk="medium",
+            node=loading.call,
+        )
+
+    def write_epochs(self) -> None:
+        lines: dict[ast.For, list[str]] = {}
+        for one in (held for loading in self.shape.loading for held in loading.epochs):
+            text = f"{one.loader}.sampler.set_epoch({one.epoch})"
+            if text not in lines.setdefault(one.loop, []):
+                lines[one.loop].append(text)
+        for loop, held in lines.items():
+            self.site.edit.before(loop.body[0], held)
+            self.site.changed(
+                "set_epoch gives every epoch an order of its own",
+                zh="set_epoch 使每个 epoch 顺序不同",
+                node=loop.body[0],
+            )
+
+    def write_saving(self) -> None:
+        unit = self.site.source.indent_unit
+        for function in self.shape.savers:
+            first = first_of(function)
+            self.site.edit.before(first, [f"if {self.dist}.get_rank() != 0:", f"{unit}return"])
+            self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=first)
+        for statement in self.shape.saves:
+            self.indent(statement, f"if {self.dist}.get_rank() == 0:", unit)
+            self.site.changed("rank 0 alone saves", zh="仅 rank 0 保存", node=statement)
+
+    def indent(self, statement: ast.stmt, header: str, unit: str) -> None:
+        """Put a statement under a condition: every line of it moves right, but not those within a string."""
+        source, edit = self.site.source, self.site.edit
+        start, end = source.span(statement)
+        edit.before(statement, [header])
+        held = edit.lines_within_strings(start, end)
+        for line in range(source.line_of(start), source.line_of(end) + 1):
+            begin = source.starts[line - 1]
+            if line not in held and source.text[begin : source.line_stop(begin)].strip():
+                edit.insert(begin, unit)
+
+    def write_loading_back(self) -> None:
+        """What rank 0 has saved is read only when it is there."""
+        ends = {self.site.source.function(one.loop): one.loop for held in self.shape.loading for one in held.epochs}
+        done: set[ast.stmt] = set()
+        for call in self.site.work.index.calls.get("torch.load", []):
+            loop = ends.get(self.site.source.function(call))
+            statement = self.site.source.statement(call)
+            if loop is None or call.lineno <= (loop.end_lineno or 0) or statement in done:
+                continue
+            done.add(statement)
+            self.site.edit.before(statement, [f"{self.dist}.barrier()"])
+            self.site.changed("all wait until rank 0 has saved", zh="等待 rank 0 保存完成", node=statement)
+
+    def write_folders(self) -> None:
+        """Several ranks make a folder at once."""
+        for call in self.site.work.index.calls.get("os.makedirs", []):
+            if len(call.args) < 3 and not any(word.arg in (None, "exist_ok") for word in call.keywords):
+                self.site.edit.add_argument(call, "exist_ok=True")
+        for call in self.site.work.index.calls.get("os.mkdir", []):
+            if isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords:
+                end = self.site.source.span(call.func)[1]
+                self.site.edit.replace(end - len("mkdir"), end, "makedirs")
+                self.site.edit.add_argument(call, "exist_ok=True")
+
+    def write_entry(self) -> None:
+        environ = self.module("os", "os")
+        torch = self.module("torch", "torch")
+        lines = [
+            f'{self.local_rank} = int({environ}.environ["LOCAL_RANK"])',
+            f"{torch}.{self.card.device}.set_device({self.local_rank})",
+            f'{self.dist}.init_process_group("{self.card.backend}")',
+        ]
+        self.site.edit.before(self.shape.first, lines)
+        self.site.changed(
+            f"torchrun starts one process a card; each takes its own and joins the others over {self.card.backend}",
+            zh=f"torchrun 为每张卡启动一个进程,各占一卡,通过 {self.card.backend} 通信",
+            node=self.shape.first,
+        )
+        self.write_end()
+
+    def write_end(self) -> None:
+        last, end = self.shape.last, f"{self.dist}.destroy_process_group()"
+        inner = exit_value(last)
+        if inner is None:
+            self.site.edit.after(last, [end])
+            return
+        status = self.site.free_name("status")
+        self.site.edit.before(last, [f"{status} = {self.site.text(inner)}", end])
+        self.site.edit.replace(*self.site.source.span(inner), status)
+
+
+def downloads(call: ast.Call) -> bool:
+    words = (word.value for word in call.keywords if word.arg == "download")
+    return any(isinstance(value, ast.Constant) and value.value is True for value in words)
+
+
+def exit_value(statement: ast.stmt) -> ast.expr | None:
+    """`main()` of `sys.exit(main())` or `raise SystemExit(main())`: nothing behind it would run."""
+    value = statement.exc if isinstance(statement, ast.Raise) else getattr(statement, "value", None)
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    return value.args[0] if ast.unparse(value.func) in ("sys.exit", "exit", "SystemExit") else None
+
+
+def is_card(text: ast.JoinedStr) -> bool:
+    """f"cuda:{index}"."""
+    head = text.values[0] if text.values else None
+    return isinstance(head, ast.Constant) and head.value in ("cuda:", "npu:", "mlu:") and len(text.values) == 2
+
+
+def first_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
+    """Behind the docstring."""
+    first = function.body[0]
+    text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1
+    return function.body[1] if text else first

@@ -1,0 +1,67 @@
+"""Device strings as they are written: `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"`, `"cuda:%d" % rank`, `"cuda:" + rank`."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from viaduct.migration.rule import Site
+
+DEVICE = re.compile(r"cuda(?::(?:\d+|%[dis]|\{[^{}]*\})?)?")
+EXACT = re.compile(r"cuda(?::\d+)?")
+OPENING = re.compile(r"[rRbBfFuU]*(?:\"\"\"|'''|\"|')(?=cuda)")
+WORDS = {"device", "devices", "dev"}
+NAMES = {"map_location", "device_type", "pin_memory_device"}
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def device_like(name: str) -> bool:
+    """`device`, `args.device`'s last part, `--train-device`, `DEVICE`, `deviceType`."""
+    plain = CAMEL.sub("_", name).lower().strip("-_").replace("-", "_")
+    return plain in NAMES or bool(WORDS & set(plain.split("_")))
+
+
+def head(node: ast.AST | None) -> ast.expr | None:
+    """The string literal with which the text of a CUDA device begins; None if the expression is no such text."""
+    if isinstance(node, ast.Constant):
+        return node if isinstance(node.value, str) and DEVICE.fullmatch(node.value) else None
+    if isinstance(node, ast.JoinedStr):
+        first = node.values[0] if node.values else None
+        told = isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith("cuda:")
+        return node if told else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        return head(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return head(node.func.value)
+    return None
+
+
+def is_exact(node: ast.AST | None) -> bool:
+    """A whole device, not a piece of one."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and EXACT.fullmatch(node.value) is not None
+
+
+def is_text(node: ast.AST | None, *texts: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value in texts
+
+
+def rename(site: Site, literal: ast.expr, word: str) -> bool:
+    """The first word of a literal; False where it cannot be edited, and then a person is told."""
+    start, _ = site.source.span(literal)
+    opening = OPENING.match(site.text(literal)) if not site.source.in_f_string(literal) else None
+    if opening is None:
+        by_hand(site, literal, word)
+        return False
+    place = start + opening.end()
+    if ("device", place) not in site.work.seen:
+        site.work.seen[("device", place)] = None
+        site.edit.replace(place, place + len("cuda"), word)
+    return True
+
+
+def by_hand(site: Site, literal: ast.expr, word: str) -> None:
+    site.manual(
+        f"this names a CUDA device and cannot be edited safely here: write {word} instead of cuda",
+        zh=f"此处指定了 CUDA 设备但无法安全改写:请将 cuda 手工改为 {word}",
+        node=literal,
+    )

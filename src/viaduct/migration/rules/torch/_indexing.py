@@ -1,0 +1,127 @@
+"""Whether a tensor serves as an index, in a function or in those of the project that it is handed to.
+
+PyTorch's indexing, gather, one_hot and embedding take int64; what goes there must not be cast to int32.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from viaduct.migration.classes import OBJECT, owner_of
+from viaduct.migration.names import Names
+from viaduct.migration.project import Project
+from viaduct.migration.values import Values, starts_with_name
+
+INDEXED = {
+    *("gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "one_hot", "embedding", "index_select"),
+    *("index_add", "index_add_", "index_copy_", "index_fill_", "take", "take_along_dim"),
+}
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Place:
+    """A function, or a whole file, and what is known of its names."""
+
+    home: ast.AST
+    values: Values
+
+    @property
+    def names(self) -> Names:
+        return self.values.names
+
+    @property
+    def project(self) -> Project:
+        return self.values.project
+
+
+def is_index(place: Place, name: str, depth: int = 0) -> bool:
+    """Also under another name: `at = target.view(-1, 1)`."""
+    if depth > 4:
+        return False
+    called = aliases(place.home, name)
+    if any(mentions(value, called) for node in ast.walk(place.home) for value in indices(node)):
+        return True
+    return any(is_index(other, parameter, depth + 1) for other, parameter in handed_on(place, called))
+
+
+def aliases(home: ast.AST, name: str) -> set[str]:
+    found = {name}
+    for node in ast.walk(home):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and starts_with_name(node.value, name)
+        ):
+            found.add(node.targets[0].id)
+    return found
+
+
+def indices(node: ast.AST) -> list[ast.expr]:
+    """What stands where a number of a row or class is taken."""
+    if isinstance(node, ast.Subscript):
+        return [node.slice]
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in INDEXED:
+        return [*node.args, *(word.value for word in node.keywords)]
+    return []
+
+
+def mentions(value: ast.AST, names: set[str]) -> bool:
+    """Not in a comparison: what that gives is true or false."""
+    if isinstance(value, ast.Compare):
+        return False
+    if isinstance(value, ast.Name):
+        return value.id in names
+    return any(mentions(child, names) for child in ast.iter_child_nodes(value))
+
+
+def handed_on(place: Place, names: set[str]) -> Iterator[tuple[Place, str]]:
+    """The functions of the project that are given the tensor, each with the parameter that it becomes."""
+    for call in ast.walk(place.home):
+        if not isinstance(call, ast.Call) or not any(mentions(one, names) for one in arguments(call)):
+            continue
+        found = definition(place, call)
+        if found is None:
+            continue
+        other, parameters = found
+        given: dict[str, ast.expr] = dict(zip(parameters, call.args, strict=False))
+        given |= {word.arg: word.value for word in call.keywords if word.arg}
+        yield from ((other, parameter) for parameter, value in given.items() if mentions(value, names))
+
+
+def arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(word.value for word in call.keywords)]
+
+
+def definition(place: Place, call: ast.Call) -> tuple[Place, list[str]] | None:
+    """What is called, if the project defines it: a function, a method, or the forward of a module."""
+    name = place.names.qualified(call.func)
+    if name in place.project.functions:
+        path, function = place.project.functions[name]
+        return there(place, path, function), [one.arg for one in function.args.args]
+    kind = place.values.kind(call.func) or ""
+    if kind.startswith(OBJECT):
+        return method(place, kind.removeprefix(OBJECT), "forward")
+    if isinstance(call.func, ast.Attribute):
+        kind = place.values.kind(call.func.value) or ""
+        return method(place, kind.removeprefix(OBJECT), call.func.attr) if kind.startswith(OBJECT) else None
+    return None
+
+
+def method(place: Place, kind: str, name: str) -> tuple[Place, list[str]] | None:
+    owner = owner_of(place.project, kind, name)
+    known = place.project.classes[owner] if owner else None
+    if owner is None or known is None:
+        return None
+    nodes = place.project.parsed[known.path].source.nodes
+    holders = [one for one in nodes if isinstance(one, ast.ClassDef) and one.name == owner.rpartition(".")[2]]
+    functions = [one for holder in holders for one in holder.body if isinstance(one, Definition) and one.name == name]
+    if not functions:
+        return None
+    return there(place, known.path, functions[0]), list(known.methods[name])
+
+
+def there(place: Place, path: str, function: ast.AST) -> Place:
+    return Place(function, Values(place.project.parsed[path], place.project))

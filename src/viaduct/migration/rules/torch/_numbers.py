@@ -1,0 +1,217 @@
+"""Whether an expression is the number of a device: an int, not a text and not a torch.device."""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.names import Function, all_arguments
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._device_texts import device_like
+
+# What people call numbers of devices and nothing else.
+HABIT = {
+    *("gpu", "gpu_id", "gpuid", "gpu_idx", "gpu_index", "gpu_num", "rank", "local_rank", "device_id", "device_index"),
+    *("device_idx", "rank_id", "local_gpu", "localrank"),
+}
+LISTS = {"device_ids", "gpu_ids", "gpus", "gpuids"}
+COUNTED = {
+    *("torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.distributed.get_world_size"),
+    *(f"torch.{card}.{name}" for card in ("cuda", "npu", "mlu") for name in ("current_device", "device_count")),
+    "torch.accelerator.current_device_index",
+}
+SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
+ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Mod
+
+
+def is_number(site: Site, node: ast.AST | None, depth: int = 0) -> bool:
+    if node is None or depth > 6:
+        return False
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ARITHMETIC) and is_number(site, node.left, depth + 1)
+    if isinstance(node, ast.Call):
+        builtin = isinstance(node.func, ast.Name) and node.func.id == "int"
+        return builtin or asks_tensor(node) or site.qualified(node.func) in COUNTED
+    if isinstance(node, ast.Subscript):
+        return is_listed(node)
+    if isinstance(node, ast.Attribute):
+        return is_numbered_attribute(site, node, depth)
+    return isinstance(node, ast.Name) and is_numbered_name(site, node, depth)
+
+
+def asks_tensor(call: ast.Call) -> bool:
+    """`x.get_device()`."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "get_device" and not call.args
+
+
+def is_listed(node: ast.Subscript) -> bool:
+    """`device_ids[0]`, `args.gpus[0]`."""
+    base = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+    return base.lower() in LISTS and isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
+
+
+def is_numbered_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bool:
+    """`args.gpu`, unless the file assigns it something else; `args.where`, where the option is of type int."""
+    declared = option(site, node.attr)
+    if declared is not None:
+        kind = given(declared, "type")
+        if kind is not None:
+            return isinstance(kind, ast.Name) and kind.id == "int"
+        if isinstance(given(declared, "default"), ast.Constant):
+            default = given(declared, "default")
+            return isinstance(default, ast.Constant) and type(default.value) is int
+        return False  # without a type the command line gives a text
+    values = stored(site, node)
+    if node.attr.lower() in HABIT:
+        return not any(is_text_or_device(site, value) for value in values)
+    return bool(values) and all(is_number(site, value, depth + 1) for value in values)
+
+
+def stored(site: Site, node: ast.Attribute) -> list[ast.expr]:
+    """All that the file assigns to `self.x`, None left out."""
+    written = ast.unparse(node)
+    assigns = [one for one in site.work.index.by_type.get(ast.Assign, []) if isinstance(one, ast.Assign)]
+    same = [one for one in assigns if any(is_written(target, node.attr, written) for target in one.targets)]
+    return [one.value for one in same if not is_none(one.value)]
+
+
+def is_written(target: ast.expr, name: str, written: str) -> bool:
+    return isinstance(target, ast.Attribute) and target.attr == name and ast.unparse(target) == written
+
+
+def is_text_or_device(site: Site, value: ast.expr) -> bool:
+    if isinstance(value, ast.IfExp):
+        return is_text_or_device(site, value.body) or is_text_or_device(site, value.orelse)
+    text = isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
+    return text or site.values.kind(value) == "torch_device"
+
+
+def is_numbered_name(site: Site, node: ast.Name, depth: int) -> bool:
+    if site.values.kind(node) is not None:
+        return False
+    bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
+    values = [what for what in bound if isinstance(what, ast.expr) and not is_none(what)]
+    values += unpacked(site, node) if None in bound else []
+    if values:
+        return all(is_number(site, value, depth + 1) for value in values)
+    if any(isinstance(what, str) for what in bound):
+        return False  # imported, or a function
+    if is_worker_number(site, node) or is_counter(site, node) or is_told_by_name(site, node):
+        return True
+    return is_passed_number(site, node, depth)
+
+
+def unpacked(site: Site, node: ast.Name) -> list[ast.expr]:
+    """`first, second = rank * 2, rank * 2 + 1`, in the same function."""
+    found = []
+    for one in site.work.index.by_type.get(ast.Assign, []):
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple) and isinstance(one.value, ast.Tuple):
+            pairs = zip(one.targets[0].elts, one.value.elts, strict=False)
+            values = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == node.id]
+            if values and site.source.function(one) is site.source.function(node):  # asked last: it takes longest
+                found += values
+    return found
+
+
+def is_told_by_name(site: Site, node: ast.Name) -> bool:
+    """By its annotation, or by habit."""
+    function = site.work.names.scope_of(node).node
+    arguments = all_arguments(function.args) if isinstance(function, Function) else []
+    told = next((one.annotation for one in arguments if one.arg == node.id), None)
+    if told is not None:
+        return isinstance(told, ast.Name) and told.id == "int"
+    return node.id.lower() in HABIT
+
+
+def is_passed_number(site: Site, node: ast.Name, depth: int) -> bool:
+    """A parameter for which every call in the file passes a number."""
+    function = site.work.names.scope_of(node).node
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    holder = site.source.parents[function]
+    made = function.name == "__init__" and isinstance(holder, ast.ClassDef)
+    places = [one.arg for one in [*function.args.posonlyargs, *function.args.args]][int(made) :]
+    called = holder.name if made else function.name  # type: ignore[attr-defined]
+    calls = site.work.index.calls.get(f"{site.work.names.own}.{called}", [])
+    given = [
+        dict(zip(places, call.args, strict=False)) | {word.arg: word.value for word in call.keywords if word.arg}
+        for call in calls
+    ]
+    values = [passed[node.id] for passed in given if node.id in passed]
+    return bool(values) and len(values) == len(calls) and all(is_number(site, one, depth + 1) for one in values)
+
+
+def is_worker_number(site: Site, node: ast.Name) -> bool:
+    """The first parameter of a function that mp.spawn starts."""
+    function = site.work.names.scope_of(node).node
+    if not isinstance(function, ast.FunctionDef) or not function.args.args or function.args.args[0].arg != node.id:
+        return False
+    spawned = [call for name in SPAWN for call in site.work.index.calls.get(name, []) if call.args]
+    return any(isinstance(call.args[0], ast.Name) and call.args[0].id == function.name for call in spawned)
+
+
+def is_counter(site: Site, node: ast.Name) -> bool:
+    """`for i in range(torch.cuda.device_count())`."""
+    for one in site.source.ancestors(node):
+        if isinstance(one, ast.For) and isinstance(one.target, ast.Name) and one.target.id == node.id:
+            return (
+                isinstance(one.iter, ast.Call) and isinstance(one.iter.func, ast.Name) and one.iter.func.id == "range"
+            )
+    return False
+
+
+def assigned(site: Site, node: ast.Name) -> list[ast.expr]:
+    bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
+    return [what for what in bound if isinstance(what, ast.expr)]
+
+
+def is_partly_number(site: Site, node: ast.Name) -> bool:
+    """Assigned a number in one branch and something else in another."""
+    values = [
+        part
+        for value in assigned(site, node)
+        for part in ([value.body, value.orelse] if isinstance(value, ast.IfExp) else [value])
+    ]
+    found = [is_number(site, value) for value in values]
+    return any(found) and not all(found)
+
+
+def only_for_devices(site: Site, node: ast.Name) -> bool:
+    """Called a device: nobody does sums with it."""
+    return device_like(node.id) and not node.id.lower().endswith(("id", "ids", "index", "idx"))
+
+
+def option(site: Site, name: str) -> ast.Call | None:
+    """The add_argument that declares an option, in this file."""
+    for call in site.work.index.methods.get("add_argument", []):
+        texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if name in [text.lstrip("-").replace("-", "_") for text in texts]:
+            return call
+    return None
+
+
+def given(call: ast.Call, name: str) -> ast.expr | None:
+    return next((word.value for word in call.keywords if word.arg == name), None)
+
+
+def is_habit(node: ast.AST) -> bool:
+    """Called as only numbers of devices are."""
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return isinstance(name, str) and name.lower() in HABIT
+
+
+def is_none(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def may_be_none(site: Site, node: ast.expr) -> bool:
+    """An option without a default is None when it is not given; not where the place is guarded by a test for it."""
+    declared = option(site, node.attr) if isinstance(node, ast.Attribute) else None
+    if declared is None or not (given(declared, "default") is None or is_none(given(declared, "default"))):
+        return False
+    if given(declared, "required") is not None:
+        return False
+    written = ast.unparse(node)
+    tests = [one.test for one in site.source.ancestors(node) if isinstance(one, ast.If | ast.IfExp)]
+    return not any(written in ast.unparse(test) for test in tests)

@@ -1,0 +1,119 @@
+"""On which side a tensor is, as far as the text shows it: on the card, on the CPU, or nobody knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Literal
+
+from viaduct.migration.classes import lineage
+from viaduct.migration.rule import Site
+from viaduct.migration.values import TENSORS, starts_with_name
+
+Place = Literal["card", "cpu"] | None
+
+CARDS = ("cuda", "npu", "mlu")
+HOST = ("cpu", "numpy", "tolist")
+HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy"}
+# What they make is where their argument is.
+FOLLOW = {name for name in TENSORS if name.endswith("_like")} | {"as_tensor", "cat", "stack", "nn.Parameter"}
+DATASETS = "torch.utils.data."
+
+
+def place_of(site: Site, node: ast.AST, depth: int = 0) -> Place:
+    """Of a tensor or module."""
+    if depth > 8:
+        return None
+    if isinstance(node, ast.Call):
+        return place_of_call(site, node, depth)
+    if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
+        return place_of(site, node.value, depth + 1)
+    if isinstance(node, ast.BinOp):
+        return agreed(place_of(site, side, depth + 1) for side in (node.left, node.right))
+    if isinstance(node, ast.Attribute):
+        return place_of_attribute(site, node, depth)
+    return place_of_name(site, node, depth) if isinstance(node, ast.Name) else None
+
+
+def place_of_call(site: Site, call: ast.Call, depth: int) -> Place:
+    name = site.qualified(call.func) or ""
+    if name.partition(".")[0] in HOST_LIBRARIES:
+        return "cpu"
+    if name.startswith("torch."):
+        return place_of_made(site, call, name.removeprefix("torch."), depth)
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    if call.func.attr in HOST or (call.func.attr == "to" and any(is_cpu(value) for value in call.args)):
+        return "cpu"
+    return "card" if is_move(call) else place_of(site, call.func.value, depth + 1)
+
+
+def place_of_made(site: Site, call: ast.Call, name: str, depth: int) -> Place:
+    """What a function of torch's returns: where it is told to make it, else where its first argument is."""
+    device = next((word.value for word in call.keywords if word.arg == "device"), None)
+    if device is not None:
+        return "cpu" if is_cpu(device) else "card"
+    if name in TENSORS - FOLLOW:
+        return "cpu"
+    first = call.args[0] if call.args else None
+    parts = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
+    return agreed(place_of(site, part, depth + 1) for part in parts if part is not None)
+
+
+def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
+    """`self.matrix`: where all that the class assigns to it is; else where the thing is that has the attribute."""
+    if isinstance(node.value, ast.Name) and node.value.id == "self":
+        owner = next((one for one in site.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        values = site.values.assigned_in(owner).get(node.attr, []) if owner is not None else []
+        return agreed(place_of(site, value, depth + 1) for value in values)
+    return place_of(site, node.value, depth + 1)
+
+
+def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
+    if within_dataset(site, node):
+        return "cpu"
+    bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
+    found = [place_of(site, what, depth + 1) for what in bound if isinstance(what, ast.expr)]
+    if "card" in found:
+        return "card"
+    made = [what for what in bound if not (isinstance(what, ast.expr) and starts_with_name(what, node.id))]
+    return agreed(place_of(site, what, depth + 1) if isinstance(what, ast.expr) else None for what in made)
+
+
+def within_dataset(site: Site, node: ast.AST) -> bool:
+    """In a class that derives from torch's Dataset: samples are made on the CPU."""
+    holder = next((one for one in site.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    if holder is None:
+        return False
+    bases = lineage(site.work.project, f"{site.work.names.own}.{holder.name}")
+    return any(base.startswith(DATASETS) for base in bases)
+
+
+def agreed(places: Iterable[Place]) -> Place:
+    """What is on the card anywhere draws the rest there; on the CPU only what is wholly there."""
+    found = list(places)
+    if "card" in found:
+        return "card"
+    return "cpu" if found and all(one == "cpu" for one in found) else None
+
+
+def is_move(call: ast.Call) -> bool:
+    """To a device other than the CPU; `x.to(torch.float64)` moves nothing."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name in CARDS:
+        return True
+    places = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "device")]
+    return name == "to" and any(is_device(place) for place in places)
+
+
+def is_device(value: ast.expr) -> bool:
+    words = ("device", "gpu", "cuda", "npu", "mlu", "rank")
+    text = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
+    return isinstance(text, str) and any(word in text.lower() for word in words) and not is_cpu(value)
+
+
+def is_cpu(value: ast.expr) -> bool:
+    """`"cpu"`, `torch.device("cpu")`."""
+    if isinstance(value, ast.Call) and len(value.args) == 1 and ast.unparse(value.func).endswith("device"):
+        return is_cpu(value.args[0])
+    return isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.startswith("cpu")

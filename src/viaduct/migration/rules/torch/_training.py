@@ -1,0 +1,201 @@
+"""How a script trains: its loaders, what they are called where, and the loop over the epochs. Not a rule.
+
+A loader travels: it is assigned, returned from a function, passed to another, kept in `self`. `Loaders` follows it
+through one file, so that the loop over the epochs can be found that leads to a loop over the loader.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from viaduct.migration.rule import Site
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Owner = ast.AST | None
+"""Of a name: the function in which it is bound, None at module level; of `self.x` the class."""
+Alias = tuple[Owner, str]
+LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+COUNTING = ("range", "trange", "tqdm.trange")
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """A loop over epochs, and what the loader is called within it."""
+
+    loop: ast.For
+    loader: str
+    epoch: str
+
+
+class Loaders:
+    """Where one loader is known in a file, and under which names."""
+
+    def __init__(self, site: Site, made: ast.Call) -> None:
+        self.site, self.source = site, site.source
+        self.functions = [node for node in site.source.nodes if isinstance(node, FunctionNode)]
+        self.aliases: set[Alias] = set()
+        self.returned: set[tuple[FunctionNode, int | None]] = set()  # functions that give it, at which place of a tuple
+        self.note_made(made)
+        while self.spread():
+            pass
+
+    # ---- names
+
+    def note_made(self, made: ast.Call) -> None:
+        statement = self.source.statement(made)
+        if isinstance(statement, ast.Return) and statement.value is made:
+            self.note_returned(statement, None)
+        elif isinstance(statement, ast.Assign) and statement.value is made and len(statement.targets) == 1:
+            self.note_target(statement.targets[0])
+
+    def note_target(self, target: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.aliases.add((self.source.function(target), target.id))
+        elif is_self_attribute(target):
+            self.aliases.add((self.class_of(target), ast.unparse(target)))
+
+    def note_returned(self, statement: ast.Return, place: int | None) -> None:
+        function = self.source.function(statement)
+        if function is not None:
+            self.returned.add((function, place))
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        return next((one for one in self.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+
+    def knows(self, node: ast.AST) -> bool:
+        """Whether an expression is the loader."""
+        if isinstance(node, ast.Name):
+            function = self.source.function(node)
+            if (function, node.id) in self.aliases:
+                return True
+            return (None, node.id) in self.aliases and not self.bound_in(function, node.id)
+        return is_self_attribute(node) and (self.class_of(node), ast.unparse(node)) in self.aliases
+
+    def bound_in(self, function: FunctionNode | None, name: str) -> bool:
+        scope = self.site.work.names.scopes.get(function) if function is not None else None
+        return scope is not None and name in scope.bound
+
+    # ---- spreading
+
+    def spread(self) -> bool:
+        before = len(self.aliases) + len(self.returned)
+        for node in self.source.nodes:
+            if isinstance(node, ast.Call):
+                self.through_call(node)
+            elif isinstance(node, ast.Return) and node.value is not None:
+                self.through_return(node, node.value)
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self.through_assignment(node.targets[0], node.value)
+        return len(self.aliases) + len(self.returned) > before
+
+    def through_call(self, call: ast.Call) -> None:
+        function = self.called(call)
+        if function is None:
+            return
+        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        names = names[1:] if names[:1] == ["self"] else names
+        for name, value in zip(names, call.args, strict=False):
+            if self.knows(value):
+                self.aliases.add((function, name))
+        for word in call.keywords:
+            if word.arg and self.knows(word.value):
+                self.aliases.add((function, word.arg))
+
+    def through_return(self, statement: ast.Return, value: ast.expr) -> None:
+        if self.knows(value):
+            self.note_returned(statement, None)
+        for place, part in enumerate(value.elts if isinstance(value, ast.Tuple) else []):
+            if self.knows(part):
+                self.note_returned(statement, place)
+
+    def through_assignment(self, target: ast.expr, value: ast.expr) -> None:
+        if self.knows(value) and is_self_attribute(target):
+            self.note_target(target)
+        function = self.called(value) if isinstance(value, ast.Call) else None
+        for given, place in [*self.returned]:
+            if function is given and place is None:
+                self.note_target(target)
+            elif function is given and isinstance(target, ast.Tuple) and place is not None and place < len(target.elts):
+                self.note_target(target.elts[place])
+
+    def called(self, call: ast.Call) -> FunctionNode | None:
+        """The function of this file that a call runs: by its name, or as the only method called so."""
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        method = isinstance(call.func, ast.Attribute)
+        if method and self.site.qualified(call.func) and not is_self_attribute(call.func):
+            return None
+        classes = [one for one in self.source.tree.body if isinstance(one, ast.ClassDef) and one.name == name]
+        wanted = "__init__" if classes and not method else name
+        found = [one for one in self.functions if one.name == wanted]
+        if classes and not method:
+            found = [one for one in found if self.source.parents[one] is classes[0]]
+        else:
+            found = [one for one in found if isinstance(self.source.parents[one], ast.ClassDef) == method]
+        return found[0] if len(found) == 1 else None
+
+    # ---- loops
+
+    def epochs(self) -> Iterator[Epochs]:
+        for node in self.source.nodes:
+            if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and self.counts(node.iter):
+                name = self.name_at(node)
+                if name and self.leads_to_loader(node.body, set()) and not self.within_epochs(node):
+                    yield Epochs(node, name, node.target.id)
+
+    def within_epochs(self, loop: ast.For) -> bool:
+        """A counting loop within another that leads to the loader too: the outer one counts the epochs."""
+        outer = (one for one in self.source.ancestors(loop) if isinstance(one, ast.For) and self.counts(one.iter))
+        return any(isinstance(one.target, ast.Name) for one in outer)
+
+    @staticmethod
+    def counts(value: ast.expr) -> bool:
+        """`range(…)`, also within tqdm(…)."""
+        calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
+        return any(ast.unparse(call.func) in COUNTING for call in calls)
+
+    def name_at(self, loop: ast.For) -> str:
+        """What the loader is called where the loop stands; empty where it is not known there."""
+        function, owner = self.source.function(loop), self.class_of(loop)
+        for holder, name in sorted(self.aliases, key=lambda one: one[1]):
+            local = holder is function or (holder is None and not self.bound_in(function, name))
+            if (not name.startswith("self.") and local) or (name.startswith("self.") and holder is owner):
+                return name
+        return ""
+
+    def leads_to_loader(self, body: list[ast.stmt], seen: set[ast.AST]) -> bool:
+        """Whether statements, or functions of this file that they call, train in a loop over the loader."""
+        for node in self.reached(body, seen):
+            if isinstance(node, ast.For) and self.goes_over(node.iter) and self.learns(node.body):
+                return True
+        return False
+
+    def goes_over(self, value: ast.expr) -> bool:
+        """The loader, also within enumerate or tqdm, also when that was given a name first."""
+        held = [value, self.site.values.origin(value)]
+        return any(self.knows(one) for part in held for one in ast.walk(part))
+
+    def learns(self, body: list[ast.stmt]) -> bool:
+        """Whether gradients are computed: a loop that only evaluates may see all samples on every rank."""
+        return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in self.reached(body, set()))
+
+    def reached(self, body: list[ast.stmt], seen: set[ast.AST]) -> Iterator[ast.AST]:
+        """All nodes of statements, and of the functions of this file that they call."""
+        for node in (one for statement in body for one in ast.walk(statement)):
+            yield node
+            function = self.called(node) if isinstance(node, ast.Call) else None
+            if function is not None and function not in seen:
+                seen.add(function)
+                yield from self.reached(function.body, seen)
+
+    def trains(self) -> bool:
+        return self.leads_to_loader(self.source.tree.body, set())
+
+
+def is_self_attribute(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def loaders(site: Site) -> list[ast.Call]:
+    return [call for name in LOADER for call in site.work.index.calls.get(name, [])]

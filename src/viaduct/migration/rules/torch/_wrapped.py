@@ -1,0 +1,67 @@
+"""Models within DataParallel: where they are wrapped, under which name, where the wrapper is reached through.
+
+Not a rule: taking the wrapper off and exchanging it for DistributedDataParallel share it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from viaduct.migration.rule import Site
+
+DATA_PARALLEL = (
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel",
+)
+DISTRIBUTED = (
+    "torch.distributed.init_process_group",
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.multiprocessing.spawn",
+)
+FUNCTIONAL = "torch.nn.parallel.data_parallel"
+
+
+def wraps(site: Site) -> Iterator[ast.Call]:
+    """The calls that wrap a model, in the order of the text."""
+    found = [call for name in DATA_PARALLEL for call in site.work.index.calls.get(name, [])]
+    yield from sorted(found, key=lambda call: site.source.places[call])
+
+
+def model_of(call: ast.Call) -> ast.expr | None:
+    """What is wrapped."""
+    if call.args:
+        return None if isinstance(call.args[0], ast.Starred) else call.args[0]
+    return next((word.value for word in call.keywords if word.arg == "module"), None)
+
+
+def target_of(site: Site, call: ast.Call) -> ast.expr | None:
+    """`model` of `model = DataParallel(…)`, also of `model = DataParallel(…).cuda()`."""
+    statement = site.source.statement(call)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return statement.targets[0]
+    return statement.target if isinstance(statement, ast.AnnAssign) else None
+
+
+def distributed(site: Site) -> list[ast.Call]:
+    """Calls by which the script is distributed already, on this path or another."""
+    return [call for name in DISTRIBUTED for call in site.work.index.calls.get(name, [])]
+
+
+def targets(site: Site, calls: Iterable[ast.Call]) -> set[str]:
+    return {ast.unparse(target) for call in calls if (target := target_of(site, call)) is not None}
+
+
+def through(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
+    """Every `x.module` that reaches through a wrapper, and whether x is shown to be one of those wrapped here."""
+    wrapped = targets(site, wraps(site)) - targets(site, distributed(site))
+    for node in site.work.index.by_type.get(ast.Attribute, []):
+        if isinstance(node, ast.Attribute) and node.attr == "module" and site.qualified(node) is None:
+            yield node, ast.unparse(node.value) in wrapped
+
+
+def guarded(site: Site, node: ast.AST) -> bool:
+    """Whether it is asked first: `m.module if hasattr(m, "module") else m`, `isinstance(m, DataParallel)`."""
+    tests = (one.test for one in site.source.ancestors(node) if isinstance(one, ast.If | ast.IfExp))
+    return any("hasattr" in ast.unparse(test) or "DataParallel" in ast.unparse(test) for test in tests)

@@ -1,0 +1,42 @@
+"""Say what positional arguments of the card's autocast mean.
+
+     import torch
+    +import torch_npu
+    -with torch.cuda.amp.autocast(use_amp):
+    +with torch.npu.amp.autocast(enabled=use_amp):
+         pass
+
+`torch.cuda.amp.autocast` takes `enabled` first. Older releases of torch_npu take the device there, so that a flag given
+by position would be taken for a device; by name it is right with all of them. `torch.cuda.amp` itself is renamed with
+the rest of torch.cuda (`cuda_api`, `imports`); a GradScaler's arguments have the same order everywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P11 6", kind="mandatory", targets=("npu", "mlu"), order=18)
+
+ORDER = ("enabled", "dtype", "cache_enabled")
+NAMES = tuple(
+    f"torch.{root}.amp.{name}" for root in ("cuda", "npu", "mlu") for name in ("autocast", "autocast_mode.autocast")
+)
+
+
+@rule.call(*NAMES)
+def name_arguments(site: Site) -> None:
+    target = card(site.options)
+    if not site.editable or not site.name.startswith(("torch.cuda.", f"{target.root}.")):
+        return
+    new = site.name.replace("torch.cuda", target.root, 1)
+    renamed = rename_to(site, site.node.func, site.name, new)
+    bare = any(isinstance(value, ast.NamedExpr | ast.GeneratorExp) for value in site.node.args)  # need parentheses
+    named = target.name == "npu" and bool(site.node.args) and not site.unpacked and not bare
+    if named:
+        site.name_positions(ORDER)
+    if renamed or named:
+        site.changed(f"autocast of the {target.title}", zh=f"改用 {target.title} 的 autocast")

@@ -1,0 +1,106 @@
+"""Take mixed precision from whatever card there is.
+
+     import torch
+    -with torch.cuda.amp.autocast(enabled=mixed):
+    +from accelerator_device import accelerator
+    +with accelerator.autocast(enabled=mixed):
+         loss = model(batch)
+
+The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
+`torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA.
+Of `"cuda" if … else "cpu"` the first becomes the card there is; another device type that is decided at run time is
+left as written: it follows the device.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._any import helper, put
+from viaduct.migration.rules.torch._device_texts import is_text
+from viaduct.migration.rules.torch.autocast import strings
+
+rule = Rule(__name__, spec="P11", kind="mandatory", targets=("any",), order=14)
+EXAMPLE_OPTIONS = {"to": "any"}
+
+AMP = "torch.cuda.amp"
+OWN = {
+    **dict.fromkeys((f"{AMP}.autocast", f"{AMP}.autocast_mode.autocast"), "autocast"),
+    **dict.fromkeys((f"{AMP}.GradScaler", f"{AMP}.grad_scaler.GradScaler"), "GradScaler"),
+    **{f"{AMP}.{name}": f"amp.{name}" for name in ("custom_fwd", "custom_bwd")},
+    **{f"{AMP}.autocast_mode.{name}": f"amp.{name}" for name in ("custom_fwd", "custom_bwd")},
+}
+AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast")
+SCALER = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
+FIRST = {**dict.fromkeys(AUTOCAST, "device_type"), **dict.fromkeys(SCALER, "device")}
+ORDER = ("device_type", "dtype", "enabled", "cache_enabled")
+
+
+@rule.call(*OWN)
+def of_cuda(site: Site) -> None:
+    put(site, site.node.func, OWN[site.name])
+
+
+@rule.reference(*OWN)
+def passed_on(site: Site) -> None:
+    """The class itself is torch's everywhere: in an annotation it may stay, in isinstance a person decides."""
+    around = [site.node, *site.source.ancestors(site.node)]
+    if any(isinstance(one, ast.arg | ast.AnnAssign) for one in around) or is_annotation(site, around):
+        return
+    if any(isinstance(one, ast.Call) and site.text(one.func) == "isinstance" for one in around):
+        site.manual(
+            "each card has a class of its own: ask for what they share, torch.amp.GradScaler or torch.autocast",
+            zh="各加速卡有各自的类:请改为判断公共基类 torch.amp.GradScaler 或 torch.autocast",
+        )
+        return
+    put(site, site.node, OWN[site.name])
+
+
+def is_annotation(site: Site, around: list[ast.AST]) -> bool:
+    functions = [one for one in around if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return bool(functions) and functions[0].returns in around
+
+
+@rule.call(*AUTOCAST, *SCALER)
+def named(site: Site) -> None:
+    device = site.argument(FIRST[site.name], 0)
+    default = device is None and site.name in SCALER and not site.unpacked
+    if not default and not is_text(device, "cuda"):
+        chosen(site, device)
+        return
+    if not site.editable or site.unpacked:
+        site.manual(
+            "this names CUDA: take autocast or GradScaler from the helper",
+            zh="此处指定了 CUDA:请改用辅助模块的对应函数",
+        )
+        return
+    new = f"{helper(site)}.{'autocast' if site.name in AUTOCAST else 'GradScaler'}"
+    site.rename(new)
+    if device is not None:
+        drop_device(site, device)
+    site.changed(f"{site.name} becomes {new}, for whatever card there is", zh=f"{site.name} 替换为 {new}")
+
+
+@rule.call("torch.amp.custom_fwd", "torch.amp.custom_bwd")
+def decorated(site: Site) -> None:
+    chosen(site, site.argument("device_type"))
+
+
+def chosen(site: Site, device: ast.expr | None) -> None:
+    """`"cuda" if args.gpus else "cpu"`."""
+    for text in strings(device):
+        if is_text(text, "cuda") and not site.source.in_f_string(text):
+            site.work.seen[("any", text)] = None
+            site.edit.node(text, f"{helper(site)}.name()")
+            site.changed("mixed precision on whatever card there is", zh="混合精度改用现有的加速卡", node=text)
+
+
+def drop_device(site: Site, device: ast.expr) -> None:
+    """Those behind it become keywords where the helper's order is another."""
+    held: ast.expr | ast.keyword = next((word for word in site.node.keywords if word.value is device), device)
+    if site.name in AUTOCAST:
+        slots, _ = site.source.slots(site.source.opening(site.node))
+        for name, value in list(zip(ORDER, site.node.args, strict=False))[1:]:
+            site.edit.insert(slots[site.place(value)].start, f"{name}=")
+    site.remove_arguments([held])

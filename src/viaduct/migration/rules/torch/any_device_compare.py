@@ -1,0 +1,154 @@
+"""Ask for any kind of card where the script asks whether a device is CUDA's.
+
+     import torch
+    -if device.type == "cuda":
+    +from accelerator_device import accelerator
+    +if device.type in accelerator.TYPES:
+         benchmark()
+
+A branch for CUDA is the branch for the card; unchanged, an NPU would silently take the one for the CPU. `startswith`
+takes the tuple as it is, and `x.is_cuda` becomes the same question to `x.device.type`. What is compared must be a
+device.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch import _any as neutral
+from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text
+from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch.device_compare import is_asked_for_key
+from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.rules.torch.is_cuda import is_owned
+
+rule = Rule(__name__, spec="P9 P10", kind="mandatory", targets=("any",), order=15)
+EXAMPLE_OPTIONS = {"to": "any"}
+CUT = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
+
+
+@rule.file(words=("cuda",))
+def comparisons(site: Site) -> None:
+    if not imports_torch(site):
+        return
+    devices = Devices(site)
+    for node in site.work.index.by_type.get(ast.Compare, []):
+        assert isinstance(node, ast.Compare)
+        compare(site, devices, node)
+    for call in site.work.index.methods.get("startswith", []):
+        first = call.args[0] if call.args else None
+        asked = isinstance(call.func, ast.Attribute) and devices.is_device(call.func.value)
+        if first is not None and asked and is_text(first, "cuda", "cuda:"):
+            replace(site, first, kinds(neutral.helper(site, call), first), call)
+    for method in CUT:
+        for call in site.work.index.methods.get(method, []):
+            cut(site, devices, call)
+    for case in site.work.index.by_type.get(ast.MatchValue, []):
+        leave_case(site, devices, case)
+
+
+def compare(site: Site, devices: Devices, node: ast.Compare) -> None:
+    sides = [node.left, *node.comparators]
+    if not any(mentions(side) for side in sides):
+        return
+    if not any(devices.is_device(side) for side in sides):
+        undecided(site, node)
+        return
+    if len(sides) != 2 or site.source.in_f_string(node):
+        site.manual("compare with accelerator.TYPES here", zh="请在此处与 accelerator.TYPES 比较", node=node)
+        return
+    text = rewritten(site, node.left, node.ops[0], node.comparators[0])
+    if text:
+        replace(site, node, text, node)
+
+
+def undecided(site: Site, node: ast.Compare) -> None:
+    sides = [node.left, *node.comparators]
+    exact = [side for side in sides if is_exact(side)]
+    if exact and not any(is_asked_for_key(operator, node.left, exact[0]) for operator in node.ops):
+        site.manual(
+            "compared with 'cuda', but not seen to be a device: left as it is; if it is one, ask accelerator.TYPES",
+            zh="与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请与 accelerator.TYPES 比较",
+            risk="low",
+            node=node,
+        )
+
+
+def mentions(side: ast.expr) -> bool:
+    held = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
+    return any(head(one) is not None for one in held)
+
+
+def rewritten(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
+    name = neutral.helper(site, left)
+    negated = "not " if isinstance(operator, ast.NotEq | ast.NotIn) else ""
+    if isinstance(operator, ast.Eq | ast.NotEq):
+        text, other = (left, right) if head(left) is not None else (right, left)
+        if is_text(text, "cuda"):
+            return f"{site.text(other)} {negated}in {name}.TYPES"
+        given = neutral.number(site, text)
+        same = "!=" if negated else "=="
+        return f"{site.text(other)} {same} {name}.name({given})" if given is not None else ""
+    if isinstance(operator, ast.In | ast.NotIn) and is_text(left, "cuda", "cuda:"):
+        return f"{negated}any(kind in {site.text(right)} for kind in {kinds(name, left)})"
+    if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):
+        return f"{site.text(left)} {negated}in {among(site, right, name)}"
+    return ""
+
+
+def kinds(name: str, literal: ast.expr) -> str:
+    """The types, or with a colon what devices with a number begin with."""
+    return f"{name}.TYPES" if is_text(literal, "cuda") else f'tuple(kind + ":" for kind in {name}.TYPES)'
+
+
+def cut(site: Site, devices: Devices, call: ast.Call) -> None:
+    """`str(device).replace("cuda:", "")`."""
+    held = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if held is not None and call.args and is_text(call.args[0], "cuda", "cuda:") and devices.is_device(held):
+        site.manual(
+            "this takes a device's text apart by 'cuda': use torch.device(…).index or .type",
+            zh="此处按 'cuda' 拆分设备文本:请改用 torch.device(…).index 或 .type",
+            node=call,
+        )
+
+
+def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
+    """`("cuda", "cpu")` with the kinds of card in it."""
+    start = site.source.span(held)[0]
+    text = site.text(held)
+    for one in reversed(held.elts):
+        begin, end = (place - start for place in site.source.span(one))
+        if is_text(one, "cuda"):
+            text = f"{text[:begin]}*{name}.TYPES{text[end:]}"
+        elif is_exact(one):
+            text = f"{text[:begin]}{name}.name({neutral.number(site, one)}){text[end:]}"
+    return text
+
+
+def replace(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
+    if neutral.scripted(site, node):
+        return
+    site.edit.node(node, text)
+    site.changed("the branch for CUDA is the one for any card", zh="针对 CUDA 的分支改为针对任意加速卡", node=said)
+
+
+def leave_case(site: Site, devices: Devices, node: ast.AST) -> None:
+    statement = next((one for one in site.source.ancestors(node) if isinstance(one, ast.Match)), None)
+    named = isinstance(node, ast.MatchValue) and is_text(node.value, "cuda")
+    if statement and named and devices.is_device(statement.subject):
+        site.manual('write case "cuda" | "npu" | "mlu":', zh='请改为 case "cuda" | "npu" | "mlu":', node=node)
+
+
+@rule.node(ast.Attribute, words=("is_cuda",))
+def is_cuda(site: Site) -> None:
+    if site.node.attr != "is_cuda" or not isinstance(site.node.ctx, ast.Load) or is_owned(site):
+        return
+    if neutral.scripted(site, site.node):
+        return
+    if not site.editable:
+        site.manual("write .device.type in accelerator.TYPES", zh="请改为 .device.type in accelerator.TYPES")
+        return
+    text = f"{site.text(site.node.value)}.device.type in {neutral.helper(site)}.TYPES"
+    site.edit.node(site.node, neutral.in_brackets(site, site.node, text))
+    site.changed("is_cuda becomes a question for any card", zh="is_cuda 改为判断是否位于任意加速卡")

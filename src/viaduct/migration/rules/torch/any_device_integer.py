@@ -1,0 +1,62 @@
+"""Say of which card the number is where a device is a bare integer.
+
+     import torch
+    -model = model.to(local_rank)
+    +from accelerator_device import accelerator
+    +model = model.to(accelerator.device(local_rank))
+
+PyTorch takes a bare integer for a CUDA device; other cards and the CPU do not have it so. Changed are literals and
+what is called or made as a rank: `gpu`, `local_rank`, `int(os.environ["LOCAL_RANK"])`. The helper leaves alone what
+turns out to be a device already.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._any import helper, scripted
+from viaduct.migration.rules.torch._devices import receiver_class
+from viaduct.migration.rules.torch._numbers import is_number, is_partly_number
+from viaduct.migration.rules.torch.device_integer import branches, is_torchs
+
+rule = Rule(__name__, spec="P8 P27", kind="mandatory", targets=("any",), order=18)
+EXAMPLE_OPTIONS = {"to": "any"}
+
+
+@rule.call("torch.device")
+def made(site: Site) -> None:
+    if len(site.node.args) == 1 and not site.node.keywords and is_number(site, site.node.args[0]) and site.editable:
+        site.rename(f"{helper(site)}.device")
+        say(site)
+
+
+@rule.method("to")
+def moved(site: Site) -> None:
+    receiver = site.node.func.value
+    own = receiver_class(site, receiver, "to") is not None
+    if site.node.args and not own and is_torchs(site, receiver):
+        wrap(site, site.node.args[0])
+
+
+@rule.call("torch.*")
+def placed(site: Site) -> None:
+    for word in site.node.keywords:
+        if word.arg in ("device", "map_location") and site.name != "torch.device":
+            wrap(site, word.value)
+
+
+def wrap(site: Site, value: ast.expr) -> None:
+    for one in branches(value):
+        if is_number(site, one) and not site.source.in_f_string(one) and not scripted(site, one):
+            site.edit.node(one, f"{helper(site)}.device({site.text(one)})")
+            say(site)
+        elif isinstance(one, ast.Name) and is_partly_number(site, one):
+            site.manual(
+                f"{one.id} is a number in one place and a device in another: give accelerator.device({one.id})",
+                zh=f"{one.id} 有时是编号,有时是设备:请改为 accelerator.device({one.id})",
+            )
+
+
+def say(site: Site) -> None:
+    site.changed("the number is that of whatever card there is", zh="该编号指现有的加速卡")

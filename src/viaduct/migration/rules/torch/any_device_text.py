@@ -1,0 +1,125 @@
+"""Name whatever card there is where the script names a CUDA device.
+
+     import torch
+    -device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    +from accelerator_device import accelerator
+    +device = torch.device(accelerator.name() if torch.cuda.is_available() else "cpu")
+    -model.to(f"cuda:{rank}")
+    +model.to(accelerator.name(rank))
+
+A text stays a text: `accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. Only strings
+that reach a device are changed, where they are written; `torch.device("cuda:0")` becomes `accelerator.device(0)`.
+The defaults and choices of a command line option for a device go along. Words in messages, keys, paths stay.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch import _any as neutral
+from viaduct.migration.rules.torch._device_texts import device_like, head
+from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch.device_argparse import FLAGS, VALUES, calls, option_names
+from viaduct.migration.rules.torch.device_string import imports_torch
+
+rule = Rule(__name__, spec="P8 P9 P18 P25", kind="mandatory", targets=("any",), order=16)
+EXAMPLE_OPTIONS = {"to": "any"}
+
+
+@rule.file(words=("cuda",))
+def texts(site: Site) -> None:
+    if not imports_torch(site):
+        return
+    devices = Devices(site)
+    held = dict.fromkeys(devices.found)
+    held |= dict.fromkeys([*offered(site, devices), *values_of_maps(site)])
+    keys = set(keys_of_maps(site))
+    for literal in held:
+        if ("any", literal) not in site.work.seen and literal not in keys and not compared(site, literal):
+            site.work.seen[("any", literal)] = None
+            change(site, literal)
+    for each in maps(site):
+        add_keys(site, each)
+
+
+def offered(site: Site, devices: Devices) -> Iterator[ast.expr]:
+    """Of `add_argument("--device", default="cuda", choices=["cuda", "cpu"])`, and of click and absl."""
+    for call in calls(site):
+        if any(device_like(name) or name in devices.attributes for name in option_names(site, call)):
+            values = [word.value for word in call.keywords if word.arg in VALUES]
+            values += call.args[1 : FLAGS.get(site.qualified(call.func) or "", 0)]
+            yield from filter(None, (head(one) for value in values for one in ast.walk(value)))
+
+
+def maps(site: Site) -> list[ast.Dict]:
+    """`torch.load(f, map_location={"cuda:0": "cuda:1"})`: both sides are devices."""
+    calls = [*site.work.index.calls.get("torch.load", []), *site.work.index.calls.get("torch.jit.load", [])]
+    given = [word.value for call in calls for word in call.keywords if word.arg == "map_location"]
+    given += [call.args[1] for call in calls if len(call.args) > 1]
+    return [one for one in map(site.values.origin, given) if isinstance(one, ast.Dict)]
+
+
+def values_of_maps(site: Site) -> list[ast.expr]:
+    return [one for each in maps(site) for one in map(head, each.values) if one is not None]
+
+
+def keys_of_maps(site: Site) -> list[ast.expr]:
+    """They say where a checkpoint was saved: CUDA's stay, and those of the card there is stand beside them."""
+    return [one for each in maps(site) for one in map(head, each.keys) if one is not None]
+
+
+def compared(site: Site, literal: ast.expr) -> bool:
+    """Comparisons are another rule's."""
+    parent = site.source.parents.get(literal)
+    holder = site.source.parents.get(parent) if isinstance(parent, ast.Tuple | ast.List | ast.Set) else parent
+    return isinstance(holder, ast.Compare)
+
+
+def add_keys(site: Site, each: ast.Dict) -> None:
+    if ("any map", each) in site.work.seen or any(key is not None and ".name(" in site.text(key) for key in each.keys):
+        return
+    site.work.seen[("any map", each)] = None
+    for key, value in zip(each.keys, each.values, strict=True):
+        literal = head(key)
+        given = neutral.number(site, key) if key is not None and literal is not None else None
+        if key is None or given is None or site.source.in_f_string(key):
+            continue
+        name = neutral.helper(site, each)
+        to = neutral.number(site, value) if head(value) is not None else None
+        said = f"{name}.name({to})" if to is not None else site.text(value)
+        site.edit.insert(site.source.span(key)[0], f"{name}.name({given}): {said}, ")
+        site.changed("and what was saved on whatever card there is", zh="并包括在现有加速卡上保存的张量", node=key)
+
+
+def change(site: Site, literal: ast.expr) -> None:
+    node = neutral.whole(site, literal)
+    given = neutral.number(site, node)
+    if given is None or site.source.in_f_string(node):
+        site.manual(
+            "this names a CUDA device and cannot be edited safely here: write accelerator.name(NUMBER)",
+            zh="此处指定了 CUDA 设备但无法安全改写:请改为 accelerator.name(编号)",
+            node=literal,
+        )
+        return
+    if neutral.scripted(site, node):
+        return
+    call = site.source.parents.get(node)
+    if isinstance(call, ast.Call) and site.qualified(call.func) == "torch.device" and call.args[:1] == [node]:
+        made = device(site, call, given)
+    else:
+        made = f"{neutral.helper(site, node)}.name({given})"
+        site.edit.node(node, made)
+    if made:
+        site.changed(f"the device is whatever card there is: {made}", zh=f"设备改为现有的加速卡:{made}", node=node)
+
+
+def device(site: Site, call: ast.Call, given: str) -> str:
+    """`torch.device("cuda", rank)` as a whole."""
+    rest = [*call.args[1:], *(word.value for word in call.keywords)]
+    if len(rest) > 1 or (rest and given):
+        return ""
+    made = f"{neutral.helper(site, call)}.device({site.text(rest[0]) if rest else given})"
+    site.edit.node(call, made)
+    return made

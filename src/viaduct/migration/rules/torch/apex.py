@@ -1,0 +1,106 @@
+"""Say what becomes of NVIDIA's apex: Ascend has its own, Cambricon none.
+
+On the NPU `from apex import amp` stays, since Ascend ships an apex of its own; `combine_grad=True` in amp.initialize
+and its NpuFused optimizers make it faster, and DistributedDataParallel must come after initialize. apex's CUDA kernels
+(FusedAdam, FusedLayerNorm, contrib) are not in it. On the MLU there is no apex: torch.mlu.amp does mixed precision.
+What PyTorch has itself by now, DistributedDataParallel and SyncBatchNorm, is better taken from there.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch.ddp_advice import DISTRIBUTED
+
+rule = Rule(__name__, spec="P12 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+TORCHS_OWN = {
+    "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
+    "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
+    "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+}
+FUSED = ("Adam", "AdamW", "SGD", "RMSprop", "Adadelta", "Lamb")  # torch_npu.optim.NpuFusedX
+INSTEAD = {
+    "mlu": (
+        "there is no apex on the MLU: mixed precision is torch.mlu.amp",
+        "MLU 上没有 apex:混合精度请使用 torch.mlu.amp",
+    ),
+    "any": (
+        "apex is for NVIDIA cards: mixed precision for all is torch.amp",
+        "apex 面向 NVIDIA:通用混合精度请使用 torch.amp",
+    ),
+}
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=("apex",))
+def imports(site: Site) -> None:
+    names = imported(site.node)
+    if not any(name == "apex" or name.startswith("apex.") for name in names) or "apex" in site.work.project.own_names:
+        return
+    if site.options.to != "npu":
+        english, chinese = INSTEAD[site.options.to]
+        site.manual(english, zh=chinese, risk="high")
+    elif any(f"{name}.".startswith("apex.amp.") for name in names) or "apex" in names:
+        site.advice(
+            "it stays: install the apex that Ascend makes for torch_npu, not NVIDIA's",
+            zh="保持不变:请安装昇腾为 torch_npu 提供的 apex,而非 NVIDIA 版本",
+        )
+
+
+def imported(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(statement, ast.Import):
+        return [alias.name for alias in statement.names]
+    return [] if statement.level else [f"{statement.module}.{alias.name}" for alias in statement.names]
+
+
+@rule.call("apex.amp.initialize")
+def initialize(site: Site) -> None:
+    if site.options.to != "npu":
+        return
+    if site.keyword("combine_grad") is None and not site.unpacked:
+        site.advice(
+            "combine_grad=True keeps the gradients in one piece of memory, which makes unscaling and updates faster",
+            zh="combine_grad=True 将梯度合并为连续内存,加快反缩放与更新",
+        )
+    function = site.source.function(site.node)
+    for name in DISTRIBUTED:
+        for call in site.work.index.calls.get(name, []):
+            if site.source.function(call) is function and call.lineno < site.node.lineno:
+                site.manual(
+                    "DistributedDataParallel must come after amp.initialize",
+                    zh="DistributedDataParallel 必须在 amp.initialize 之后",
+                    risk="high",
+                    node=call,
+                )
+
+
+@rule.call(*(f"torch.optim.{name}" for name in FUSED))
+def optimizer(site: Site) -> None:
+    """Only beside apex.amp, which is what the fused ones are made for."""
+    if site.options.to == "npu" and "apex.amp.initialize" in site.work.index.calls:
+        last = site.name.rpartition(".")[2]
+        site.advice(
+            f"torch_npu.optim.NpuFused{last} updates all parameters at once",
+            zh=f"torch_npu.optim.NpuFused{last} 可一次更新全部参数",
+        )
+
+
+@rule.call("apex.*")
+@rule.reference("apex.*")
+def use(site: Site) -> None:
+    own = TORCHS_OWN.get(site.name)
+    if own is not None:
+        site.advice(f"PyTorch has it: {own}", zh=f"PyTorch 自带:{own}")
+    elif site.options.to == "npu" and not site.name.startswith(("apex.amp", "apex.optimizers.NpuFused")):
+        fused = site.name.removeprefix("apex.optimizers.Fused")
+        known = (
+            f": torch_npu.optim.NpuFused{fused.title() if fused == 'LAMB' else fused}"
+            if fused in (*FUSED, "LAMB")
+            else ""
+        )
+        site.manual(
+            f"{site.name} is a CUDA kernel{known or ': use the operator or optimizer of PyTorch'}",
+            zh=f"{site.name} 是 CUDA 核函数{known or ':请使用 PyTorch 自带的算子或优化器'}",
+            risk="high",
+        )

@@ -1,0 +1,71 @@
+"""Profile the card with torch's older profiler.
+
+     import torch
+    +import torch_mlu
+    -with torch.autograd.profiler.emit_nvtx():
+    +with torch.autograd.profiler.emit_cnpx():
+         pass
+
+torch_mlu adds emit_cnpx, and takes the device by name in place of `use_cuda`. On the NPU this profiler sees the CPU
+alone, and nothing stands for emit_nvtx: torch_npu.profiler is named, and a person decides.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch import _imports as imports
+from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P10 6", kind="mandatory", targets=("npu", "mlu"), order=30)
+EXAMPLE_OPTIONS = {"to": "mlu"}
+
+HOME = "torch.autograd.profiler"
+NVTX = f"{HOME}.emit_nvtx"
+
+
+@rule.node(ast.ImportFrom, words=("emit_nvtx",))
+def imported(site: Site) -> None:
+    if site.options.to == "mlu" and site.node.module == HOME:
+        moved = imports.move(site, lambda name: "torch_mlu.profiler.emit_cnpx" if name == NVTX else None)
+        for old, new in moved:
+            site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+
+
+@rule.call(NVTX)
+@rule.reference(NVTX)
+def mark(site: Site) -> None:
+    node = site.node.func if isinstance(site.node, ast.Call) else site.node
+    if site.options.to == "npu":
+        by_hand(site, "emit_nvtx", site.node)
+    elif rename_to(site, node, site.name, f"{HOME}.emit_cnpx"):
+        site.work.effects.add(card(site.options).module)
+        site.changed("emit_nvtx becomes emit_cnpx", zh="emit_nvtx 替换为 emit_cnpx")
+
+
+@rule.call(f"{HOME}.profile")
+def choose(site: Site) -> None:
+    word = site.keyword("use_cuda")
+    if word is None or (isinstance(word.value, ast.Constant) and not word.value.value):
+        return
+    if site.options.to == "npu":
+        by_hand(site, "use_cuda", word.value)
+    elif isinstance(word.value, ast.Constant) and site.editable:
+        site.edit.node(word, f'use_device="{card(site.options).device}"')
+        site.changed("the profiler's device is the MLU", zh="性能分析设备改为 MLU")
+    else:
+        site.manual(
+            'use_cuda is decided at run time: say use_device="mlu" where it is true',
+            zh='use_cuda 在运行时决定:为真时请改为 use_device="mlu"',
+            node=word.value,
+        )
+
+
+def by_hand(site: Site, what: str, node: ast.AST) -> None:
+    site.manual(
+        f"{what}: this profiler does not see the NPU; use torch_npu.profiler.profile",
+        zh=f"{what}:该性能分析器看不到 NPU,请使用 torch_npu.profiler.profile",
+        node=node,
+    )

@@ -1,0 +1,45 @@
+"""Point out torch.compile.
+
+On the NPU it works with a backend made for it: `npugraphs` from torch 2.6 on, or `torchair.get_npu_backend()`. Where
+the card's build of torch has no such backend, code that is not compiled gives the same results.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="P21 6", kind="advice", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+WAYS = {
+    "npu": (
+        'the NPU needs a backend of its own: "npugraphs" from torch 2.6 on, or torchair.get_npu_backend()',
+        "NPU 需要专用后端:torch 2.6 起的 npugraphs,或 torchair.get_npu_backend()",
+    ),
+    "mlu": ("the MLU needs a build of torch_mlu with a compiler", "MLU 需要带编译器的 torch_mlu 版本"),
+}
+
+
+@rule.call("torch.compile")
+@rule.reference("torch.compile")
+def report(site: Site) -> None:
+    if isinstance(site.node, ast.Call):
+        backend = site.argument("backend")
+        if backend is not None and is_chosen(site, backend):
+            return
+    told = [WAYS[target.name] for target in cards(site.options)]
+    site.advice(
+        f"torch.compile: {'; '.join(english for english, _ in told)}; without it the results are the same",
+        zh=f"torch.compile:{';'.join(chinese for _, chinese in told)};不编译时结果相同",
+        risk="medium",
+    )
+
+
+def is_chosen(site: Site, backend: ast.expr) -> bool:
+    """An object that somebody has made or imported for it; an option of the script may still say inductor."""
+    made = site.values.origin(backend)
+    if isinstance(made, ast.Constant):
+        return made.value == "npugraphs"
+    return isinstance(made, ast.Call | ast.Lambda) or site.qualified(made) is not None

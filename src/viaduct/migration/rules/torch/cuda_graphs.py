@@ -1,0 +1,39 @@
+"""Point out captured CUDA graphs.
+
+On the MLU the names move with all others: CUDAGraph becomes MLUGraph, `torch.cuda.graph` becomes `torch.mlu.graph`. New
+releases of torch_npu have `torch.npu.NPUGraph` and `torch.npu.graph`; since older ones have not, nothing is changed for
+the NPU, and a person decides. What may be captured differs from card to card in any case.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), order=90)
+
+SHARED = ("graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables")
+CUDA = tuple(f"torch.cuda.{word}" for word in (*SHARED, "CUDAGraph", "graphs.*"))
+MLU = ("torch.mlu.MLUGraph", "torch.mlu.graph", "torch.mlu.make_graphed_callables")
+
+
+@rule.call(*CUDA)
+@rule.reference(*CUDA)
+def by_hand(site: Site) -> None:
+    """Left as written: on the NPU, or a name that the MLU has not either."""
+    target = card(site.options)
+    last = site.name.rpartition(".")[2].replace("CUDAGraph", target.graph)
+    site.manual(
+        f"{site.name} captures a CUDA graph; the nearest is {target.root}.{last}, in new {target.module} releases",
+        zh=f"{site.name} 用于捕获 CUDA 图;最接近的是 {target.root}.{last},仅新版 {target.module} 提供",
+        risk="high",
+    )
+
+
+@rule.call(*MLU)
+def see_for_yourself(site: Site) -> None:
+    if site.options.to == "mlu":
+        site.advice(
+            "what may be captured differs from card to card: compare one captured step with one that is not",
+            zh="不同设备可捕获的操作不同:请对比捕获与不捕获的单步结果",
+        )

@@ -1,0 +1,35 @@
+"""Hand around the card's module where the script hands around torch.cuda.
+
+     import torch
+    +import torch_npu
+    -backend = torch.cuda
+    +backend = torch.npu
+     backend.synchronize()
+
+`torch.cuda` as a value, in an assignment, an argument or `getattr`, becomes the card's module. What is asked of it
+later, by a name that exists only at run time, cannot be seen from here, so the place is pointed out.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._chains import rename_to
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P2 6", kind="mandatory", targets=("npu", "mlu"), order=15)
+
+
+@rule.reference("torch.cuda")
+def rename(site: Site) -> None:
+    target = card(site.options)
+    done = rename_to(site, site.node, site.name, target.root)
+    if done:
+        site.changed(f"the module torch.cuda becomes {target.root}", zh=f"模块 torch.cuda 替换为 {target.root}")
+        site.advice(
+            f"torch.cuda is used as a value here: see that all that is asked of it exists in {target.root}",
+            zh=f"此处把 torch.cuda 当作值使用:请确认后续用到的名称在 {target.root} 中都存在",
+        )
+    elif done is False:
+        site.manual(
+            f"write {target.root} for torch.cuda; this place cannot be edited safely", zh=f"请改为 {target.root}"
+        )

@@ -1,0 +1,70 @@
+"""Name what is asked of torch.cuda and is not known to exist on the card.
+
+Nothing is promised that was not read in the plug-in's sources: such a name stays as written, and a person decides.
+Where the nearest thing is known, the finding says what it is.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._surface import CUDA, ELSEWHERE, counterpart
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P2 P6 6", kind="report", targets=("npu", "mlu"), order=90)
+
+COLLECTIVES = ("collectives go through torch.distributed", "集合通信请使用 torch.distributed")
+KERNELS = ("it compiles or tunes CUDA kernels", "它用于编译或调优 CUDA 内核")
+HINTS = {
+    "nccl": COLLECTIVES,
+    "comm": COLLECTIVES,
+    "jiterator": KERNELS,
+    "tunable": KERNELS,
+    "cutlass": KERNELS,
+    "get_arch_list": ("it lists CUDA architectures", "它列出的是 CUDA 架构"),
+    "get_gencode_flags": ("it gives flags of NVIDIA's compiler", "它返回 NVIDIA 编译器选项"),
+    "profiler": (
+        "it steers NVIDIA's profiler: use torch_npu.profiler",
+        "它控制 NVIDIA 性能工具:请使用 torch_npu.profiler",
+    ),
+    "cudart": ("it is CUDA's own run time", "它是 CUDA 运行时"),
+    "list_gpu_processes": ("the card's own monitor lists processes", "请使用该设备自带的监控命令"),
+    "is_tf32_supported": ("TF32 is a format of NVIDIA's cards", "TF32 是 NVIDIA 的数据格式"),
+}
+
+
+@rule.call("torch.cuda.*")
+@rule.reference("torch.cuda.*")
+def unknown(site: Site) -> None:
+    name = site.name[len("torch.cuda.") :]
+    if name == "OutOfMemoryError" and site.options.to == "npu":
+        stays(site)
+    elif counterpart(name, card(site.options)) is None and name.partition(".")[0] not in ELSEWHERE:
+        report(site, name)
+
+
+@rule.call("torch.npu.*", "torch.mlu.*")
+@rule.reference("torch.npu.*", "torch.mlu.*")
+def moved(site: Site) -> None:
+    """`from torch import cuda` has become the card's module: what CUDA alone has is missing there."""
+    target = card(site.options)
+    name = site.name[len(target.root) + 1 :]
+    first = name.partition(".")[0]
+    if site.name.startswith(f"{target.root}.") and first in CUDA - ELSEWHERE and counterpart(name, target) is None:
+        report(site, name)
+
+
+def stays(site: Site) -> None:
+    """torch_npu raises torch's own class, and torch.cuda has it in builds without CUDA as well."""
+    site.advice(
+        "torch.cuda.OutOfMemoryError may stay: the NPU raises the same class (torch.OutOfMemoryError since torch 2.5)",
+        zh="torch.cuda.OutOfMemoryError 可以保留:NPU 抛出同一异常类(torch 2.5 起为 torch.OutOfMemoryError)",
+    )
+
+
+def report(site: Site, name: str) -> None:
+    target = card(site.options)
+    hint, hint_zh = HINTS.get(name.partition(".")[0], ("see whether it is needed", "请确认是否需要"))
+    site.manual(
+        f"torch.cuda.{name} is not known to exist on the {target.title}: {hint}",
+        zh=f"{target.title} 上未确认有 torch.cuda.{name} 的对应接口:{hint_zh}",
+    )

@@ -1,0 +1,165 @@
+"""Make DataParallel DistributedDataParallel, one process a card under torchrun (`--data-parallel ddp`).
+
+     import torch
+    +import torch_npu
+     from torch.utils.data import DataLoader
+    +import os
+    +from torch import distributed as dist
+    +from torch.nn.parallel import DistributedDataParallel
+    +from torch.utils.data import DistributedSampler
+
+
+     def main(data):
+    -    loader = DataLoader(data, batch_size=64, shuffle=True)
+    +    loader = DataLoader(data, batch_size=64 // dist.get_world_size(), sampler=DistributedSampler(data))
+    -    model = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+    +    model = DistributedDataParallel(torch.nn.Linear(2, 2).npu(), device_ids=[local_rank])
+         for epoch in range(3):
+    +        loader.sampler.set_epoch(epoch)
+             for x in loader:
+                 model(x).sum().backward()
+    -        torch.save(model.module.state_dict(), "model.pt")
+    +        if dist.get_rank() == 0:
+    +            torch.save(model.module.state_dict(), "model.pt")
+
+
+     if __name__ == "__main__":
+    +    local_rank = int(os.environ["LOCAL_RANK"])
+    +    torch.npu.set_device(local_rank)
+    +    dist.init_process_group("hccl")
+         main(range(8))
+    +    dist.destroy_process_group()
+
+The batch of all cards together stays what it was, so the learning rate fits; each rank has its share of the samples, in
+a new order every epoch; rank 0 saves. Every step is done, or none: a script whose shape does not allow one of them is
+left as it is, and the finding names the condition that failed. Evaluation is done by every rank on all its data, and
+every rank prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._entry import main_guard
+from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules.torch._ddp_conditions import Refused, shape_of
+from viaduct.migration.rules.torch._ddp_edits import Writer
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(
+    __name__,
+    spec="P14",
+    kind="mandatory",
+    targets=("npu", "mlu"),
+    order=70,
+    on=lambda options: options.data_parallel == "ddp",
+)
+CARDS = re.compile(r"device_count|is_available|cuda|npu|mlu")
+EXAMPLE_OPTIONS = {"data_parallel": "ddp"}
+
+
+@rule.file(words=("DataParallel",))
+def distribute(site: Site) -> None:
+    calls = [*wrapped.wraps(site)]
+    if not calls:
+        return
+    try:
+        shape = shape_of(site)
+        writer = Writer(site, shape)
+        writer.check()
+    except Refused as refused:
+        refuse(site, refused, calls[0])
+        return
+    writer.write()
+    say(site, calls)
+
+
+def refuse(site: Site, refused: Refused, call: ast.Call) -> None:
+    line = getattr(refused.node, "lineno", 0)
+    at = f" (line {site.work.lines[line - 1]})" if line else ""
+    english, chinese = recipe(site) if refused.recipe else ("", "")
+    site.manual(
+        f"DataParallel is left: {refused.message}{at}{english}",
+        zh=f"保留 DataParallel:{refused.zh}{chinese}",
+        risk="high" if refused.recipe else "medium",
+        node=call,
+    )
+
+
+def recipe(site: Site) -> tuple[str, str]:
+    """What to do by hand, in English and Chinese."""
+    chosen = card(site.options)
+    start = f"init_process_group({chosen.backend!r})", f"torch.{chosen.device}.set_device(LOCAL_RANK)"
+    return (
+        f". By hand, in this order: {start[0]} and {start[1]} at the start; the model to that card and "
+        "DistributedDataParallel(model, device_ids=[LOCAL_RANK]); a DistributedSampler for the training loader, the "
+        "batch size divided by the number of ranks, sampler.set_epoch(epoch) in every epoch; saving on rank 0; "
+        "destroy_process_group() at the end; start with torchrun --nproc_per_node=N",
+        f"。请依次手工修改:启动时 {start[0]} 与 {start[1]};模型移到该卡并用 "
+        "DistributedDataParallel(device_ids=[LOCAL_RANK]);训练数据使用 DistributedSampler,batch_size 除以 rank 数,"
+        "每个 epoch 调用 set_epoch;仅 rank 0 保存;最后 destroy_process_group();用 torchrun --nproc_per_node=N 启动",
+    )
+
+
+def say(site: Site, calls: list[ast.Call]) -> None:
+    count = ranks(calls[0])
+    line = f"torchrun --nproc_per_node={count or 'N'} {site.work.path}"
+    number = "" if count else ", N being the number of cards"
+    for call in calls:
+        site.changed(
+            f"one process a card instead of DataParallel: start it with `{line}`{number}. The batch of all cards "
+            "together is what it was; every rank evaluates all data and prints what it sees",
+            zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动。全局 batch 不变;每个 rank 都评估全部数据并打印",
+            risk="medium",
+            node=call,
+        )
+    advise(site, calls)
+
+
+def advise(site: Site, calls: list[ast.Call]) -> None:
+    if len(calls) > 1:
+        site.advice(
+            "several wrapped models: where one is run twice before its backward, give it broadcast_buffers=False",
+            zh="有多个被包装的模型:若某个模型在反向前运行两次,请设置 broadcast_buffers=False",
+            node=calls[0],
+        )
+    for call in calls:
+        test = condition(site, call)
+        if test is not None:
+            site.advice(
+                f"the model is wrapped only if {site.text(test)}: where that does not hold, several ranks would train "
+                "apart; start one then",
+                zh=f"仅当 {site.text(test)} 时才包装模型:否则多个 rank 会各自训练,此时请只启动一个",
+                node=call,
+            )
+    if "SummaryWriter(" in site.source.text or "wandb.init(" in site.source.text:
+        site.advice(
+            "every rank writes a log of its own: make the writer on rank 0 alone if one is enough",
+            zh="每个 rank 各写一份日志:如只需一份,请仅在 rank 0 创建",
+            node=calls[0],
+        )
+    if "VISIBLE_DEVICES" in site.source.text:
+        site.advice(
+            "the list of visible cards must have one for every rank",
+            zh="可见设备列表须为每个 rank 各列一张卡",
+            node=calls[0],
+        )
+
+
+def condition(site: Site, call: ast.Call) -> ast.expr | None:
+    """Under which the model is wrapped, if it is about something else than the cards that there are."""
+    function = site.source.function(call)
+    for parent in site.source.ancestors(call):
+        if parent is function:
+            break
+        if isinstance(parent, ast.If) and main_guard(site) is not parent and not CARDS.search(site.text(parent.test)):
+            return parent.test
+    return None
+
+
+def ranks(call: ast.Call) -> int:
+    """How many cards were named; 0 where that is not written."""
+    given = call.args[1:2] + [word.value for word in call.keywords if word.arg == "device_ids"]
+    return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0

@@ -1,0 +1,58 @@
+"""Point out a default tensor type of CUDA's.
+
+`torch.set_default_tensor_type` does not take the NPU's types (its vendor's table says so), and nothing promises the
+MLU's, so the line stays as it is. What it was for takes two calls today: `torch.set_default_dtype` and
+`torch.set_default_device`. The second also concerns tensors that a data loader makes, so it is for a person to place.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="P2 5 6", kind="report", targets=("npu", "mlu", "any"), order=12, patch=True)
+
+TAKER = "torch.set_default_tensor_type"
+ROOTS = ("torch.cuda.", "torch.npu.", "torch.mlu.")
+WHY = {
+    "npu": ("set_default_tensor_type takes none of the NPU's types", "set_default_tensor_type 不接受 NPU 的张量类型"),
+    "mlu": ("nothing is known of default tensor types on the MLU", "MLU 是否支持默认张量类型未知"),
+}
+DTYPES = {"Half": "float16", "BFloat16": "bfloat16", "Double": "float64"}
+
+
+@rule.call(TAKER)
+def report(site: Site) -> None:
+    given = site.argument("t", 0)
+    texts = [text for text in types(site, given) if text.startswith(ROOTS)]
+    for target in cards(site.options) if texts else ():
+        dtype = DTYPES.get(texts[0].rpartition(".")[2].removesuffix("Tensor"), "float32")
+        recipe = f'torch.set_default_dtype(torch.{dtype}) and torch.set_default_device("{target.device}")'
+        site.manual(
+            f"{WHY[target.name][0]}: say {recipe}, and see what the data loader makes",
+            zh=f"{WHY[target.name][1]}:请改用 {recipe.replace(' and ', ' 与 ')},并检查数据加载部分",
+            risk="high",
+        )
+
+
+def types(site: Site, given: ast.AST | None) -> Iterator[str]:
+    """The names of all types that an argument can be."""
+    if given is None:
+        return
+    made = site.values.origin(given)
+    if isinstance(made, ast.IfExp):
+        yield from types(site, made.body)
+        yield from types(site, made.orelse)
+    elif isinstance(made, ast.Constant) and isinstance(made.value, str):
+        yield made.value
+    else:
+        yield site.qualified(made) or ""
+
+
+def is_default_type(site: Site, node: ast.AST) -> bool:
+    """Whether a type stands within such a call: other rules leave it as it is."""
+    calls = (one for one in site.source.ancestors(node) if isinstance(one, ast.Call))
+    return any(site.qualified(one.func) == TAKER for one in calls)

@@ -1,0 +1,97 @@
+"""Ask for the accelerator where a device is compared with CUDA.
+
+     import torch
+     import torch_npu
+     def fast(x: torch.Tensor) -> bool:
+    -    return x.device.type == "cuda"
+    +    return x.device.type == "npu"
+
+Equal and unequal, `in`, `startswith` and its like, and `match`, where the other side is a device, its type or its text.
+A lookup table by the type of a device is told of by `device_key`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text, rename
+from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch.device_string import imports_torch
+
+rule = Rule(__name__, spec="P9", kind="mandatory", targets=("npu", "mlu"), order=40)
+
+METHODS = ("startswith", "replace", "removeprefix", "split", "partition", "find", "index", "count", "lstrip")
+OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
+
+
+@rule.file(words=('"cuda', "'cuda"))
+def compare(site: Site) -> None:
+    if not imports_torch(site):
+        return
+    devices = Devices(site)
+    for node in site.source.nodes:
+        if isinstance(node, ast.Compare):
+            compare_sides(site, devices, node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+            if devices.is_device(node.func.value):
+                change(site, node.args[0] if node.args else None)
+        elif isinstance(node, ast.Match) and devices.is_device(node.subject):
+            for case in node.cases:
+                change_pattern(site, case.pattern)
+
+
+def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
+    sides = [node.left, *node.comparators]
+    for left, operator, right in zip(sides, node.ops, node.comparators, strict=False):
+        if not isinstance(operator, OPERATORS):
+            continue
+        for one, other in ((left, right), (right, left)):
+            if not any(head(part) for part in parts(one)):
+                continue
+            if devices.is_device(other):
+                change(site, one)
+            elif any(is_exact(part) for part in parts(one)) and not is_asked_for_key(operator, left, one):
+                undecided(site, node)
+
+
+def is_asked_for_key(operator: ast.cmpop, left: ast.expr, one: ast.expr) -> bool:
+    """`"cuda" in state` asks for an entry of something."""
+    return isinstance(operator, ast.In | ast.NotIn) and one is left
+
+
+def parts(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+
+
+def change(site: Site, value: ast.expr | None) -> None:
+    word = card(site.options).device
+    if value is None or any(is_text(part, word) for part in parts(value)):
+        return  # a script that knows the accelerator already
+    for literal in filter(None, map(head, parts(value))):
+        if rename(site, literal, word):
+            site.changed(f"the device is compared with {word}", zh=f"设备改为与 {word} 比较", node=literal)
+
+
+def change_pattern(site: Site, pattern: ast.pattern) -> None:
+    for one in values_of(pattern):
+        change(site, one)
+
+
+def values_of(pattern: ast.pattern) -> Iterator[ast.expr]:
+    if isinstance(pattern, ast.MatchValue):
+        yield pattern.value
+    for inner in pattern.patterns if isinstance(pattern, ast.MatchOr) else []:
+        yield from values_of(inner)
+
+
+def undecided(site: Site, node: ast.Compare) -> None:
+    word = card(site.options).device
+    site.manual(
+        f"compared with 'cuda', but not seen to be a device: left as it is; if it is one, write {word}",
+        zh=f"与 'cuda' 比较,但未能确认是设备:保持不变;若是设备,请改为 {word}",
+        risk="low",
+        node=node,
+    )

@@ -1,0 +1,58 @@
+"""Point out tables that are looked up by the kind of a device.
+
+     import torch
+     BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
+     def backend(device: torch.device) -> str:
+         return BACKENDS[device.type]
+
+Keys of dictionaries are a script's own and stay. Where such a table is asked with a device's type, the accelerator's
+type is not among its keys: a KeyError, or with `get` a default that nobody meant. What belongs under the new key only
+a person knows.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._device_texts import is_exact
+from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._targets import cards
+from viaduct.migration.rules.torch.device_string import imports_torch
+
+rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+
+@rule.file(words=('"cuda', "'cuda"))
+def look(site: Site) -> None:
+    if imports_torch(site):
+        devices = Devices(site)
+        for table, key in lookups(site):
+            if devices.is_device(key):
+                look_up(site, table)
+
+
+def lookups(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """`table[key]`, `table.get(key)`."""
+    for node in site.work.index.by_type.get(ast.Subscript, []):
+        if isinstance(node, ast.Subscript):
+            yield node.value, node.slice
+    for call in site.work.index.methods.get("get", []):
+        if call.args and isinstance(call.func, ast.Attribute):
+            yield call.func.value, call.args[0]
+
+
+def look_up(site: Site, table: ast.expr) -> None:
+    known = site.values.origin(table)
+    keys = known.keys if isinstance(known, ast.Dict) else []
+    texts = [key.value for key in keys if isinstance(key, ast.Constant)]
+    missing = [target.device for target in cards(site.options) if target.device not in texts]
+    if missing and any(is_exact(key) for key in keys):
+        told = " and ".join(map(repr, missing))
+        site.manual(
+            f"this table is asked for a device and has no entry for {told}: add one beside 'cuda'",
+            zh=f"此表按设备查询,但没有 {told.replace(' and ', '、')} 的条目:请在 'cuda' 之外添加",
+            risk="high",
+            node=table,
+        )

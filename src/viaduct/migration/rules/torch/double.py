@@ -1,0 +1,116 @@
+"""Point out double precision on the card.
+
+float64 is unsupported on the NPU or nearly so, and few operators of the MLU have it. The vendors' run-time patches put
+single precision in its place without a word; here a person decides: float32 on the card, or float64 on the CPU, as for
+metrics that are summed up over an epoch.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.findings import Risk
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._places import CARDS, is_cpu, is_move, place_of
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="P5 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
+DOUBLE = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
+OTHER_NUMBERS = {"float", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool"}
+
+
+@rule.call(*TYPES)
+@rule.reference(*TYPES)
+def old_types(site: Site) -> None:
+    report(site, "high")
+
+
+@rule.call("torch.set_default_dtype")
+def default(site: Site) -> None:
+    dtype = site.argument("d", 0)
+    if dtype is not None and site.qualified(dtype) in DOUBLE:
+        report(site, "high")
+
+
+@rule.call("torch.*")
+def made_on_the_card(site: Site) -> None:
+    """`torch.zeros(3, dtype=torch.float64, device=device)`."""
+    dtype, device = site.argument("dtype"), site.argument("device")
+    if dtype is not None and device is not None and site.qualified(dtype) in DOUBLE and not is_cpu(device):
+        report(site, "medium")
+
+
+@rule.method("to", "type", "double", *CARDS)
+def moved_or_cast(site: Site) -> None:
+    if is_move(site.node):
+        moved(site)
+    elif casts_to_double(site, site.node) and not is_moved_next(site):
+        cast(site)
+
+
+def moved(site: Site) -> None:
+    """`x.to(device, torch.float64)`, `x.double().cuda()`, `torch.zeros(3, dtype=torch.double).cuda()`."""
+    if is_double(site, site.node):
+        report(site, "medium")
+
+
+def cast(site: Site) -> None:
+    """`x.cuda().double()`, `x.to(torch.float64)`; silent where x is on the CPU."""
+    place = place_of(site, site.node.func.value)
+    if place == "card":
+        report(site, "medium")
+    elif place is None:
+        ask(site)
+
+
+def is_double(site: Site, node: ast.AST, depth: int = 0) -> bool:
+    """What the last call of a chain that says a number's format says."""
+    node = site.values.origin(node)
+    if not isinstance(node, ast.Call) or depth > 8:
+        return False
+    values = [*node.args, *(word.value for word in node.keywords if word.arg == "dtype")]
+    dtypes = [site.qualified(value) for value in values]
+    if casts_to_double(site, node) or DOUBLE & set(dtypes):
+        return True
+    if not isinstance(node.func, ast.Attribute) or node.func.attr in OTHER_NUMBERS:
+        return False
+    told = any(name and name.startswith("torch.") for name in dtypes)
+    return not told and is_double(site, node.func.value, depth + 1)
+
+
+def casts_to_double(site: Site, call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    values = [*call.args, *(word.value for word in call.keywords if word.arg == "dtype")]
+    told = call.func.attr in ("to", "type") and any(site.qualified(value) in DOUBLE for value in values)
+    return told or (call.func.attr == "double" and not call.args)
+
+
+def is_moved_next(site: Site) -> bool:
+    """`x.double().cuda()` is told of once, and `x.double().cpu()` not at all."""
+    above = site.source.parents.get(site.source.parents[site.node])
+    if not isinstance(above, ast.Call) or not isinstance(above.func, ast.Attribute):
+        return False
+    return above.func.value is site.node and (is_move(above) or above.func.attr == "cpu")
+
+
+def ask(site: Site) -> None:
+    """A parameter, as a rule: nobody can see where it comes from."""
+    told = " or ".join(target.title for target in cards(site.options))
+    site.manual(
+        f"double precision: if this is on the {told}, where it is unsupported or very limited, use float32, or move "
+        "it to the CPU first",
+        zh=f"双精度:若该张量位于 {told.replace(' or ', ' 或 ')}(不支持或仅有限支持双精度),请改用 float32,或先移至 CPU",
+        risk="low",
+    )
+
+
+def report(site: Site, risk: Risk) -> None:
+    told = " and ".join(target.title for target in cards(site.options))
+    site.manual(
+        f"double precision on the {told} is unsupported or very limited: use float32, or keep this on the CPU",
+        zh=f"{told.replace(' and ', '、')} 不支持或仅有限支持双精度:请改用 float32,或在 CPU 上计算",
+        risk=risk,
+    )

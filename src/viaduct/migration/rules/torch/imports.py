@@ -1,0 +1,76 @@
+"""Import from the card's package what is imported from torch.cuda.
+
+     import torch
+    -from torch.cuda.amp import GradScaler, autocast
+    +from torch_npu.npu.amp import GradScaler, autocast
+     scaler = GradScaler()
+
+The body keeps its names, `from torch import cuda` too: it becomes `from torch_npu import npu as cuda`. The statement
+names the plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name
+that the card does not have stays where it was, and a star import is left to a person.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch import _imports as imports
+from viaduct.migration.rules.torch._surface import counterpart
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P2 P11 6", kind="mandatory", targets=("npu", "mlu"), order=10)
+
+
+@rule.node(ast.ImportFrom, words=("cuda",))
+def move_names(site: Site) -> None:
+    module = site.node.module or ""
+    if site.node.level or not (module == "torch" or f"{module}.".startswith("torch.cuda.")):
+        return
+    if site.node.names[0].name == "*":
+        if module != "torch":
+            left_to_a_person(site)
+        return
+    for old, new in imports.move(site, lambda name: home(site, name)):
+        site.changed(f"{old} is imported as {new}", zh=f"{old} 改为从 {new} 导入")
+
+
+@rule.node(ast.Import, words=("cuda",))
+def move_modules(site: Site) -> None:
+    for alias in site.node.names:
+        new = home(site, alias.name)
+        if new and alias.asname:
+            site.edit.node(alias, f"{new} as {alias.asname}")
+            site.changed(f"{alias.name} is imported as {new}", zh=f"{alias.name} 改为从 {new} 导入")
+        elif new:
+            only_torch(site, alias)
+
+
+def home(site: Site, name: str) -> str | None:
+    """Where a card keeps a name of torch.cuda, as a package to import from."""
+    package = card(site.options).package
+    if name == "torch.cuda":
+        return package
+    known = counterpart(name[len("torch.cuda.") :], card(site.options)) if name.startswith("torch.cuda.") else None
+    return f"{package}.{known}" if known else None
+
+
+def only_torch(site: Site, alias: ast.alias) -> None:
+    """`import torch.cuda` binds torch, and torch is all that the rest of the file will need."""
+    statement = site.node
+    bound = site.work.names.lookup("torch", site.work.names.scope_of(statement)) or []
+    if len(bound) == 1:
+        site.edit.node(alias, "torch")
+    elif len(statement.names) > 1:
+        imports.drop_alias(site, statement, alias)
+    else:
+        site.edit.remove_statement(statement)
+    site.changed(f"nothing is left to import from {alias.name}", zh=f"不再需要导入 {alias.name}")
+
+
+def left_to_a_person(site: Site) -> None:
+    title, package = card(site.options).title, card(site.options).package
+    site.manual(
+        f"a star import of {site.node.module}: name what is used and import it from {package}",
+        zh=f"{site.node.module} 的星号导入:请写明所用名称,并改为从 {package} 导入({title})",
+    )

@@ -1,0 +1,73 @@
+"""Name CUDA kernels that the project builds itself, and how the accelerator builds its own.
+
+CUDAExtension and cpp_extension's load and load_inline call nvcc. A kernel cannot be carried over by its text: on the
+NPU it is written anew in Ascend C, on the MLU in BANG C, or replaced by operators of PyTorch. Sources of the project
+that end in .cu or .cuh are listed as well (`migration/manifests.py`). An extension of C++ alone is built again as
+it is.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.options import Options
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+HOME = "torch.utils.cpp_extension"
+INSTEAD = {
+    "npu": (
+        "write it in Ascend C and build it with torch_npu.utils.cpp_extension.NpuExtension, or use PyTorch's operators",
+        "请用 Ascend C 重写并以 torch_npu.utils.cpp_extension.NpuExtension 编译,或改用 PyTorch 算子",
+    ),
+    "mlu": (
+        "write it in BANG C and build it with torch_mlu.utils.cpp_extension.MLUExtension, or use PyTorch's operators",
+        "请用 BANG C 重写并以 torch_mlu.utils.cpp_extension.MLUExtension 编译,或改用 PyTorch 算子",
+    ),
+    "any": (
+        "keep an implementation by PyTorch's operators for the other devices, and call the kernel on CUDA alone",
+        "请为其他设备保留基于 PyTorch 算子的实现,仅在 CUDA 上调用该核函数",
+    ),
+}
+
+
+def instead(options: Options) -> tuple[str, str]:
+    return INSTEAD[options.to]
+
+
+@rule.call(f"{HOME}.CUDAExtension")
+def extension(site: Site) -> None:
+    say(site, "CUDAExtension")
+
+
+@rule.call(f"{HOME}.load", f"{HOME}.load_inline")
+def built_at_run_time(site: Site) -> None:
+    inline = site.keyword("cuda_sources")
+    sources = cuda_sources(site.node)
+    if inline is not None or sources or site.keyword("with_cuda") is not None:
+        say(site, ", ".join(sources) or f"{site.name.rpartition('.')[2]}(cuda_sources=…)")
+    else:
+        built_again(site)
+
+
+@rule.call(f"{HOME}.CppExtension")
+def plain_extension(site: Site) -> None:
+    built_again(site)
+
+
+def cuda_sources(call: ast.Call) -> list[str]:
+    texts = (node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [text for text in texts if text.endswith((".cu", ".cuh"))]
+
+
+def say(site: Site, what: str) -> None:
+    english, chinese = instead(site.options)
+    site.manual(f"{what} is compiled for CUDA: {english}", zh=f"{what} 为 CUDA 编译:{chinese}", risk="high")
+
+
+def built_again(site: Site) -> None:
+    site.advice(
+        "an extension of C++ alone: build it again on the target; it works there if it calls PyTorch's operators only",
+        zh="纯 C++ 扩展:请在目标机器上重新编译;仅调用 PyTorch 算子时可直接工作",
+    )

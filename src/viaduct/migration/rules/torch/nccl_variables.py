@@ -1,0 +1,40 @@
+"""Name variables of the environment that speak to NCCL or CUDA alone.
+
+    import os
+    import torch
+    os.environ["NCCL_SOCKET_IFNAME"] = "eth0"
+
+They have no effect on another card, and no value of theirs can be carried over blindly: HCCL and CNCL have variables of
+their own with other meanings. The finding says which come nearest.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch import _variables as variables
+from viaduct.migration.rules.torch._environment import NCCL, OTHERS, on_nccl, on_nccl_alone, on_other
+from viaduct.migration.rules.torch._targets import card, cards
+from viaduct.migration.rules.torch.device_string import imports_torch
+
+rule = Rule(__name__, spec="P20 6", kind="report", targets=("npu", "mlu", "any"), order=80)
+
+
+@rule.node(ast.Constant, words=("NCCL_", *OTHERS))
+def name_variable(site: Site) -> None:
+    name = site.node.value
+    if not isinstance(name, str) or not (name in OTHERS or NCCL.fullmatch(name)):
+        return
+    if not imports_torch(site) or not variables.is_variable(site, site.node):
+        return
+    if name in OTHERS:
+        for one in cards(site.options):
+            english, chinese = on_other(name, one)
+            site.advice(english, zh=chinese)
+    elif site.options.to == "any":
+        english, chinese = on_nccl_alone(name)
+        site.advice(english, zh=chinese)
+    else:
+        english, chinese = on_nccl(name, card(site.options))
+        site.manual(english, zh=chinese)

@@ -1,0 +1,37 @@
+"""Point out marks for NVIDIA's profiler.
+
+On the MLU `torch.cuda.nvtx` becomes `torch.mlu.cnpx` with all others, since its functions have the same names. On the
+NPU the nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped:
+that is for a person.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu"), order=90)
+
+NAMES = ("torch.cuda.nvtx.*", "torch.npu.nvtx.*", "torch.mlu.nvtx.*", "torch.mlu.cnpx.*", "torch.cuda.nvtx")
+KNOWN_ON_MLU = {"range_push", "range_pop", "range_start", "range_end", "mark", "range"}
+
+
+@rule.call(*NAMES)
+@rule.reference(*NAMES)
+def report(site: Site) -> None:
+    target = card(site.options)
+    last = site.name.rpartition(".")[2]
+    if site.name.startswith("torch.mlu.cnpx") and last in KNOWN_ON_MLU:
+        return
+    site.manual(
+        f"{site.name} marks ranges for NVIDIA's profiler; the nearest is {target.root}.{target.marks}: {use(last)}",
+        zh=f"{site.name} 为 NVIDIA 性能工具打标记;最接近的是 {target.root}.{target.marks} 的 range_start、range_end",
+    )
+
+
+def use(last: str) -> str:
+    return {
+        "range_push": "range_start gives a number for range_end",
+        "range_pop": "range_end takes the number that range_start gave",
+        "range": "range_start before and range_end after",
+    }.get(last, "range_start, range_end, mark")

@@ -1,0 +1,76 @@
+"""Name packages that speak to NVIDIA cards, and what the accelerator has in their place.
+
+triton, flash_attn, NVIDIA DALI, cupy, pycuda, xformers, bitsandbytes, TensorRT, pynvml and the like: what is imported,
+and what setup.py asks to install. Lists of requirements, environments and images of the project are looked through too
+(`migration/manifests.py`). Nothing is changed: another package is another package. Only what has been published is
+named as a stand-in; of the rest it is said that nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from viaduct.migration.packages import Package, by_import, imported, installed, told
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+WORDS = tuple(
+    sorted({name.partition(".")[0] for name in by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})
+)
+REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
+OF_TENSORFLOW = ("cupy", "cupyx", "pynvml", "nvidia")  # in a TensorFlow file another rule speaks of these
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=WORDS)
+def imports(site: Site) -> None:
+    for name in names_of(site.node):
+        package = imported(name)
+        if package is not None and not package.own and not own_module(site, name) and concerns(site):
+            say(site, package, name)
+            return
+
+
+def concerns(site: Site) -> bool:
+    """Files of a project that uses PyTorch; a TensorFlow file has its own rule."""
+    return bool(site.work.project.torch_files) and not re.search(
+        r"\bimport tensorflow|from tensorflow", site.source.text
+    )
+
+
+def own_module(site: Site, name: str) -> bool:
+    """`import cuda` where the project has a cuda.py."""
+    return name.partition(".")[0] in site.work.project.own_names
+
+
+def names_of(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif not statement.level:
+        yield from (f"{statement.module}.{alias.name}" for alias in statement.names)
+
+
+@rule.call("setuptools.setup", "distutils.core.setup")
+def requirements(site: Site) -> None:
+    for word in site.node.keywords:
+        if word.arg in ("install_requires", "extras_require", "setup_requires"):
+            for text in ast.walk(word.value):
+                match = REQUIREMENT.match(text.value) if is_text(text) else None  # type: ignore[attr-defined]
+                package = installed(match.group(1)) if match else None
+                if match and package is not None:
+                    say(site, package, match.group(1), text)
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def say(site: Site, package: Package, name: str, node: ast.AST | None = None) -> None:
+    shown = name if package.name.partition(" ")[0] not in name else package.name
+    english, chinese = told(package, site.options, shown)
+    if package.risk == "low":
+        site.advice(english, zh=chinese, node=node)
+    else:
+        site.manual(english, zh=chinese, risk=package.risk, node=node)

@@ -1,0 +1,110 @@
+"""Import the vendor's run-time patch in the scripts that are started, and nothing else (`--mode patch`).
+
+     import torch
+    +import torch_npu
+    +from torch_npu.contrib import transfer_to_npu
+     model = torch.nn.Linear(2, 2).cuda()
+
+The patch turns torch.cuda, `.cuda()` and device strings into the accelerator's while the script runs, so it has to come
+right behind torch's import, before anything else could use them. It goes into the scripts that are started: the one
+that `--entry` names, those with a main guard, else those that no other file imports. What a patch cannot reach is told
+by other rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from viaduct.migration.imports import header_end, imported_modules
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(
+    __name__,
+    spec="P1 6",
+    kind="mandatory",
+    targets=("npu", "mlu"),
+    order=95,
+    on=lambda options: options.mode == "patch",
+    patch=True,
+)
+EXAMPLE_OPTIONS = {"mode": "patch"}
+
+LINES = {
+    "npu": ("import torch_npu", "from torch_npu.contrib import transfer_to_npu"),
+    "mlu": ("import torch_mlu", "import torch_mlu.utils.gpu_migration"),
+}
+PATCHES = ("torch_npu.contrib.transfer_to_npu", "torch_mlu.utils.gpu_migration", "torch_mlu.utils.model_transfer")
+GUARD = re.compile(r"^if\s+__name__\s*==|^if\s+.__main__.\s*==", re.MULTILINE)
+BUILDS = ("setup.py", "conftest.py", "__init__.py")
+
+
+@rule.file(words=("torch", "__main__"))
+def patch(site: Site) -> None:
+    if not is_started(site) or not uses_torch(site) or is_patched(site):
+        return
+    plugin, patched = LINES[site.options.to]
+    present = imports_plugin(site)
+    lines = [patched] if present else [plugin, patched]
+    place = present or first_torch(site)
+    if place is not None:
+        site.edit.after(place, lines)
+    else:
+        start = site.source.starts[min(header_end(site.work), len(site.source.starts)) - 1]
+        site.edit.insert(start, "".join(line + site.source.newline for line in ("import torch", *lines)))
+    title = card(site.options).title
+    site.changed(
+        f"the patch turns CUDA's names into the {title}'s while the script runs",
+        zh=f"补丁在运行时把 CUDA 接口替换为 {title}",
+        risk="medium",
+        node=place or site.source.tree.body[0],
+    )
+
+
+def is_started(site: Site) -> bool:
+    project, path = site.work.project, site.work.path
+    if project.entry:
+        return path == project.entry
+    if path.rpartition("/")[2] in BUILDS:
+        return False
+    if GUARD.search(site.source.text):
+        return True
+    imported = path in {name for names in project.imports.values() for name in names}
+    imported = imported or project.module_of(path)[0] in project.named
+    runs = any(isinstance(one, ast.Expr | ast.For | ast.While | ast.With) for one in body(site))
+    return not imported and (runs or len(project.parsed) <= 1)
+
+
+def body(site: Site) -> list[ast.stmt]:
+    """Without the docstring."""
+    found = site.source.tree.body
+    text = found and isinstance(found[0], ast.Expr) and isinstance(found[0].value, ast.Constant)
+    return found[1:] if text else found
+
+
+def uses_torch(site: Site) -> bool:
+    """The script itself, or something of the project that it imports."""
+    project = site.work.project
+    names = {name for one in ast.walk(site.source.tree) for name in imported_modules(one)}
+    if any(name.partition(".")[0] == "torch" for name in names):
+        return True
+    direct = {path for path in project.torch_files if project.module_of(path)[0] in names}
+    return bool(direct or project.reaches(site.work.path) & project.torch_files)
+
+
+def is_patched(site: Site) -> bool:
+    return any(name in site.source.text.replace(" import ", ".") for name in PATCHES)
+
+
+def first_torch(site: Site) -> ast.stmt | None:
+    """The first import of torch at top level; one within try or if is not sure to be run."""
+    for statement in site.source.tree.body:
+        if any(name.partition(".")[0] == "torch" for name in imported_modules(statement)):
+            return statement
+    return None
+
+
+def imports_plugin(site: Site) -> ast.stmt | None:
+    module = card(site.options).module
+    return next((one for one in site.source.tree.body if module in imported_modules(one)), None)

@@ -1,0 +1,32 @@
+"""Say that the vendor's run-time patch may go from a script that is rewritten.
+
+A script with `from torch_npu.contrib import transfer_to_npu` or `import torch_mlu.utils.gpu_migration` runs as it is:
+the patch turns CUDA's names into the card's. Once the names themselves are rewritten it has nothing left to do in this
+project, and it keeps torch.jit.script switched off. Whether a library that the script imports says `cuda` cannot be
+seen here, so the import stays and a person decides.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch.patch_mode import PATCHES
+
+rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), order=94)
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=("transfer_to_npu", "gpu_migration", "model_transfer"))
+def may_go(site: Site) -> None:
+    found = next((name for name in imported(site.node) if name in PATCHES), None)
+    if found is not None:
+        site.advice(
+            f"the run-time patch {found} may go once the project is rewritten, unless a library that it uses needs it",
+            zh=f"项目改写后可去掉运行时补丁 {found},除非所用的第三方库仍依赖它",
+        )
+
+
+def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    head = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
+    yield from (f"{head}{alias.name}" for alias in statement.names)

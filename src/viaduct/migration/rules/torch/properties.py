@@ -1,0 +1,61 @@
+"""Point out device properties that the card does not have.
+
+Every card's properties have `name` and `total_memory`. The NPU's have no `major` and `minor`; the MLU's have them, and
+they count MLU generations. Numbers of processors and the like are CUDA's way of describing a card.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="P4 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+
+GETTERS = {f"torch.{module}.get_device_properties" for module in ("cuda", "npu", "mlu")}
+GENERATION = {"major", "minor"}
+PROCESSORS = {
+    *("multi_processor_count", "max_threads_per_multi_processor", "warp_size", "regs_per_multiprocessor"),
+    *(
+        "is_integrated",
+        "is_multi_gpu_board",
+        "gcnArchName",
+        "shared_memory_per_block",
+        "shared_memory_per_multiprocessor",
+    ),
+}
+
+
+@rule.node(ast.Attribute, words=("get_device_properties",))
+def report(site: Site) -> None:
+    if site.node.attr not in GENERATION | PROCESSORS or not is_properties(site, site.node.value):
+        return
+    titles = [target.title for target in cards(site.options)]
+    if site.node.attr in GENERATION:
+        english = "the NPU's properties have none" if "NPU" in titles else "the MLU's counts MLU generations"
+        chinese = "NPU 的设备属性中没有" if "NPU" in titles else "MLU 的该值表示 MLU 代次"
+    else:
+        english = "it describes NVIDIA's processors; older releases have none, and newer ones mean their own"
+        chinese = "它描述 NVIDIA 的处理器;旧版插件没有该属性,新版含义不同"
+    site.manual(f"{site.node.attr}: {english}", zh=f"{site.node.attr}:{chinese}", risk="high")
+
+
+def is_properties(site: Site, value: ast.expr) -> bool:
+    """A call of get_device_properties, or a name or field that was given one and nothing else."""
+    if isinstance(value, ast.Call):
+        return site.qualified(value.func) in GETTERS
+    if isinstance(value, ast.Name):
+        bound = site.work.names.lookup(value.id, site.work.names.scope_of(value)) or []
+        return bool(bound) and all(isinstance(one, ast.Call) and is_properties(site, one) for one in bound)
+    return isinstance(value, ast.Attribute) and any(is_properties(site, one) for one in assigned(site, value))
+
+
+def assigned(site: Site, field: ast.Attribute) -> list[ast.Call]:
+    """The calls whose result the file stores in `self.props`."""
+    return [
+        one.value
+        for one in site.work.index.by_type.get(ast.Assign, [])
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+        if any(ast.unparse(target) == ast.unparse(field) for target in one.targets)
+    ]

@@ -1,0 +1,73 @@
+"""Set the NPU up for training, before anything runs on it.
+
+     import torch
+    +import torch_npu
+     def main():
+         torch.npu.set_device(0)
+     if __name__ == "__main__":
+    +    torch.npu.set_compile_mode(jit_compile=False)
+    +    torch.npu.config.allow_internal_format = False
+         main()
+
+With jit_compile off, operators come ready made instead of being compiled for every new shape; without internal formats
+no tensor is rearranged and back. Both hold for one process: with `mp.spawn` they go into the worker. Done with
+`--start-up`, advised without it; it changes speed, and results only by rounding.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch.plugin import uses_the_card
+
+rule = Rule(__name__, spec="P26", kind="performance", targets=("npu",), order=85)
+EXAMPLE_OPTIONS = {"start_up": True}
+
+SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
+LINES = ("{torch}.npu.set_compile_mode(jit_compile=False)", "{torch}.npu.config.allow_internal_format = False")
+
+
+@rule.file(words=("npu",))
+def set_up(site: Site) -> None:
+    root = site.work.names.local("torch")
+    if "set_compile_mode" in site.source.text or root is None or not uses_the_card(site, card(site.options)):
+        return
+    place = worker(site) or guarded(site)
+    if place is None:
+        return
+    lines = [line.format(torch=root) for line in LINES]
+    if site.options.start_up:
+        site.edit.before(place, lines)
+        site.changed("the NPU is set up before it is used", zh="在使用 NPU 之前设置编译模式与内部格式", node=place)
+    else:
+        site.advice(
+            f"for speed, say here: {'; '.join(lines)} (--start-up writes it)",
+            zh=f"为提升性能,请在此加入:{';'.join(lines)}(--start-up 可自动写入)",
+            node=place,
+        )
+
+
+def worker(site: Site) -> ast.stmt | None:
+    """The first statement of the function that mp.spawn starts, if it stands in this file."""
+    calls = [call for name in SPAWN for call in site.work.index.calls.get(name, [])]
+    names = {call.args[0].id for call in calls if call.args and isinstance(call.args[0], ast.Name)}
+    for statement in site.source.tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name in names:
+            return next((one for one in statement.body if not is_docstring(one)), None)
+    return None
+
+
+def guarded(site: Site) -> ast.stmt | None:
+    """The first statement of `if __name__ == "__main__":`."""
+    for statement in site.source.tree.body:
+        if isinstance(statement, ast.If) and "__name__" in {
+            node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)
+        }:
+            return statement.body[0]
+    return None
+
+
+def is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

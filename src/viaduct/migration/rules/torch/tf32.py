@@ -1,0 +1,48 @@
+"""Set the card's fast float32 where the script sets TF32.
+
+     import torch
+    +import torch_npu
+    -torch.backends.cuda.matmul.allow_tf32 = True
+    +torch.npu.matmul.allow_hf32 = True
+    -torch.backends.cudnn.allow_tf32 = False
+    +torch.npu.conv.allow_hf32 = False
+
+TF32 is NVIDIA's format; the NPU's is HF32, with a switch each for matrix products and convolutions; the MLU has TF32
+under names of its own. Without this the setting would have no effect, and the card's default hold: on the NPU
+convolutions are then fast and matrix products exact.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._chains import dotted, swap
+from viaduct.migration.rules.torch._targets import card
+
+rule = Rule(__name__, spec="P19 6", kind="advice", targets=("npu", "mlu"), order=20)
+
+MATMUL, CONV = "torch.backends.cuda.matmul.allow_tf32", "torch.backends.cudnn.allow_tf32"
+SWITCHES = {
+    "npu": {MATMUL: "torch.npu.matmul.allow_hf32", CONV: "torch.npu.conv.allow_hf32"},
+    "mlu": {MATMUL: "torch.backends.mlu.matmul.allow_tf32", CONV: "torch.backends.cnnl.allow_tf32"},
+}
+
+
+@rule.node(ast.Attribute, words=("allow_tf32",))
+def switch(site: Site) -> None:
+    """Set or read; `import torch.backends.cudnn as cudnn` needs the name torch as well."""
+    name = site.qualified(site.node) or ""
+    new = SWITCHES[card(site.options).name].get(name)
+    if new is None:
+        return
+    root = site.work.names.local("torch") or needed(site)
+    site.work.effects.add(card(site.options).module)
+    if swap(site, site.node, dotted(site.node) or "", f"{root}.{new.partition('.')[2]}"):
+        site.changed(f"{name} becomes {new}", zh=f"{name} 替换为 {new}", risk="medium")
+
+
+def needed(site: Site) -> str:
+    """The file knows only a part of torch: torch itself is imported."""
+    site.work.needed["torch"] = site.work.names.added["torch"] = "torch"
+    return "torch"

@@ -1,0 +1,141 @@
+"""Configuration files of a PyTorch project: the devices and backends that they name.
+
+    device: cuda:0        becomes    device: npu:0
+    dist:                            dist:
+      backend: nccl                    backend: hccl
+
+A value is changed where its key is called a device or a backend and the value is one, whole; YAML, JSON, TOML and INI
+files are read line by line, so that comments and layout stay. Whatever else names CUDA under such a key is pointed out.
+What is to run on every device cannot be written into such a file: with `--to any` nothing is changed, and the place is
+named. Findings bear the names of the rules that do the same to Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from viaduct.migration.engine import Migrated
+from viaduct.migration.findings import Finding, Risk, Status
+from viaduct.migration.manifests import LARGEST, rule_for
+from viaduct.migration.options import Options
+from viaduct.migration.rule import Rule
+from viaduct.migration.rules.torch import any_backend, any_device_text, backend, device_string
+from viaduct.migration.rules.torch._device_texts import device_like
+from viaduct.migration.rules.torch._targets import CARDS
+
+SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+WORDS = (b"cuda", b"nccl")
+# A key, and a value that says cuda or nccl: to its end, or as far as it is one word.
+PAIR = re.compile(
+    r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
+    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s,}\]#;]+)"
+)
+COMMENT = re.compile(r"(?:^|\s)[#;]")
+DEVICE = re.compile(r"cuda(?::\d+)?")
+
+
+def migrate_all(root: Path, paths: list[str], options: Options) -> Iterator[Migrated]:
+    """Of the files of a project those that configure something, and of which something is to be said."""
+    if options.mode == "patch":
+        return  # it turns device texts into the card's while the script runs
+    for path in paths:
+        if not path.endswith(SUFFIXES) or rule_for(path):
+            continue
+        data = read(root / path)
+        if any(word in data for word in WORDS):
+            made = migrate(path, data, options)
+            if made.changed or made.findings:
+                yield made
+
+
+def read(path: Path) -> bytes:
+    """Empty where it cannot be read or is no settings by its size: it is copied as it is."""
+    try:
+        return path.read_bytes() if path.stat().st_size <= LARGEST else b""
+    except OSError:
+        return b""
+
+
+def migrate(path: str, data: bytes, options: Options) -> Migrated:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return Migrated(path, data, data)
+    made = _Migration(path, options)
+    old = text.split("\n")
+    after = "\n".join([made.line(number, line) for number, line in enumerate(old, 1)])
+    lines = tuple(range(1, len(old) + 1))
+    return Migrated(path, data, after.encode(), tuple(made.findings), lines=lines)
+
+
+@dataclass
+class _Migration:
+    path: str
+    options: Options
+    findings: list[Finding] = field(default_factory=list)
+
+    def line(self, number: int, line: str) -> str:
+        comment = COMMENT.search(line)
+        stop = comment.start() if comment and not self.path.endswith(".json") else len(line)
+        pieces, place, first = [], 0, len(self.findings)
+        for pair in PAIR.finditer(line, 0, stop):
+            key, value = pair["key"].strip("\"'").rpartition(".")[2], pair["value"].strip("\"'")
+            new = self.looked_at((number, pair.start() + 1), line, key, value)
+            if new:
+                start = pair.start("value") + pair["value"].index(value)
+                pieces += [line[place:start], new]
+                place = start + len(value)
+        after = "".join(pieces) + line[place:]
+        told = self.findings[first:]
+        self.findings[first:] = [
+            replace(one, after=after.rstrip("\r")) if one.status == "changed" else one for one in told
+        ]
+        return after
+
+    def looked_at(self, at: tuple[int, int], line: str, key: str, value: str) -> str:
+        """What the value becomes; empty: it stays, and something may have been said."""
+        is_device, is_backend = device_like(key), "backend" in key.lower()
+        exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
+        named = (is_device and "cuda" in value) or (is_backend and "nccl" in value)
+        rule = self.rule(is_device)
+        if not named or not rule.wanted(self.options):
+            return ""
+        if self.options.to == "any":
+            self.say(rule, "manual", at, line, *for_all(key, value), "high")
+            return ""
+        card = CARDS[self.options.to]
+        old, new = ("cuda", card.device) if is_device else ("nccl", card.backend)
+        if not exact:
+            self.say(rule, "manual", at, line, *by_hand(key, old, new), "medium")
+            return ""
+        message = f"{key} in this configuration is {new}", f"配置中的 {key} 改为 {new}"
+        self.say(rule, "changed", at, line, *message, "medium")
+        return new + value[len(old) :]
+
+    def rule(self, is_device: bool) -> Rule:
+        if self.options.to == "any":
+            return any_device_text.rule if is_device else any_backend.rule
+        return device_string.rule if is_device else backend.rule
+
+    def say(
+        self, rule: Rule, status: Status, at: tuple[int, int], line: str, message: str, zh: str, risk: Risk
+    ) -> None:
+        place = (self.path, at[0], at[0], at[1], rule.name, rule.kind, status)
+        self.findings.append(Finding(*place, message, zh, risk, line.rstrip("\r")))
+
+
+def for_all(key: str, value: str) -> tuple[str, str]:
+    return (
+        f"{key}: {value} holds for CUDA alone: leave it out, or let each machine have its own value",
+        f"{key}: {value} 仅适用于 CUDA:请删去,或按机器分别设置",
+    )
+
+
+def by_hand(key: str, old: str, new: str) -> tuple[str, str]:
+    return (
+        f"{key} in this configuration speaks of {old}: where that is the card, write {new}",
+        f"配置中的 {key} 提到 {old}:若指加速卡,请改为 {new}",
+    )

@@ -1,0 +1,316 @@
+"""Shell scripts of a PyTorch project: the variables, options and commands in them that speak of CUDA.
+
+    CUDA_VISIBLE_DEVICES=0,1 python train.py --device cuda     becomes
+    ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py --device npu
+
+Variables are renamed where they are set, used or taken away, never in comments or messages; if one list of devices
+cannot be carried over, none of the script moves. Values of options are changed where the project itself declares the
+option as a device or a backend; else they are pointed out. Findings bear the names of the rules that do the same to
+Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from viaduct.migration.engine import Migrated
+from viaduct.migration.findings import Finding, Risk, Status
+from viaduct.migration.options import Options
+from viaduct.migration.project import Project
+from viaduct.migration.rule import Rule
+from viaduct.migration.rules.torch import backend, device_argparse, launch_commands, nccl_variables, visible_devices
+from viaduct.migration.rules.torch._device_texts import EXACT, device_like, head
+from viaduct.migration.rules.torch._environment import NCCL, OTHERS, VISIBLE, can_be_carried, on_nccl, on_other, why_not
+from viaduct.migration.rules.torch._targets import CARDS, Card
+from viaduct.migration.shell_words import Script, Word, read, uses
+from viaduct.migration.source import Undecodable, lines_of
+
+SUFFIXES = (".sh", ".bash")
+SAYS = ("echo", "printf", "logger", ":")
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)(.*)", re.DOTALL)
+OPTION = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+LAUNCHERS = ("torchrun", "torch.distributed.launch", "torch.distributed.run")
+CUDA_IN_PYTHON = re.compile(r"torch\.cuda|\.cuda\(|[\"']cuda")
+PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The options of the project's command lines that take a device, or a backend."""
+
+    devices: frozenset[str] = frozenset()
+    backends: frozenset[str] = frozenset()
+
+
+def declared(project: Project) -> Declared:
+    devices: set[str] = set()
+    backends: set[str] = set()
+    for path in project.torch_files:
+        for node in project.parsed[path].source.nodes:
+            if isinstance(node, ast.Call) and called(node) in ("add_argument", "option"):
+                names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+                values = [word.value for word in node.keywords if word.arg in ("default", "choices")]
+                texts = [one for value in values for one in (value.elts if isinstance(value, ast.List) else [value])]
+                if any(map(device_like, names)) or any(head(text) for text in texts):
+                    devices.update(map(plain, names))
+                if any("backend" in name for name in names) or any(is_nccl(text) for text in texts):
+                    backends.update(map(plain, names))
+    return Declared(frozenset(devices), frozenset(backends))
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def is_nccl(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "nccl"
+
+
+def plain(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")
+
+
+def migrate_all(root: Path, paths: list[str], options: Options, project: Project) -> Iterator[Migrated]:
+    """The shell scripts among the files of a project; those of which nothing is to be said are not named."""
+    scripts = [path for path in paths if path.endswith(SUFFIXES)]
+    if not scripts or options.mode == "patch":
+        return
+    known = declared(project)
+    for path in scripts:
+        try:
+            data = (root / path).read_bytes()
+        except OSError:
+            continue  # it cannot be copied either, and that is said there
+        made = migrate(path, data, options, known)
+        if made.changed or made.findings:
+            yield made
+
+
+def migrate(path: str, data: bytes, options: Options, known: Declared) -> Migrated:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return Migrated(path, data, data, (unread(path, error),) if b"CUDA" in data else ())
+    made = kind_of(options)(path, text, options, known)
+    made.run()
+    lines = tuple(range(1, len(text.split("\n")) + 1))
+    return Migrated(path, data, made.after().encode(), tuple(made.finished()), lines=lines)
+
+
+def kind_of(options: Options) -> type[Migration]:
+    if options.to != "any":
+        return Migration
+    from viaduct.migration.shell_any import NeutralMigration
+
+    return NeutralMigration
+
+
+def unread(path: str, error: UnicodeDecodeError) -> Finding:
+    message = f"cannot be decoded: {error}. It is copied as it is; {Undecodable.remedy}"
+    zh = f"无法解码:{error}。文件原样复制;{Undecodable.remedy_zh}"
+    return Finding(path, 1, 1, 1, "engine.unparsable", "report", "manual", message, zh, "low")
+
+
+@dataclass
+class Migration:
+    path: str
+    text: str
+    options: Options
+    known: Declared
+    edits: dict[int, tuple[int, str]] = field(default_factory=dict)  # start -> (end, new text)
+    findings: list[Finding] = field(default_factory=list)
+    script: Script = field(init=False)
+    card: Card = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.script = read(self.text)
+        self.card = CARDS.get(self.options.to, CARDS["npu"])  # of several, the one that takes least
+
+    @property
+    def root(self) -> str:
+        """Where a script finds set_device."""
+        return self.card.root
+
+    def run(self) -> None:
+        for command in self.script.commands:
+            if command[0].plain not in SAYS:
+                self.look_at_variables(command)
+                self.look_at_options(command)
+                self.look_at_words(command)
+        self.look_at_documents()
+        if VISIBLE in self.text:
+            self.look_at_visible()
+
+    # ---- CUDA_VISIBLE_DEVICES
+
+    def look_at_visible(self) -> None:
+        assigned = [word for command in self.script.commands for word in self.assignments(command)]
+        if visible_devices.rule.wanted(self.options) and self.all_fit(visible_devices.rule, assigned):
+            self.rename_visible(assigned)
+
+    def all_fit(self, rule: Rule, assigned: list[tuple[Word, str]]) -> bool:
+        bad = [(word, value) for word, value in assigned if not self.fits(value)]
+        for word, value in bad:
+            english, chinese = why_not(value.strip("\"'"), self.card)
+            self.say(rule, "manual", word.start, english, chinese, "high")
+        return not bad
+
+    def rename_visible(self, assigned: list[tuple[Word, str]]) -> None:
+        places = {*(word.start for word, _ in assigned), *self.mentions(), *uses(self.script, VISIBLE)}
+        for place in sorted(places):
+            self.change(place, place + len(VISIBLE), self.card.visible)
+            self.say(
+                visible_devices.rule,
+                "changed",
+                place,
+                f"{VISIBLE} becomes {self.card.visible}",
+                f"{VISIBLE} 改为 {self.card.visible}",
+                "low",
+            )
+        for word, value in assigned:
+            if self.card.name == "npu" and "$" in value and VISIBLE not in value:
+                self.warn_of_order(word)
+
+    def warn_of_order(self, word: Word) -> None:
+        self.say(
+            visible_devices.rule,
+            "advice",
+            word.start,
+            "see that the list ascends strictly (0,1,3; not 1,0): else the NPU's runtime sees no device",
+            "请确保列表严格升序(如 0,1,3,不能是 1,0),否则看不到任何昇腾设备",
+            "low",
+        )
+
+    def assignments(self, command: list[Word]) -> Iterator[tuple[Word, str]]:
+        """`CUDA_VISIBLE_DEVICES=0`, before a command, behind export or env, as an option's value of docker or srun."""
+        if command[0].plain in SAYS:
+            return
+        for word in command:
+            match = ASSIGNMENT.fullmatch(word.text)
+            if match is not None and match[1] == VISIBLE:
+                yield word, match[3]
+
+    def fits(self, value: str) -> bool:
+        if any(sign in value for sign in "$`{"):
+            return True  # put together at run time
+        return can_be_carried(value.strip("\"'"), self.card)
+
+    def mentions(self) -> Iterator[int]:
+        """`export NAME`, `unset NAME`, `env -u NAME`, `test -v NAME`."""
+        for command in self.script.commands:
+            if command[0].plain in SAYS:
+                continue
+            yield from (word.start for word in command if word.text == VISIBLE)
+            yield from (word.start + 1 for word in command if word.text in (f'"{VISIBLE}"', f"'{VISIBLE}'"))
+
+    # ---- the rest
+
+    def look_at_variables(self, command: list[Word]) -> None:
+        for word in command:
+            match = ASSIGNMENT.fullmatch(word.text)
+            if match is None:
+                continue
+            if NCCL.fullmatch(match[1]):
+                english, chinese = on_nccl(match[1], self.card)
+                self.say(nccl_variables.rule, "manual", word.start, english, chinese, "medium")
+            elif match[1] in OTHERS:
+                english, chinese = on_other(match[1], self.card)
+                self.say(nccl_variables.rule, "advice", word.start, english, chinese, "low")
+
+    def look_at_options(self, command: list[Word]) -> None:
+        for place, word in enumerate(command):
+            match = OPTION.fullmatch(word.text)
+            if match is None:
+                continue
+            if match[2] is not None:
+                self.look_at_value(match[1], Word(word.start + match.start(2), match[2]))
+            elif place + 1 < len(command):
+                self.look_at_value(match[1], command[place + 1])
+
+    def look_at_value(self, option: str, value: Word) -> None:
+        text = value.plain
+        name = plain(option)
+        if EXACT.fullmatch(text):
+            self.carry(device_argparse.rule, name in self.known.devices, value, "cuda", self.card.device, option)
+        elif text == "nccl":
+            self.carry(backend.rule, name in self.known.backends, value, "nccl", self.card.backend, option)
+
+    def carry(self, rule: Rule, known: bool, value: Word, old: str, new: str, option: str) -> None:
+        start = value.start + value.text.index(old)
+        if known:
+            if rule.wanted(self.options):
+                self.change(start, start + len(old), new)
+            self.say(rule, "changed", start, f"{option} {old} becomes {new}", f"{option} 的值 {old} 改为 {new}", "low")
+        else:
+            message = f"{option} {value.plain}: no script of the project declares it; if it means the card, write {new}"
+            zh = f"{option} {value.plain}:项目中没有声明此选项;若指加速卡,请改为 {new}"
+            self.say(rule, "advice", start, message, zh, "low")
+
+    def look_at_words(self, command: list[Word]) -> None:
+        rule = launch_commands.rule
+        for word in command:
+            if word.plain.rpartition("/")[2] == launch_commands.MONITOR:
+                english, chinese = launch_commands.on_monitor(self.options.to)
+                self.say(rule, "advice", word.start, english, chinese, "low")
+            elif word.plain.rpartition("/")[2] in LAUNCHERS:
+                english, chinese = launch_commands.on_launcher(self.root)
+                self.say(rule, "advice", word.start, english, chinese, "low")
+            elif word.text[:1] in "\"'" and CUDA_IN_PYTHON.search(word.text) and runs_python(command):
+                self.say_python(word.start)
+            elif launch_commands.MONITOR in word.text and "$(" in word.text:
+                english, chinese = launch_commands.on_monitor(self.options.to)
+                self.say(rule, "advice", word.start, english, chinese, "low")
+
+    def look_at_documents(self) -> None:
+        for start, end in self.script.documents:
+            match = CUDA_IN_PYTHON.search(self.text, start, end)
+            if match is not None:
+                self.say_python(match.start())
+
+    def say_python(self, place: int) -> None:
+        self.say(
+            launch_commands.rule,
+            "manual",
+            place,
+            f"Python code within a shell script is not migrated: it speaks of CUDA; write {self.card.device}",
+            f"shell 脚本中的 Python 代码不会被迁移:其中使用了 CUDA,请改为 {self.card.device}",
+            "medium",
+        )
+
+    # ---- edits and findings
+
+    def change(self, start: int, end: int, text: str) -> None:
+        self.edits[start] = (end, text)
+
+    def say(self, rule: Rule, status: Status, place: int, english: str, chinese: str, risk: Risk) -> None:
+        if rule.wanted(self.options):
+            line = self.script.line_of(place)
+            column = place - (self.text.rfind("\n", 0, place) + 1) + 1
+            self.findings.append(
+                Finding(self.path, line, line, column, rule.name, rule.kind, status, english, chinese, risk)
+            )
+
+    def after(self) -> str:
+        pieces, place = [], 0
+        for start, (end, text) in sorted(self.edits.items()):
+            pieces += [self.text[place:start], text]
+            place = end
+        return "".join([*pieces, self.text[place:]])
+
+    def finished(self) -> Iterator[Finding]:
+        old, new = lines_of(self.text), lines_of(self.after())
+        seen = set()
+        for finding in sorted(self.findings, key=lambda one: one.order):
+            key = (finding.line, finding.rule, finding.message)
+            if key not in seen:
+                seen.add(key)
+                after = new[finding.line - 1] if finding.status == "changed" else ""
+                yield replace(finding, before=old[finding.line - 1], after=after)
+
+
+def runs_python(command: list[Word]) -> bool:
+    return any(PYTHON.fullmatch(word.plain) for word in command)

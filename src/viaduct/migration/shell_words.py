@@ -1,0 +1,163 @@
+"""The words of a shell script, with their places: enough of the grammar to tell a command from a comment or a message.
+
+Quotes, comments, continued lines, here-documents, `$(…)` and backquotes are known. Nothing is expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SEPARATORS = ";&|()\n`"
+BLANK = " \t\r"
+HEREDOC = re.compile(r"<<(-?)[ \t]*(?:\"([^\"\n]+)\"|'([^'\n]+)'|\\?([^\s;&|()<>]+))")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """As it is written, quotes and all."""
+
+    start: int
+    text: str
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+    @property
+    def plain(self) -> str:
+        """Without the quotes around or within it."""
+        return self.text.replace('"', "").replace("'", "")
+
+
+@dataclass
+class Script:
+    """Commands as lists of words; the spans in which `$NAME` is not expanded: comments, single quotes, quoted
+    here-documents."""
+
+    text: str
+    commands: list[list[Word]] = field(default_factory=list)
+    dead: list[tuple[int, int]] = field(default_factory=list)
+    documents: list[tuple[int, int]] = field(default_factory=list)
+
+    def is_dead(self, place: int) -> bool:
+        return any(start <= place < end for start, end in self.dead)
+
+    def line_of(self, place: int) -> int:
+        return self.text.count("\n", 0, place) + 1
+
+
+def read(text: str) -> Script:
+    script = Script(text)
+    reader = _Reader(script)
+    reader.run()
+    script.commands = [command for command in script.commands if command]
+    return script
+
+
+class _Reader:
+    def __init__(self, script: Script) -> None:
+        self.script, self.text = script, script.text
+        self.command: list[Word] = []
+        self.begin = -1  # where the word in hand began
+        self.pending: list[tuple[str, bool, bool]] = []  # here-documents: (end mark, tabs stripped, quoted)
+
+    def run(self) -> None:
+        place = 0
+        while place < len(self.text):
+            place = self.step(place)
+        self.end_command(len(self.text))
+
+    def step(self, place: int) -> int:
+        """Look at one character, or at one quoted piece; where to go on."""
+        char = self.text[place]
+        if char == "\\":
+            return self.escape(place)
+        if char in "\"'":
+            return self.quote(place, char)
+        if char == "#" and self.begin < 0:
+            return self.comment(place)
+        if self.text.startswith("<<", place) and not self.text.startswith("<<<", place):
+            return self.heredoc(place)
+        if self.text.startswith("${", place):
+            return self.braces(place)
+        if char in BLANK or char in "<>":
+            self.end_word(place)
+            return place + 1
+        if char in SEPARATORS:
+            self.end_command(place)
+            return self.documents(place + 1) if char == "\n" else place + 1
+        self.begin = place if self.begin < 0 else self.begin
+        return place + 1
+
+    def escape(self, place: int) -> int:
+        if self.text.startswith(("\\\n", "\\\r\n"), place):
+            self.end_word(place)
+            return self.text.index("\n", place) + 1
+        self.begin = place if self.begin < 0 else self.begin
+        return place + 2
+
+    def quote(self, place: int, char: str) -> int:
+        self.begin = place if self.begin < 0 else self.begin
+        end = place + 1
+        while end < len(self.text) and self.text[end] != char:
+            end += 2 if self.text[end] == "\\" and char == '"' else 1
+        if char == "'":
+            self.script.dead.append((place, end))
+        return min(end, len(self.text)) + 1
+
+    def braces(self, place: int) -> int:
+        self.begin = place if self.begin < 0 else self.begin
+        end = self.text.find("}", place)
+        return len(self.text) if end < 0 else end + 1
+
+    def comment(self, place: int) -> int:
+        end = self.text.find("\n", place)
+        end = len(self.text) if end < 0 else end
+        self.script.dead.append((place, end))
+        return end
+
+    def heredoc(self, place: int) -> int:
+        match = HEREDOC.match(self.text, place)
+        self.end_word(place)
+        if match is None:
+            return place + 2
+        mark = match[2] or match[3] or match[4]
+        self.pending.append((mark, bool(match[1]), match[4] is None or "\\" in match[0]))
+        return match.end()
+
+    def documents(self, place: int) -> int:
+        """Behind a line that begins here-documents: past them."""
+        for mark, tabs, quoted in self.pending:
+            start = place
+            while place < len(self.text):
+                stop = self.text.find("\n", place)
+                stop = len(self.text) if stop < 0 else stop
+                line = self.text[place:stop].rstrip("\r")
+                place = stop + 1
+                if (line.lstrip("\t") if tabs else line) == mark:
+                    break
+            self.script.documents.append((start, min(place, len(self.text))))
+            if quoted:
+                self.script.dead.append((start, min(place, len(self.text))))
+        self.pending = []
+        return min(place, len(self.text))
+
+    def end_word(self, place: int) -> None:
+        if self.begin >= 0:
+            self.command.append(Word(self.begin, self.text[self.begin : place]))
+            self.begin = -1
+
+    def end_command(self, place: int) -> None:
+        self.end_word(place)
+        self.script.commands.append(self.command)
+        self.command = []
+
+
+def uses(script: Script, name: str) -> Iterator[int]:
+    """The places of a variable's name where its value is taken: `$NAME`, `${NAME:-0}`, `${#NAME}`."""
+    pattern = re.compile(rf"(?<!\\)\$(?:\{{[#!]?)?({re.escape(name)})(?![A-Za-z0-9_])")
+    for match in pattern.finditer(script.text):
+        if not script.is_dead(match.start()):
+            yield match.start(1)

@@ -1,0 +1,58 @@
+"""torch_npu or torch_mlu on a machine without a card: importing it works, asking for a card says that there is none.
+
+As much of the plug-ins as migrated scripts touch on their way to the CPU branch. It shows that imports, names and
+branches of the migrated text fit together, not what a device would make of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+NONE_HERE: dict[str, Any] = {"is_available": False, "device_count": 0, "_is_in_bad_fork": False}
+IGNORED = ("manual_seed", "manual_seed_all", "seed_all", "empty_cache", "synchronize", "set_compile_mode")
+
+SETTINGS = {
+    "npu": {"npu": ("config", "matmul", "conv")},
+    "mlu": {"backends": ("mlu.matmul", "cnnl", "mlufusion")},
+}
+
+
+def pretend(to: str) -> None:
+    """Register the plug-in for this process; one a process, for torch takes one new name for a backend."""
+    torch.utils.rename_privateuse1_backend(to)
+    plugin, card = ModuleType(f"torch_{to}"), ModuleType(f"torch_{to}.{to}")
+    for name, answer in NONE_HERE.items():
+        setattr(card, name, lambda answer=answer: answer)
+    for name in IGNORED:
+        setattr(card, name, lambda *args, **options: None)
+    card.FloatTensor = torch.FloatTensor  # type: ignore[attr-defined]
+    card.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]  # type: ignore[attr-defined]
+    for place, names in SETTINGS[to].items():
+        settings(card if place == to else torch.backends, names)
+    card.amp = amp(to)  # type: ignore[attr-defined]
+    setattr(plugin, to, card)
+    plugin.profiler = torch.profiler  # type: ignore[attr-defined]
+    torch._register_device_module(to, card)
+    torch.utils.generate_methods_for_privateuse1_backend()  # tensor.is_npu, tensor.npu() …
+    found = {f"torch_{to}": plugin, f"torch_{to}.{to}": card, f"torch_{to}.{to}.amp": card.amp}
+    sys.modules.update({**found, f"torch_{to}.profiler": torch.profiler})
+
+
+def settings(module: Any, names: tuple[str, ...]) -> None:
+    """Places in which a script may set what it likes."""
+    for name in names:
+        first, *rest = name.split(".")
+        place = SimpleNamespace(**{inner: SimpleNamespace() for inner in rest})
+        setattr(getattr(module, "m", module), first, place)  # torch.backends keeps itself under `m`
+
+
+def amp(to: str) -> ModuleType:
+    """torch's own classes, for this device."""
+    module = ModuleType(f"torch_{to}.{to}.amp")
+    module.autocast = lambda **options: torch.autocast(to, **options)  # type: ignore[attr-defined]
+    module.GradScaler = lambda **options: torch.amp.GradScaler(to, **options)  # type: ignore[attr-defined]
+    return module

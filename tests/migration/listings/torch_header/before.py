@@ -1,0 +1,6 @@
+import torch
+import torch.nn as nn
+import torch.nn.parallel
+import torch.backends.cudnn as cudnn
+
+ngpus_per_node = torch.cuda.device_count()

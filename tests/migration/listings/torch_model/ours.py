@@ -1,0 +1,21 @@
+import torch
+import torch_npu
+import torch.nn as nn
+
+
+def main_worker(gpu, ngpus_per_node, args):
+    model = models.__dict__[args.arch]()
+    if args.distributed:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    elif args.gpu is not None:
+        torch.npu.set_device(args.gpu)
+        model = model.npu(args.gpu)
+    else:
+        # DataParallel will divide and allocate batch_size to all available GPUs
+        if args.arch.startswith('alexnet') or args.arch.startswith('vgg'):
+            model.npu()
+        else:
+            model = model.npu()
+
+    # define loss function (criterion) and optimizer
+    criterion = nn.CrossEntropyLoss().npu(args.gpu)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+AMP = "import torch\nfrom apex import amp\n"
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_a_module_of_ones_own_is_not_nvidias(to: str) -> None:
+    migrated_ = migrated("import torch\nimport apex\n", "apex", others={"apex.py": "x = 1\n"}, to=to)
+    assert not migrated_.findings
+    check_noop("apex", "import torch\nfrom . import apex\napex.amp.initialize(m)\n", to=to)
+
+
+def test_on_the_npu_amp_stays_and_combines_gradients() -> None:
+    source = AMP + "model, optimizer = amp.initialize(model, optimizer, opt_level='O2')\n"
+    check_says("apex", source, "advice", "it stays")
+    result = check_says("apex", source, "advice", "combine_grad=True")
+    assert not [one for one in result.findings if one.status == "manual"]
+    done = source.replace("'O2')", "'O2', combine_grad=True)")
+    assert not [one for one in migrated(done, "apex").findings if "combine_grad" in one.message]
+
+
+def test_wrapping_before_initialize_is_wrong() -> None:
+    wrap = "model = torch.nn.parallel.DistributedDataParallel(model)\n"
+    start = "model, optimizer = amp.initialize(model, optimizer, combine_grad=True)\n"
+    check_says("apex", AMP + wrap + start, "manual", "after amp.initialize")
+    right = migrated(AMP + start + wrap, "apex")
+    assert not [one for one in right.findings if one.status == "manual"]
+
+
+def test_kernels_of_apex_are_named_with_what_there_is() -> None:
+    source = "import torch\nfrom apex.optimizers import FusedAdam\noptimizer = FusedAdam(params)\n"
+    check_says("apex", source, "manual", "torch_npu.optim.NpuFusedAdam")
+    source = "import torch\nfrom apex.normalization import FusedLayerNorm\nnorm = FusedLayerNorm(8)\n"
+    check_says("apex", source, "manual", "CUDA kernel")
+
+
+def test_pytorch_has_some_of_it_itself() -> None:
+    source = "import torch\nfrom apex.parallel import convert_syncbn_model\nmodel = convert_syncbn_model(model)\n"
+    check_says("apex", source, "advice", "torch.nn.SyncBatchNorm.convert_sync_batchnorm")
+
+
+def test_fused_optimizers_are_advised_beside_amp_only() -> None:
+    line = "optimizer = torch.optim.AdamW(params)\n"
+    check_says("apex", AMP + line + "amp.initialize(m, optimizer, combine_grad=True)\n", "advice", "NpuFusedAdamW")
+    check_noop("apex", "import torch\n" + line)
+
+
+def test_there_is_none_on_the_mlu() -> None:
+    check_says("apex", AMP, "manual", "torch.mlu.amp", to="mlu")
+    check_says("apex", AMP, "manual", "torch.amp", to="any")

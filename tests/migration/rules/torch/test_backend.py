@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import torch.distributed as dist\n"
+DONE = "import torch.distributed as dist\nimport torch_npu\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from mylib import init_process_group\nimport torch\ninit_process_group('nccl')\n",
+        HEAD + "dist.init_process_group('gloo')\n",
+        HEAD + "dist.init_process_group()\n",
+        HEAD + "print('nccl is fast')  # nccl\n",
+        HEAD + "url = 'https://example.org/nccl'\nnames = {'nccl': 1}\n",
+        HEAD + "import os\nos.environ['NCCL_DEBUG'] = 'INFO'\n",
+        HEAD + "config = {'backend': 'nccl'}\nprint(config)\n",
+        HEAD + "parser.add_argument('--backend', default='gloo', help='nccl or gloo')\n",
+        HEAD + "group = dist.new_group([0, 1])\n",
+    ],
+)
+def test_what_is_no_backend_is_left_alone(source: str) -> None:
+    check_noop("backend", source)
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+def test_a_script_that_was_migrated_is_left_alone(to: str) -> None:
+    own = {"npu": "hccl", "mlu": "cncl"}[to]
+    check_noop("backend", HEAD + f"dist.init_process_group('{own}')\nif dist.is_{own}_available(): pass\n", to=to)
+
+
+def test_a_backend_from_elsewhere_is_named_and_not_changed() -> None:
+    source = HEAD + "from settings import load\ndist.init_process_group(backend=load().backend)\n"
+    result = check_says("backend", source, "manual", "load().backend")
+    assert result.findings[0].risk == "high"
+    check_says("backend", HEAD + "def start(name):\n    dist.init_process_group(name)\n", "manual", "name")
+
+
+def test_another_librarys_backend_is_named_and_not_changed() -> None:
+    source = "import torch\nimport ignite.distributed as idist\nidist.Parallel(backend='nccl')\n"
+    check_says("backend", source, "manual", "must become hccl")
+
+
+def test_alias_keyword_quotes_and_comments() -> None:
+    check_rewrite(
+        "backend",
+        "from torch.distributed import init_process_group as init\ninit(backend='nccl', rank=0)  # keep nccl\n",
+        "from torch.distributed import init_process_group as init\nimport torch_mlu\n"
+        "init(backend='cncl', rank=0)  # keep nccl\n",
+        to="mlu",
+    )
+
+
+def test_one_backend_for_each_device() -> None:
+    check_rewrite(
+        "backend",
+        HEAD + 'dist.init_process_group("cpu:gloo,cuda:nccl")\n',
+        DONE + 'dist.init_process_group("cpu:gloo,npu:hccl")\n',
+    )
+
+
+def test_both_halves_of_a_choice_and_a_groups_third_position() -> None:
+    check_rewrite(
+        "backend",
+        HEAD + "dist.init_process_group('nccl' if on else 'gloo')\ndist.new_group([0], None, 'nccl')\n",
+        DONE + "dist.init_process_group('hccl' if on else 'gloo')\ndist.new_group([0], None, 'hccl')\n",
+    )
+
+
+def test_the_string_is_changed_where_it_is_written() -> None:
+    before = """\
+        import os
+        import torch.distributed as dist
+        BACKEND = os.environ.get("BACKEND", "nccl")
+        settings = dict(backend="nccl", rank=0)
+        other = {"dist": "nccl"}
+        def setup(rank, backend="nccl"):
+            dist.init_process_group(backend, rank=rank)
+        class Trainer:
+            def __init__(self):
+                self.backend = "nccl"
+            def start(self):
+                dist.init_process_group(self.backend)
+        dist.init_process_group(BACKEND)
+        dist.init_process_group(**settings)
+        dist.init_process_group(other["dist"])
+        """
+    result = migrated(_text(before), "backend")
+    after = result.after.decode()
+    assert "nccl" not in after
+    assert after.count("hccl") == 5
+    assert not [one for one in result.findings if one.status == "manual"]
+
+
+def test_what_callers_pass_is_followed() -> None:
+    check_rewrite(
+        "backend",
+        HEAD + "def setup(rank, kind):\n    dist.init_process_group(kind)\nsetup(0, 'nccl')\nsetup(1, kind='gloo')\n",
+        DONE + "def setup(rank, kind):\n    dist.init_process_group(kind)\nsetup(0, 'hccl')\nsetup(1, kind='gloo')\n",
+    )
+
+
+def test_options_of_the_command_line_but_not_their_help() -> None:
+    before = """\
+        import argparse
+        import torch.distributed as dist
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--dist-backend", default="nccl", choices=["nccl", "gloo"], help="nccl")
+        args = parser.parse_args()
+        dist.init_process_group(backend=args.dist_backend)
+        """
+    after = """\
+        import argparse
+        import torch.distributed as dist
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--dist-backend", default="hccl", choices=["hccl", "gloo"], help="nccl")
+        args = parser.parse_args()
+        dist.init_process_group(backend=args.dist_backend)
+        """
+    result = migrated(_text(before), "backend")
+    assert result.after.decode().replace("import torch_npu\n", "") == _text(after)
+    assert {one.status for one in result.findings} == {"changed"}
+
+
+def test_a_function_of_another_file_of_the_project() -> None:
+    result = migrated(
+        "import torch\nfrom helpers import setup\nsetup(backend='nccl')\n",
+        "backend",
+        others={
+            "helpers.py": "import torch.distributed as dist\ndef setup(backend): dist.init_process_group(backend)\n"
+        },
+    )
+    assert "setup(backend='hccl')" in result.after.decode()
+
+
+@pytest.mark.parametrize(("to", "own"), [("npu", "hccl"), ("mlu", "cncl")])
+def test_constants_and_questions(to: str, own: str) -> None:
+    result = migrated(HEAD + "if dist.is_nccl_available():\n    name = dist.Backend.NCCL\n", "backend", to=to)
+    assert f"if dist.is_{own}_available():\n    name = dist.Backend.{own.upper()}\n" in result.after.decode()
+
+
+def test_options_of_nccls_process_group() -> None:
+    source = "import torch.distributed as dist\noptions = dist.ProcessGroupNCCL.Options()\n"
+    check_says("backend", source, "manual", "hccl_config")
+    assert "dist.ProcessGroupCNCL.Options()" in migrated(source, "backend", to="mlu").after.decode()
+
+
+def _text(block: str) -> str:
+    from textwrap import dedent
+
+    return dedent(block)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says
+
+HEAD = "import torch.distributed as dist\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        HEAD + "if 'nccl' in os.environ: pass\n",
+        HEAD + "if dist.get_backend() == 'gloo': pass\n",
+        HEAD + "if 'NCCL_DEBUG' in names: pass\n",
+        HEAD + "if 'use nccl here' in backend_notes: pass\n",
+        HEAD + "if dist.get_backend() == 'hccl': pass  # was nccl\n",
+    ],
+)
+def test_what_does_not_ask_for_the_backend_is_left_alone(source: str) -> None:
+    check_noop("backend_compare", source)
+
+
+def test_something_that_may_be_a_backend_is_left_for_a_person() -> None:
+    check_says("backend_compare", HEAD + "if args.library == 'nccl': pass\n", "manual", "hccl")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if dist.get_backend() == 'nccl': pass\n", "if dist.get_backend() == 'cncl': pass\n"),
+        ('assert args.dist_backend in ("gloo", "nccl")\n', 'assert args.dist_backend in ("gloo", "cncl")\n'),
+        ("if 'nccl' != self.backend: pass\n", "if 'cncl' != self.backend: pass\n"),
+        ("b = dist.get_backend()\nif b == 'nccl': pass\n", "b = dist.get_backend()\nif b == 'cncl': pass\n"),
+        ("if backend.startswith('nccl'): pass\n", "if backend.startswith('cncl'): pass\n"),
+        (
+            "match backend:\n    case 'nccl': pass\n    case _: pass\n",
+            "match backend:\n    case 'cncl': pass\n    case _: pass\n",
+        ),
+    ],
+)
+def test_comparisons_with_a_backend(before: str, after: str) -> None:
+    check_rewrite("backend_compare", HEAD + before, HEAD + after, to="mlu")
+
+
+def test_a_patch_cannot_change_a_comparison() -> None:
+    result = check_says(
+        "backend_compare", HEAD + "if dist.get_backend() == 'nccl': pass\n", "manual", "write hccl", mode="patch"
+    )
+    assert result.findings[0].risk == "high"

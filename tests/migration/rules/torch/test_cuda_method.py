@@ -1,0 +1,107 @@
+"""`.cuda()` of tensors and modules, and all that is called cuda but is something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import torch\nimport torch_npu\n"
+BATCH = "class Batch:\n    def cuda(self, where=None):\n        return self\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if args.cuda:\n    pass\n",
+        "torch.cuda\n",
+        "names = {'cuda': 1}\nnames['cuda']\n",
+        "# x.cuda()\ntext = 'x.cuda()'\n",
+        "import cupy\ncupy.array(1).cuda()\n",
+        "from numba import cuda\ncuda.jit()\n",
+        BATCH + "batch = Batch()\nbatch.cuda()\nBatch().cuda(0)\n",
+        BATCH + "class Small(Batch):\n    pass\nSmall().cuda()\n",
+        BATCH + "def make():\n    return Batch()\nmake().cuda()\n",
+        BATCH + "class Two(Batch):\n    def cuda(self):\n        return super().cuda()\n",
+        "class Net(torch.nn.Module):\n    def cuda(self):\n        pass\n    def go(self):\n        self.cuda()\n",
+        "hasattr(torch, 'cuda')\n",
+    ],
+)
+def test_what_is_not_torchs_stays(source: str) -> None:
+    check_noop("cuda_method", HEAD + source)
+
+
+def test_without_torch_nothing_is_touched() -> None:
+    check_noop("cuda_method", "model.cuda()\n")
+
+
+@pytest.mark.parametrize("receiver", ["thing", "loader.next()", "things[0]"])
+def test_a_receiver_that_may_be_the_projects_own_is_left_to_a_person(receiver: str) -> None:
+    check_says("cuda_method", HEAD + BATCH + f"{receiver}.cuda()\n", "manual", "Batch")
+
+
+def test_a_class_of_another_program_does_not_matter() -> None:
+    before, after = HEAD + "def move(thing):\n    return thing.cuda()\n", "    return thing.npu()\n"
+    result = migrated(before, "cuda_method", others={"other.py": "import torch\n" + BATCH})
+    assert result.after.decode().endswith(after)
+
+
+def test_a_class_that_can_come_here_does() -> None:
+    others = {"batch.py": "import torch\n" + BATCH, "main.py": "import torch\nimport batch\nimport script\n"}
+    check_says("cuda_method", HEAD + "def move(thing):\n    return thing.cuda()\n", "manual", "Batch", others=others)
+
+
+def test_looking_it_up_by_name_is_said() -> None:
+    check_says("cuda_method", HEAD + "if hasattr(x, 'cuda'):\n    pass\n", "manual", "by its name")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("model.cuda()", "model.npu()"),
+        ("x = x.cuda(args.gpu, non_blocking=True)  # keep", "x = x.npu(args.gpu, non_blocking=True)  # keep"),
+        ("y = (x\n     .cuda())", "y = (x\n     .npu())"),
+        ("z = [t.cuda() for t in (a, b)]", "z = [t.npu() for t in (a, b)]"),
+        ("f = lambda storage, loc: storage.cuda(1)", "f = lambda storage, loc: storage.npu(1)"),
+        ("torch.Tensor.cuda(x)", "torch.Tensor.npu(x)"),
+        ("xs = map(torch.Tensor.cuda, xs)", "xs = map(torch.Tensor.npu, xs)"),
+        ("net.cuda().eval().cuda()", "net.npu().eval().npu()"),
+    ],
+)
+def test_the_method_is_the_accelerators(before: str, after: str) -> None:
+    check_rewrite("cuda_method", HEAD + before + "\n", HEAD + after + "\n")
+    mlu = "import torch\nimport torch_mlu\n"
+    check_rewrite("cuda_method", mlu + before + "\n", mlu + after.replace("npu", "mlu") + "\n", to="mlu")
+
+
+@pytest.mark.parametrize("receiver", ["torch.zeros(2)", "torch.nn.Linear(2, 2)", "Net()", "self"])
+def test_what_is_shown_to_be_torchs_moves_beside_a_class_with_its_own(receiver: str) -> None:
+    source = HEAD + BATCH + "class Net(torch.nn.Module):\n    def go(self):\n        {}.cuda()\n"
+    check_rewrite(
+        "cuda_method", source.format(receiver), source.format(receiver).replace(f"{receiver}.cuda", f"{receiver}.npu")
+    )
+
+
+def test_the_tensors_that_an_own_method_moves_move() -> None:
+    check_rewrite(
+        "cuda_method",
+        HEAD + "class Batch:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self\n",
+        HEAD + "class Batch:\n    def cuda(self):\n        self.x = self.x.npu()\n        return self\n",
+    )
+
+
+def test_a_module_that_comes_from_a_neighbour_is_known() -> None:
+    net = "import torch\nclass Net(torch.nn.Module):\n    pass\n" + BATCH
+    before = HEAD + "from net import Net, Batch\nNet().cuda()\nBatch().cuda()\n"
+    check_rewrite(
+        "cuda_method",
+        before,
+        before.replace("Net().cuda", "Net().npu"),
+        path="src/script.py",
+        others={"src/net.py": net},
+    )
+
+
+def test_a_storage_that_is_mapped_is_no_class_of_the_project() -> None:
+    line = "torch.load(f, map_location=lambda storage, place: storage.cuda(1))\n"
+    check_rewrite("cuda_method", HEAD + BATCH + line, HEAD + BATCH + line.replace(".cuda", ".npu"))

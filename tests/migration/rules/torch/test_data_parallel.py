@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import torch\nfrom torch import nn\n"
+
+
+@pytest.mark.parametrize("unwrapping", ["report", "unwrap"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        HEAD + "model = nn.parallel.DistributedDataParallel(net, device_ids=[0])\nmodel.module.save()\n",
+        "import torch\nfrom mylib import DataParallel\nmodel = DataParallel(net)\n",
+        HEAD + "raw = model.module if isinstance(model, nn.DataParallel) else model\n",
+    ],
+)
+def test_what_is_no_data_parallel_is_left_alone(source: str, unwrapping: str) -> None:
+    check_noop("data_parallel", source, data_parallel=unwrapping)
+
+
+def test_by_default_nothing_is_changed_and_the_recipe_is_given() -> None:
+    source = HEAD + "net = nn.Linear(1, 1)\nnet = nn.DataParallel(net, device_ids=[0, 1])\n"
+    result = check_says("data_parallel", source, "manual", 'init_process_group("hccl")')
+    assert "DistributedDataParallel(net, device_ids=[LOCAL_RANK])" in result.findings[0].message
+    assert result.findings[0].risk == "high"
+    check_says("data_parallel", source, "manual", 'init_process_group("cncl")', to="mlu")
+
+
+def test_a_branch_that_only_wrapped_keeps_its_shape() -> None:
+    check_rewrite(
+        "data_parallel",
+        HEAD + "if torch.cuda.device_count() > 1:\n    net = nn.DataParallel(net)  # all cards\nnet.cuda()\n",
+        HEAD + "if torch.cuda.device_count() > 1:\n    pass  # all cards\nnet.cuda()\n",
+        data_parallel="unwrap",
+    )
+
+
+def test_what_is_built_within_the_call_stays() -> None:
+    check_rewrite(
+        "data_parallel",
+        HEAD + "net = nn.DataParallel(nn.Linear(2, 2), device_ids=[0, 1]).cuda()\nnet.module.weight.zero_()\n",
+        HEAD + "net = nn.Linear(2, 2).cuda()\nnet.weight.zero_()\n",
+        data_parallel="unwrap",
+    )
+
+
+def test_who_asks_for_the_wrapper_first_is_not_changed() -> None:
+    asks = "state = net.module.state_dict() if hasattr(net, 'module') else net.state_dict()\n"
+    check_rewrite(
+        "data_parallel",
+        HEAD + "net = nn.DataParallel(make())\n" + asks,
+        HEAD + "net = make()\n" + asks,
+        data_parallel="unwrap",
+    )
+
+
+def test_reaching_through_something_unknown_and_old_checkpoints_are_named() -> None:
+    source = HEAD + "net = nn.DataParallel(make())\nother.module.save()\nnet.load_state_dict(state)\n"
+    result = migrated(source, "data_parallel", data_parallel="unwrap")
+    manual = [one.message for one in result.findings if one.status == "manual"]
+    assert any("other" in message for message in manual)
+    assert any("removeprefix('module.')" in message for message in manual)
+    assert "other.module.save()" in result.after.decode()
+
+
+def test_a_class_of_ones_own_and_the_function_are_named() -> None:
+    check_says("data_parallel", HEAD + "class Mine(nn.DataParallel): pass\n", "manual", "Mine derives")
+    check_says("data_parallel", HEAD + "y = nn.parallel.data_parallel(net, x)\n", "manual", "torchrun")
+
+
+def test_a_script_with_a_distributed_path_is_started_that_way_and_keeps_its_module() -> None:
+    source = """\
+import torch
+from torch import nn
+if many:
+    torch.distributed.init_process_group("nccl")
+    net = nn.parallel.DistributedDataParallel(net)
+else:
+    net = nn.DataParallel(net)
+net.module.save()
+"""
+    check_says("data_parallel", source, "manual", "by its distributed path")
+    result = migrated(source, "data_parallel", data_parallel="unwrap")
+    assert "net.module.save()" in result.after.decode()
+    assert any("no .module any more" in one.message for one in result.findings)

@@ -1,0 +1,58 @@
+"""Options of a command line: those that choose a device, and all others."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite
+
+HEAD = "import argparse\nimport click\nimport torch\nimport torch_npu\nfrom absl import flags\n"
+HEAD += "parser = argparse.ArgumentParser()\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "parser.add_argument('--kernel', default='cuda', choices=['cuda', 'cpu'])\n",
+        "parser.add_argument('--device', default='cpu', help='cuda or cpu')\n",
+        "parser.add_argument('--cuda', action='store_true')\n",
+        "parser.add_argument('--device', choices=['cpu', 'cuda', 'npu'])\n",
+        "flags.DEFINE_string('device', 'cpu', 'cuda')\n",
+    ],
+)
+def test_what_offers_no_cuda_device_stays(source: str) -> None:
+    check_noop("device_argparse", HEAD + source)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "parser.add_argument('--device', default='cuda:0', help='cuda:0')",
+            "parser.add_argument('--device', default='npu:0', help='cuda:0')",
+        ),
+        (
+            "parser.add_argument('-d', '--train-device', choices=('cpu', 'cuda'), default='cpu')",
+            "parser.add_argument('-d', '--train-device', choices=('cpu', 'npu'), default='cpu')",
+        ),
+        (
+            "parser.add_argument('--device', nargs='?', const='cuda', default='cuda' if ready else 'cpu')",
+            "parser.add_argument('--device', nargs='?', const='npu', default='npu' if ready else 'cpu')",
+        ),
+        (
+            "parser.add_argument('--where', default='cuda')\nargs = parser.parse_args()\nx.to(args.where)",
+            "parser.add_argument('--where', default='npu')\nargs = parser.parse_args()\nx.to(args.where)",
+        ),
+        (
+            "@click.option('--device', default='cuda', type=click.Choice(['cuda', 'cpu']))\ndef main():\n    pass",
+            "@click.option('--device', default='npu', type=click.Choice(['npu', 'cpu']))\ndef main():\n    pass",
+        ),
+        ("flags.DEFINE_string('device', 'cuda', 'cuda')", "flags.DEFINE_string('device', 'npu', 'cuda')"),
+        (
+            "flags.DEFINE_enum('device', 'cuda', ['cuda', 'cpu'], 'cuda')",
+            "flags.DEFINE_enum('device', 'npu', ['npu', 'cpu'], 'cuda')",
+        ),
+    ],
+)
+def test_default_and_choices_follow(before: str, after: str) -> None:
+    check_rewrite("device_argparse", HEAD + before + "\n", HEAD + after + "\n")

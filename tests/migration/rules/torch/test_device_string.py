@@ -1,0 +1,159 @@
+"""Strings that are devices, and strings that only look like one."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+HEAD = "import torch\nimport torch_npu\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print('cuda')\nraise ValueError('cuda')\n",
+        "log.info('cuda:0')\n",
+        "x = {'cuda': 1}\n",
+        "open('cuda/weights')\npath = 'a/cuda:0'\n",
+        "url = 'http://developer.nvidia.com/cuda'\n",
+        "register('cuda')\n",
+        "device = 'cudnn'\n",
+        '"""cuda"""\n',
+        "# device = 'cuda'\n",
+        "torch.library.impl('a::b', 'cuda')\n",
+        "from torch.utils.cpp_extension import load\nload('cuda')\n",
+        "import xgboost\nxgboost.XGBClassifier(device='cuda')\n",
+        "class Foo:\n    def to(self, unit):\n        return unit\nFoo().to('cuda')\n",
+        "device = 'cpu'\n",
+        "device = 'npu:0'\n",
+        "parser.add_argument('--x', help='cuda')\n",
+        "getattr(torch, 'cuda')\n",
+        "backend = BACKENDS['cuda' if torch.npu.is_available() else 'cpu']\n",
+        "backend = BACKENDS.get('cuda' if torch.npu.is_available() else 'cpu')\n",
+    ],
+)
+def test_what_is_no_device_stays(source: str) -> None:
+    check_noop("device_string", HEAD + source)
+
+
+def test_a_project_of_tensorflow_is_not_touched() -> None:
+    check_noop("device_string", "import tensorflow as tf\ndevice = 'cuda'\n")
+
+
+@pytest.mark.parametrize(
+    "source", ["kernel = 'cuda'\n", "options = {'device': 'cuda'}\n", "def f(kernel='cuda'):\n    pass\n"]
+)
+def test_what_is_not_seen_to_be_used_is_left_and_said(source: str) -> None:
+    check_says("device_string", HEAD + source, "manual", "not seen to be used as a device")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x.to('cuda')",
+        'x.to("cuda:1", non_blocking=True)',
+        "x.to(device='cuda')",
+        "x.to(f'cuda:{rank}')",
+        "x.to('cuda:%d' % rank)",
+        "x.to('cuda:{}'.format(rank))",
+        "x.to('cuda:' + str(rank))",
+        "x.to(R'cuda')",
+        "torch.device('cuda', 0)",
+        "torch.device(type='cuda', index=0)",
+        "torch.zeros(3, device='cuda')",
+        "x.new_zeros(3, device='cuda')",
+        "torch.set_default_device('cuda')",
+        "torch.Generator('cuda')",
+        "torch.load('x', 'cuda')",
+        "torch.load('x', map_location='cuda:0')",
+        "torch.load('x', map_location=f'cuda:{rank}' if ready else 'cpu')",
+        "torch.npu.synchronize('cuda:0')",
+        "build(device='cuda')",
+        "with torch.device('cuda'):\n    pass",
+        "device = 'cuda'",
+        "device: str = 'cuda'",
+        "self.device = args.device = 'cuda'",
+        "DEVICE = 'cuda' if torch.npu.is_available() else 'cpu'",
+        "where = 'cuda' if torch.npu.is_available() else 'cpu'",
+        "where = 'cpu'\nif torch.npu.is_available():\n    where = 'cuda'",
+        "where = 'cuda'\nx.to(where)",
+        "where = 'cuda'\ndef f(x):\n    return x.to(where)",
+        "device = args.device or 'cuda'",
+        "device = os.environ.get('DEVICE', 'cuda')",
+        "device = getattr(args, 'device', 'cuda')",
+        "device = config.get('device', 'cuda')",
+        "device = torch.device('cuda')",
+        "x.npu('cuda:0')",
+        "from typing import Literal\ndevice: Literal['cuda', 'cpu'] = 'cuda'",
+        "from typing import Literal\ndef f(device: Literal['cuda', 'cpu'] | None = None):\n    pass",
+        "import pytest\n@pytest.mark.parametrize('device', ['cpu', 'cuda'])\ndef test_it(device):\n    pass",
+        "for device in ('cpu', 'cuda'):\n    pass",
+        "devices = ['cuda:0', 'cuda:1']",
+        "def f(x, device='cuda'):\n    pass",
+        "def f(x, *, device='cuda'):\n    pass",
+        "def f(x, where='cuda'):\n    return x.to(where)",
+        "def f(x, where):\n    return x.to(where)\nf(x, 'cuda')",
+        "def f(x, device):\n    pass\nf(x, 'cuda')",
+        "class A:\n    def __init__(self, device):\n        pass\nA('cuda')",
+        "class A:\n    def run(self, device):\n        pass\nA().run('cuda')",
+        "class A:\n    where = None\n    def f(self, x):\n        self.where = 'cuda'\n        return x.to(self.where)",
+        "def get_device():\n    return 'cuda'",
+        "def pick():\n    return 'cuda'\nx.to(pick())",
+        "config = {'device': 'cuda', 'cuda': True}\nx.to(config['device'])",
+        "config = dict(place='cuda')\nx.to(config['place'])",
+        "config = {}\nconfig['place'] = 'cuda'\nx.to(config['place'])",
+        "from dataclasses import dataclass, field\n@dataclass\nclass C:\n    device: str = field(default='cuda')",
+        "class A:\n    def to(self, device):\n        pass\n    def cuda(self):\n        return self.to('cuda')",
+        "x.to(['cpu', 'cuda'][ready])",
+        "devices = [f'cuda:{i}' for i in range(4)]",
+        "places = [f'cuda:{i}' for i in range(4)]\nx.to(places[2])",
+        "places = {i: f'cuda:{i}' for i in range(4)}\nx.to(places[2])",
+        "places = dict(a='cuda:0', b='cuda:1')\nx.to(places['a'])",
+        "class A:\n    def f(self, x):\n        self.t = {'a': 'cuda:0', 'b': 'cuda:1'}\n        x.to(self.t['a'])",
+        "device = ['cpu', 'cuda'][torch.npu.is_available()]",
+        "x.to({True: 'cuda', False: 'cpu'}[ready])",
+        "places = ['cuda:0', 'cuda:1']\nx.to(places[0])",
+        "places = {'encoder': 'cuda:0', 'decoder': 'cuda:1'}\nx.to(places['encoder'])",
+        "places = {'encoder': 'cuda:0', 'decoder': 'cuda:1' if many else 'cpu'}\nx.to(places[part])",
+        "load_model(device_map={'': 'cuda:0', 'head': 'cpu'})",
+    ],
+)
+def test_a_device_is_the_accelerators(line: str) -> None:
+    after = line.replace("'cuda'", "'npu'").replace("cuda:", "npu:").replace("'npu': True", "'cuda': True")
+    check_rewrite("device_string", HEAD + line + "\n", HEAD + after + "\n")
+
+
+def test_a_table_of_other_things_is_not_taken_for_devices() -> None:
+    check_noop("device_string", HEAD + "kernels = {'fast': 'cuda', 'slow': 'cpu'}\nbuild(kernels['fast'])\n")
+    check_noop("device_string", HEAD + "names = ('cuda', 'model.pt')\nx.load(names[1])\n")
+
+
+def test_the_rest_of_a_mixed_table_is_named() -> None:
+    source = HEAD + "places = {'encoder': 'cuda:0', 'decoder': 'cuda:1', 'title': 'x'}\nx.to(places['encoder'])\n"
+    result = check_rewrite("device_string", source, source.replace("cuda:0", "npu:0"))
+    assert [one.status for one in result.findings if "'cuda:1'" in one.message] == ["manual"]
+
+
+def test_mlu_has_its_own_word() -> None:
+    head = "import torch\nimport torch_mlu\n"
+    check_rewrite("device_string", head + "x.to('cuda:0')\n", head + "x.to('mlu:0')\n", to="mlu")
+
+
+def test_a_function_of_a_neighbour_tells_what_its_parameter_is() -> None:
+    head = HEAD + "from lib import run\n"
+    others = {"lib.py": "import torch\ndef run(model, device):\n    return model.to(device)\n"}
+    check_rewrite("device_string", head + "run(1, 'cuda')\n", head + "run(1, 'npu')\n", others=others)
+
+
+def test_a_file_of_settings_without_torch_follows_its_project() -> None:
+    result = migrated("DEVICE = 'cuda'\n", "device_string", path="settings.py", others={"train.py": "import torch\n"})
+    assert result.after.decode() == "DEVICE = 'npu'\n"
+
+
+def test_a_string_written_in_pieces_is_left_to_a_person() -> None:
+    check_says("device_string", HEAD + "print('cuda')\nx.to('cu' 'da')\n", "manual", "cannot be edited")
+
+
+def test_a_device_within_an_f_string_is_left_to_a_person() -> None:
+    check_says("device_string", HEAD + "print(f'{x.to(\"cuda\")}')\n", "manual", "cannot be edited")

@@ -1,0 +1,79 @@
+"""Double precision: silent on the CPU, told where a tensor is on the card or may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, migrated
+
+HEAD = "import torch\n"
+DATASET = """
+from torch.utils.data import Dataset
+class Rows(Dataset):
+    def __getitem__(self, index):
+        row = self.rows[index]
+        return row.double()
+"""
+
+
+def risks(text: str, **options: object) -> list[tuple[int, str]]:
+    found = migrated(HEAD + text, "torch.double", **options).findings
+    return [(finding.line - 1, finding.risk) for finding in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    return x.cpu().double()\n",
+        "def f(x):\n    return x.detach().to('cpu').to(torch.float64)\n",
+        "def f(x):\n    return x.to(torch.device('cpu')).double()\n",
+        "def f(x):\n    return x.double().cpu()\n",
+        "x = torch.from_numpy(rows)\ny = x.double()\n",
+        "import numpy as np\nx = torch.as_tensor(np.zeros(3))\ny = x.double()\n",
+        "x = torch.zeros(3, dtype=torch.double)\ny = torch.cat([x, x]).double()\n",
+        "class A:\n    def f(self):\n        self.m = torch.zeros(3)\n        return self.m.double()\n",
+        "def f(x):\n    return x.double().float().cuda()\n".replace("x.", "torch.zeros(2)."),
+        "a = torch.zeros(2, dtype=torch.double).float()\nb = a.cuda()\n",
+        "import array\narray.double(3)\n",
+        DATASET,
+    ],
+)
+def test_what_is_on_the_cpu_is_not_told(text: str) -> None:
+    check_noop("torch.double", HEAD + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = torch.zeros(2, dtype=torch.double).cuda()\n",
+        "a = torch.zeros(2, dtype=torch.double).reshape(1, 2).cuda()\n",
+        "a = torch.zeros(2, device='cuda').double()\n",
+        "a = x.cuda().mean().to(torch.float64)\n",
+        "a = x.cuda().type(torch.float64)\n",
+        "a = torch.sum(x.cuda()).double()\n",
+        "a = (x.cuda() * 2).double()\n",
+    ],
+)
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_what_is_seen_to_be_on_the_card_is_told_once(text: str, to: str) -> None:
+    assert risks(text, to=to) == [(1, "medium")]
+
+
+@pytest.mark.parametrize(
+    "line", ["x = x.double()", "y = x.softmax(1).to(torch.double) * 2", "y = torch.bincount(x).reshape(2, 2).double()"]
+)
+def test_what_nobody_knows_the_place_of_is_told_at_a_low_risk(line: str) -> None:
+    assert risks(f"def f(x):\n    {line}\n    return x\n") == [(2, "low")]
+
+
+def test_a_name_is_followed_to_where_it_was_moved() -> None:
+    text = "def f(x, device):\n    x = x.to(device)\n    return x.double()\n"
+    assert risks(text) == [(3, "medium")]
+
+
+def test_an_attribute_is_followed_to_where_it_was_made() -> None:
+    text = (
+        "class Sums:\n    def __init__(self, device):\n        self.total = torch.zeros(3, device=device)\n"
+        "    def mean(self):\n        return self.total.double()\n"
+    )
+    assert risks(text) == [(5, "medium")]

@@ -1,0 +1,50 @@
+"""x.is_cuda, unless it is somebody's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite
+
+RULE = "torch.is_cuda"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nclass A:\n    def f(self):\n        self.is_cuda = True\n        return self.is_cuda\n",
+        "import torch\nclass A:\n    is_cuda: bool = False\nprint(A().is_cuda)\n",
+        "import torch\nclass A:\n    @property\n    def is_cuda(self): return 1\nprint(A().is_cuda)\n",
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--is_cuda')\nprint(p.parse_args().is_cuda)\n",
+        "import torch\nprint('x.is_cuda')  # x.is_cuda\n",
+    ],
+)
+def test_a_field_of_the_project_is_left_alone(text: str) -> None:
+    check_noop(RULE, text)
+
+
+def test_a_field_of_another_file_is_left_alone() -> None:
+    check_noop(
+        RULE, "import torch\nprint(settings.is_cuda)\n", others={"s.py": "import torch\nclass S:\n    is_cuda = 1\n"}
+    )
+
+
+@pytest.mark.parametrize("receiver", ["x", "next(model.parameters())", "self.weight", "batch['image']"])
+def test_a_tensor_is_asked_for_the_card(receiver: str) -> None:
+    before = f"import torch\nif {receiver}.is_cuda and y == 1: pass\n"
+    check_rewrite(RULE, before, f"import torch\nimport torch_npu\nif {receiver}.is_npu and y == 1: pass\n")
+
+
+def test_a_variable_or_parameter_of_that_name_is_no_field() -> None:
+    before = "import torch\nis_cuda = x.is_cuda\ndef f(y, is_cuda=False):\n    return y.is_cuda\nf(x, is_cuda=True)\n"
+    after = before.replace(".is_cuda", ".is_npu").replace("torch\n", "torch\nimport torch_npu\n", 1)
+    check_rewrite(RULE, before, after)
+
+
+def test_within_an_f_string() -> None:
+    check_rewrite(
+        RULE,
+        "import torch\nprint(f'{x.is_cuda}')\n",
+        "import torch\nimport torch_mlu\nprint(f'{x.is_mlu}')\n",
+        to="mlu",
+    )

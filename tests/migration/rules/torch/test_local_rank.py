@@ -1,0 +1,28 @@
+"""Ranks that never choose their device."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+HEAD = "import os\nimport torch\nimport torch.distributed as dist\n"
+INIT = "dist.init_process_group('hccl')\n"
+RANK = "local_rank = int(os.environ['LOCAL_RANK'])\n"
+
+
+@pytest.mark.parametrize("source", [INIT, RANK, RANK + INIT + "torch.npu.set_device(local_rank)\n"])
+def test_who_sets_a_device_or_has_no_rank_is_not_told(source: str) -> None:
+    check_noop("local_rank", HEAD + source)
+
+
+def test_a_device_that_the_helper_of_any_sets_counts() -> None:
+    said = migrated(
+        HEAD + RANK + INIT.replace("hccl", "nccl") + "torch.cuda.set_device(local_rank)\n", to="any"
+    ).findings
+    assert not any(one.rule == "torch.local_rank" for one in said)
+
+
+def test_who_reads_a_rank_and_sets_no_device_is() -> None:
+    check_says("local_rank", HEAD + RANK + INIT, "advice", "torch.npu.set_device(local_rank)")
+    check_says("local_rank", HEAD + RANK + INIT, "advice", "torch.accelerator.set_device_index", to="any")

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+from viaduct.migration.packages import NOTHING, PACKAGES, imported, installed
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nimport numpy\nfrom numba import jit\n",
+        "import torch\n# import cupy\nname = 'cupy'\n",
+        "import torch\nfrom . import triton\n",
+        "import torch\nimport tritonclient\n",
+    ],
+)
+def test_other_packages_are_not_mentioned(source: str, to: str) -> None:
+    check_noop("packages", source, to=to)
+
+
+def test_a_module_of_ones_own_is_not_the_package() -> None:
+    result = migrated("import torch\nimport triton\n", "packages", others={"triton.py": "x = 1\n"})
+    assert not result.findings
+
+
+def test_a_tensorflow_file_has_a_rule_of_its_own_and_a_torch_file_this_one() -> None:
+    both = migrated("import tensorflow as tf\nimport cupy\n", others={"other.py": "import torch\n"})
+    assert [one.rule for one in both.findings] == ["tf1.imports_report"]
+    torch = migrated("import torch\nimport cupy\n")
+    assert [one.rule for one in torch.findings if "cupy" in one.message] == ["torch.packages"]
+
+
+@pytest.mark.parametrize(
+    ("line", "npu", "mlu"),
+    [
+        ("import triton.language as tl", "triton-ascend", "Cambricon's own build of Triton"),
+        ("from flash_attn import flash_attn_func", "npu_fusion_attention", "scaled_dot_product_attention"),
+        ("from nvidia.dali.pipeline import Pipeline", "DataLoader", "DataLoader"),
+        ("from numba import cuda", "nothing known", "nothing known"),
+        ("import pycuda.autoinit", "nothing known", "nothing known"),
+        ("import bitsandbytes as bnb", "beta", "nothing known"),
+        ("import pynvml", "npu-smi", "cnmon"),
+        ("import nvtx", "torch.npu.mstx", "torch.mlu.cnpx"),
+        ("import transformer_engine.pytorch as te", "TransformerEngineNPU", "nothing known"),
+    ],
+)
+def test_each_is_told_with_what_there_is_on_the_card(line: str, npu: str, mlu: str) -> None:
+    source = f"import torch\n{line}\n"
+    check_says("packages", source, "manual", npu)
+    check_says("packages", source, "manual", mlu, to="mlu")
+    check_says("packages", source, "manual", "MLU: ", to="any")
+
+
+def test_what_runs_on_the_card_as_well_is_only_advice() -> None:
+    check_says("packages", "import torch\nimport deepspeed\n", "advice", "npu accelerator")
+
+
+def test_what_setup_py_asks_for() -> None:
+    head = "import torch\nfrom setuptools import setup\n"
+    source = head + "setup(install_requires=['numpy', 'flash-attn>=2', 'cupy-cuda12x'])\n"
+    found = migrated(source, "packages").findings
+    assert len(found) == 2
+    assert {one.line for one in found} == {3}
+
+
+def test_spellings_of_a_distribution() -> None:
+    assert installed("Flash_Attn") is imported("flash_attn.bert_padding")
+    assert installed("nvidia-cublas-cu12") is not None
+    assert installed("nvidia-modelopt") is None
+    assert installed("torch") is None
+    assert all(package.npu == NOTHING or package.npu[1] for package in PACKAGES)

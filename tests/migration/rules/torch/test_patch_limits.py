@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_says, migrated
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nx = torch.zeros(1, device='cuda').cuda()\ntorch.cuda.synchronize()\n",
+        "import torch\nstate = torch.load('x.pt', map_location='cpu')\n",
+        "import torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader(data, pin_memory=False)\n",
+        "import torch\nif name == 'cudable': pass\n",
+        "import torch\nif config.device == 'cuda': torch.zeros(1, device=config.device)\n",
+        "import torch\nif args.device.startswith('cuda'): pass\n",
+    ],
+)
+def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
+    check_noop("patch_limits", source, mode="patch")
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("if device.type == 'cuda': pass", "write npu here"),
+        ("if 'cuda' in str(device): pass", "write npu here"),
+        ("if x.device.type in ('cpu', 'cuda'): pass", "write npu here"),
+        ("if str(x.device).startswith('cuda'): pass", "write npu here"),
+        ("kind = device.type\nif kind == 'cuda': pass", "write npu here"),
+        ("where = {'cuda:0': 'cuda:1'}\ntorch.load('x', map_location=where)", "map_location='cpu'"),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "ASCEND_RT_VISIBLE_DEVICES"),
+        ("@torch.jit.script\ndef f(x):\n    return x", "switches torch.jit.script off"),
+        ("major, _ = torch.cuda.get_device_capability()", "get_device_capability"),
+        ("graph = torch.cuda.CUDAGraph()", "CUDAGraph"),
+        ("x = x.to(memory_format=torch.channels_last)", "contiguous"),
+    ],
+)
+def test_what_it_cannot_see_is_left_for_a_person(line: str, word: str) -> None:
+    check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch")
+
+
+def test_loaders_on_the_npu_alone() -> None:
+    source = "import torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader(data, pin_memory=True)\n"
+    check_says("patch_limits", source, "advice", "pin_memory_device='npu'", mode="patch")
+    assert not migrated(source, "patch_limits", to="mlu", mode="patch").findings

@@ -1,0 +1,134 @@
+"""import torch_npu / torch_mlu: behind torch, once, and only where the card is used."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, migrated
+
+RULE = "torch.plugin"
+
+
+def test_a_file_without_device_code_gets_no_import() -> None:
+    check_noop(RULE, "import torch\nx = torch.zeros(3)\n")
+
+
+def test_a_word_in_a_comment_or_docstring_is_no_device_code() -> None:
+    check_noop(RULE, '"""npu"""\nimport torch\n"npu"\n# torch.npu\nx = torch.zeros(3)\n')
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch_npu",
+        "from torch_npu.contrib import transfer_to_npu",
+        "import torch_npu.npu as npu",
+        "try:\n    import torch_npu\nexcept ImportError:\n    torch_npu = None",
+    ],
+)
+def test_an_import_that_is_there_is_enough(line: str) -> None:
+    check_noop(RULE, f"import torch\n{line}\ntorch.npu.set_device(0)\n")
+
+
+def test_what_stands_before_torch_needs_no_earlier_import() -> None:
+    check_noop(RULE, "kind = 'npu'\nimport torch\nimport torch_npu\ntorch.npu.init()\n")
+
+
+def test_an_import_that_does_not_bind_the_name_is_not_enough_for_it() -> None:
+    before = "import torch\nfrom torch_npu.npu import amp\ntorch_npu.profiler.profile()\n"
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\nimport torch_npu\n", 1))
+
+
+def test_an_import_within_a_function_is_not_enough_for_the_rest() -> None:
+    before = "import torch\ndef f():\n    from torch_npu.npu import amp\ntorch.npu.set_device(0)\n"
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\nimport torch_npu\n", 1))
+
+
+def test_an_import_that_comes_too_late_is_not_enough() -> None:
+    before = "import torch\ntorch.npu.set_device(0)\nfrom torch_npu.npu import amp\n"
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\nimport torch_npu\n", 1))
+
+
+def test_a_file_without_torch_gets_no_import() -> None:
+    check_noop(RULE, "def move(x):\n    return x.npu()\n")
+
+
+def test_a_file_of_a_project_that_was_migrated_before_is_left_alone() -> None:
+    text = "import torch\n\n\ndef move(x):\n    return x.npu()\n"
+    others = {"main.py": "import torch\nimport torch_npu\nimport helper\n"}
+    assert not migrated(text, RULE, "helper.py", others).changed
+
+
+def test_it_goes_directly_behind_the_first_import_of_torch() -> None:
+    before = "import os\nimport torch  # first\nimport torch.nn as nn\nimport numpy\ntorch.npu.set_device(0)\n"
+    after = "import os\nimport torch  # first\nimport torch_npu\nimport torch.nn as nn\nimport numpy\n"
+    check_rewrite(RULE, before, after + "torch.npu.set_device(0)\n")
+
+
+def test_an_import_within_a_function_is_followed_there() -> None:
+    before = "def go():\n    import torch\n    torch.npu.set_device(0)\n"
+    check_rewrite(RULE, before, "def go():\n    import torch\n    import torch_npu\n    torch.npu.set_device(0)\n")
+
+
+def test_a_function_without_device_code_gets_no_import() -> None:
+    before = (
+        "def f():\n    import torch\n    return torch.zeros(1).npu()\ndef g():\n    import torch\n    return torch.e\n"
+    )
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\n    import torch_npu\n", 1))
+
+
+def test_a_number_on_the_mlu_gets_the_import_in_its_function() -> None:
+    before = (
+        "def f():\n    import torch\n    return torch.zeros(1).mlu()\ndef g(x):\n    import torch\n    return x.to(0)\n"
+    )
+    after = before.replace("import torch\n", "import torch\n    import torch_mlu\n")
+    assert migrated(before, to="mlu").after.decode() == after
+
+
+def test_a_function_within_one_that_imports_it_needs_no_other() -> None:
+    before = (
+        "def f():\n    import torch\n    def g(x):\n        import torch.nn as nn\n        return nn.ReLU()(x.npu())\n"
+        "    return g(torch.zeros(1).npu())\n"
+    )
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\n    import torch_npu\n", 1))
+
+
+def test_each_function_that_imports_torch_for_itself_gets_its_import() -> None:
+    before = (
+        "def f():\n    import torch\n    return torch.device('cuda')\n"
+        "def g():\n    import torch as th\n    return th.zeros(1).cuda()\n"
+    )
+    after = (
+        "def f():\n    import torch\n    import torch_npu\n    return torch.device('npu')\n"
+        "def g():\n    import torch as th\n    import torch_npu\n    return th.zeros(1).npu()\n"
+    )
+    assert migrated(before).after.decode() == after
+
+
+def test_an_import_for_type_checkers_does_not_count() -> None:
+    before = "if TYPE_CHECKING:\n    import torch\nfrom torch import nn\nx = nn.Linear(1, 1).npu()\n"
+    check_rewrite(RULE, before, before.replace("nn\n", "nn\nimport torch_npu\n", 1))
+
+
+def test_torch_within_a_try_is_followed_there() -> None:
+    before = "try:\n    import torch\nexcept ImportError:\n    torch = None\ntorch.npu.init()\n"
+    check_rewrite(RULE, before, before.replace("torch\n", "torch\n    import torch_npu\n", 1))
+
+
+def test_statements_on_one_line() -> None:
+    check_rewrite(RULE, "import torch; torch.npu.init()\n", "import torch; import torch_npu; torch.npu.init()\n")
+
+
+def test_a_companion_of_torch_will_do() -> None:
+    before = "from torchvision import models\nnet = models.resnet18().mlu()\n"
+    check_rewrite(RULE, before, before.replace("models\n", "models\nimport torch_mlu\n", 1), to="mlu")
+
+
+def test_it_comes_with_any_rule_that_writes_device_code() -> None:
+    after = "import torch\nimport torch_npu\ntorch.npu.synchronize()\n"
+    check_rewrite("torch.cuda_api", "import torch\ntorch.cuda.synchronize()\n", after)
+
+
+def test_crlf_is_kept() -> None:
+    result = migrated("import torch\r\ntorch.cuda.synchronize()\r\n")
+    assert result.after == b"import torch\r\nimport torch_npu\r\ntorch.npu.synchronize()\r\n"

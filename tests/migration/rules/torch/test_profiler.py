@@ -1,0 +1,114 @@
+"""Profilers: torch_npu's own, torch_mlu's activity."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says, migrated
+
+RULE = "torch.profiler"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.profiler import ProfilerActivity, profile\nprofile(activities=[ProfilerActivity.CPU])\n",
+        "from torch.profiler import record_function\nwith record_function('a'): pass\n",
+        "from mylib import profile, ProfilerActivity\nprofile(activities=[ProfilerActivity.CUDA])\n",
+        "import cProfile\ncProfile.run('x')\n",
+    ],
+)
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+def test_what_does_not_profile_a_card_is_left_alone(text: str, to: str) -> None:
+    check_noop(RULE, text, to=to)
+
+
+def test_record_function_stays_with_torch() -> None:
+    before = "from torch.profiler import profile, record_function\nwith profile() as p, record_function('a'): pass\n"
+    after = (
+        "from torch_npu.profiler import profile\nfrom torch.profiler import record_function\n"
+        "with profile() as p, record_function('a'): pass\n"
+    )
+    check_rewrite(RULE, before, after)
+
+
+def test_a_dotted_name_moves_as_a_whole() -> None:
+    before = (
+        "import torch\np = torch.profiler.profile(\n    activities=[torch.profiler.ProfilerActivity.CUDA],  # both\n"
+        "    schedule=torch.profiler.schedule(wait=1, warmup=1, active=2),\n)\n"
+    )
+    after = before.replace("torch.profiler", "torch_npu.profiler").replace("CUDA", "NPU")
+    check_rewrite(RULE, before, after.replace("import torch\n", "import torch\nimport torch_npu\n"))
+
+
+def test_an_alias_of_the_module_keeps_its_other_names() -> None:
+    before = "import torch\nimport torch.profiler as tp\nwith tp.profile() as p, tp.record_function('a'): pass\n"
+    after = (
+        "import torch\nimport torch_npu\nimport torch.profiler as tp\n"
+        "with torch_npu.profiler.profile() as p, tp.record_function('a'): pass\n"
+    )
+    check_rewrite(RULE, before, after)
+
+
+def test_the_mlu_is_an_activity_of_torchs_profiler() -> None:
+    before = (
+        "import torch\nfrom torch.profiler import ProfilerActivity as A, profile\nprofile(activities=[A.CPU, A.CUDA])\n"
+    )
+    after = before.replace("A.CUDA", "A.MLU").replace("import torch\n", "import torch\nimport torch_mlu\n", 1)
+    check_rewrite(RULE, before, after, to="mlu")
+
+
+def test_a_table_is_for_a_person_on_the_npu() -> None:
+    text = "from torch.profiler import profile\nwith profile() as p: pass\nprint(p.key_averages().table())\n"
+    found = migrated(text, RULE).findings
+    assert [(finding.line, finding.status) for finding in found] == [(1, "changed"), (3, "manual")]
+
+
+def test_a_column_of_cudas_gets_advice_on_the_mlu() -> None:
+    text = "import torch\nprint(p.key_averages().table(sort_by='cuda_time_total'))\n"
+    check_says(RULE, text, "advice", "device_time_total", to="mlu")
+
+
+def test_tables_of_the_older_profiler_are_not_taken_for_the_cards() -> None:
+    text = (
+        "import torch\nwith torch.autograd.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
+        "with torch.profiler.profile() as prof: pass\nprint(prof.key_averages())\n"
+    )
+    lines = [one.line for one in migrated(text, RULE).findings if "key_averages" in one.message]
+    assert lines == [5]
+
+
+def test_use_cuda_is_for_a_person() -> None:
+    found = migrated("import torch\nwith torch.profiler.profile(use_cuda=True): pass\n", RULE).findings
+    assert "manual" in {finding.status for finding in found}
+
+
+OLD = "torch.autograd_profiler"
+
+
+def test_the_older_profiler_of_the_cpu_is_left_alone() -> None:
+    check_noop(OLD, "import torch\nwith torch.autograd.profiler.profile(use_cuda=False) as p: pass\n")
+    check_noop(OLD, "import torch\nwith torch.autograd.profiler.profile() as p: pass\n", to="mlu")
+
+
+def test_the_older_profiler_does_not_see_the_npu() -> None:
+    text = "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p: pass\n"
+    check_says(OLD, text, "manual", "torch_npu.profiler")
+    check_says(OLD, "import torch\nwith torch.autograd.profiler.emit_nvtx(): pass\n", "manual", "torch_npu.profiler")
+
+
+def test_the_older_profiler_on_the_mlu() -> None:
+    before = "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p: pass\n"
+    after = 'import torch\nimport torch_mlu\nwith torch.autograd.profiler.profile(use_device="mlu") as p: pass\n'
+    check_rewrite(OLD, before, after, to="mlu")
+
+
+def test_a_flag_of_the_older_profiler_is_for_a_person() -> None:
+    text = "import torch\nwith torch.autograd.profiler.profile(use_cuda=flag) as p: pass\n"
+    check_says(OLD, text, "manual", "use_device", to="mlu")
+
+
+def test_emit_nvtx_by_import() -> None:
+    before = "from torch.autograd.profiler import emit_nvtx\nwith emit_nvtx(): pass\n"
+    after = "from torch_mlu.profiler import emit_cnpx as emit_nvtx\nwith emit_nvtx(): pass\n"
+    check_rewrite(OLD, before, after, to="mlu")

@@ -1,0 +1,34 @@
+"""Random numbers of the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import check_noop, check_rewrite, check_says
+
+HEAD = "import torch\nimport torch_npu\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.random.fork_rng(device_type='npu')\n",
+        "torch.random.fork_rng(**options)\n",
+        "torch.get_rng_state()\ntorch.set_rng_state(x)\n",
+        "torch.npu.get_rng_state()\n",
+    ],
+)
+def test_what_is_told_its_device_stays(source: str) -> None:
+    check_noop("rng_state", HEAD + source)
+
+
+def test_forked_generators_are_the_accelerators() -> None:
+    check_rewrite(
+        "rng_state",
+        HEAD + "with torch.random.fork_rng(devices=[0]):\n    pass\n",
+        HEAD + 'with torch.random.fork_rng(devices=[0], device_type="npu"):\n    pass\n',
+    )
+
+
+def test_a_state_from_cuda_does_not_fit() -> None:
+    check_says("rng_state", HEAD + "torch.npu.set_rng_state(state)\n", "advice", "does not fit the NPU")

@@ -1,0 +1,66 @@
+"""Settings for speed, before the NPU is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from migration.checking import check_noop, check_rewrite, migrated
+from viaduct.verbs.migrate import main
+
+RULE = "torch.start_up"
+TWO = "torch.npu.set_compile_mode(jit_compile=False)", "torch.npu.config.allow_internal_format = False"
+HEAD = "import torch\nimport torch_npu\n"
+
+
+def test_a_library_file_is_left_alone() -> None:
+    check_noop(RULE, HEAD + "def move(x):\n    return x.npu()\n", start_up=True)
+
+
+def test_a_script_without_device_code_is_left_alone() -> None:
+    check_noop(RULE, "import torch\nif __name__ == '__main__':\n    print('npus')\n", start_up=True)
+
+
+def test_settings_that_are_there_are_enough() -> None:
+    check_noop(RULE, f"{HEAD}{TWO[0]}\nif __name__ == '__main__':\n    torch.npu.init()\n", start_up=True)
+
+
+def test_the_mlu_has_no_such_settings() -> None:
+    text = "import torch\nimport torch_mlu\nif __name__ == '__main__':\n    torch.mlu.init()\n"
+    assert not migrated(text, to="mlu", start_up=True).changed
+
+
+def test_without_the_option_it_is_advice() -> None:
+    result = migrated(HEAD + "if __name__ == '__main__':\n    torch.npu.init()\n")
+    assert not result.changed
+    assert [(one.line, one.rule, one.status) for one in result.findings] == [(4, RULE, "advice")]
+
+
+def test_with_spawn_they_go_into_the_worker() -> None:
+    before = (
+        "import torch\nimport torch.multiprocessing as mp\ndef work(rank):\n    '''One rank.'''\n"
+        "    torch.cuda.set_device(rank)\nif __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n"
+    )
+    after = migrated(before, start_up=True).after.decode()
+    assert f"    '''One rank.'''\n    {TWO[0]}\n    {TWO[1]}\n    torch.npu.set_device(rank)\n" in after
+    assert after.endswith("if __name__ == '__main__':\n    mp.spawn(work, nprocs=2)\n")
+
+
+def test_the_name_torch_has_in_the_file_is_used() -> None:
+    before = "import torch as t\nimport torch_npu\nif __name__ == '__main__':\n\tt.npu.init()  # go\n"
+    after = before.replace(
+        "\tt.npu.init", f"\t{TWO[0].replace('torch', 't')}\n\t{TWO[1].replace('torch', 't')}\n\tt.npu.init"
+    )
+    check_rewrite(RULE, before, after, start_up=True)
+
+
+def test_the_flag_of_the_command_writes_them(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nif __name__ == '__main__':\n    torch.cuda.set_device(0)\n")
+    app = typer.Typer(add_completion=False)
+    app.command()(main)
+    done = CliRunner().invoke(app, [str(script), "--to", "npu", "--start-up", "--in-place", "--force"])
+    assert done.exit_code == 0, done.output
+    assert [line.strip() for line in script.read_text().splitlines()[3:5]] == [*TWO]

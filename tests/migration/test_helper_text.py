@@ -1,0 +1,163 @@
+"""The helper of `--to any` has what a project's scripts ask for, and works with that."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import python
+from viaduct.migration import helper_text
+from viaduct.migration.options import Options
+from viaduct.migration.rules.torch._surface import BOTH
+from viaduct.migration.run import migrate_project
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "torch"
+ALL = [name[1:] for name in helper_text.known_parts() if name.startswith(".")]
+SETS = [[], ["Event"], ["GradScaler"], ["device_index", "backend"], ["activity", "memory_allocated"], ALL]
+
+
+def helper_of(example: str) -> str:
+    (made,) = migrate_project(EXAMPLES / example, Options(to="any")).added
+    return made.new
+
+
+def loose_names(text: str) -> set[str]:
+    """Names that are read and nowhere bound."""
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    bound = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {alias.name.partition(".")[0] for node in nodes for alias in getattr(node, "names", [])}
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return read - bound - set(dir(builtins))
+
+
+# ---- small
+
+
+def test_what_nobody_asks_for_is_not_written() -> None:
+    text = helper_of("imagenet_ddp.py")
+    assert len(text.splitlines()) < 60
+    assert len([line for line in text.splitlines() if line.strip()]) < 45
+    for word in ("autocast", "GradScaler", "Event", "activity", "nullcontext", "perf_counter", "memory", "unless_cpu"):
+        assert word not in text.replace("pin_memory_device", ""), word
+
+
+def test_what_is_asked_for_is() -> None:
+    text = helper_of("imagenet_ddp.py")
+    for word in ("def backend", "def device(", "def map_location", "def pin_memory_device", '"device_count": 0'):
+        assert word in text, word
+    text = helper_of("amp_grad_scaler.py")
+    for word in ("def autocast", "def GradScaler", "def amp", "class HostEvent", "perf_counter", "def activity"):
+        assert word in text, word
+    assert "BACKENDS" not in text
+
+
+def test_everything_is_the_whole_of_it() -> None:
+    assert helper_text.write(ALL) == helper_text.whole()
+
+
+def test_its_documents_count_right() -> None:
+    page = (EXAMPLES.parents[1] / "docs" / "migrate-any.md").read_text().replace("\n", " ")
+    lines = helper_of("imagenet_ddp.py").splitlines()
+    assert f"{len(lines)} lines for an ImageNet script with DDP, {sum(map(bool, lines))} of them not empty" in page
+    assert f"everything is written, {len(helper_text.whole().splitlines())} lines" in page
+
+
+def test_the_order_of_the_questions_does_not_matter() -> None:
+    assert helper_text.write(["Event", "backend"]) == helper_text.write(["backend", "backend", "Event"])
+
+
+def test_an_object_that_is_handed_on_may_be_asked_for_everything() -> None:
+    tree = ast.parse("\nf(accelerator)\naccelerator.name()\naccelerator.odd\n")
+    assert {*ALL, "odd"} == set(helper_text.uses(tree, "accelerator"))
+    assert helper_text.uses(ast.parse("other.backend()\nf(x.accelerator)\n"), "accelerator") == {}
+    assert helper_text.uses(ast.parse("\na.b(a.b)\na.c\n"), "a") == {"b": 2, "c": 3}
+
+
+def test_a_finding_may_tell_a_person_to_write_it(tmp_path: Path) -> None:
+    script = "import torch\nimport torch.distributed as dist\ntorch.cuda.init()\nd = torch.load(p, **options)\n"
+    (tmp_path / "train.py").write_text(script)
+    (made,) = migrate_project(tmp_path, Options(to="any")).added
+    assert "def map_location" in made.new
+    assert "def backend" not in made.new
+
+
+# ---- sound
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_part_brings_along_what_it_needs(name: str) -> None:
+    text = helper_text.write([name])
+    assert not loose_names(text)
+    assert helper_text.is_as_written(text)
+    assert not helper_text.is_as_written(text + "# mine\n")
+    assert name in helper_text.held(text)
+
+
+def test_nothing_is_imported_in_vain() -> None:
+    for uses in SETS:
+        text = helper_text.write(uses)
+        for name in ("nullcontext", "perf_counter", "importlib", "Any"):
+            assert text.count(name) != 1, (uses, name)
+
+
+def test_it_is_laid_out_as_ruff_lays_it_out(tmp_path: Path) -> None:
+    pytest.importorskip("ruff")
+    for number, uses in enumerate(SETS):
+        (tmp_path / f"helper_{number}.py").write_text(helper_text.write(uses))
+    chosen = ["--isolated", "--line-length", "120", str(tmp_path)]
+    for words in (["format", "--check"], ["check", "--select", "E,F,I,B,UP,RUF,C4,SIM"]):
+        done = subprocess.run([sys.executable, "-m", "ruff", *words, *chosen], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_its_types_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    for number, uses in enumerate(SETS):
+        (tmp_path / f"helper_{number}.py").write_text(helper_text.write(uses))
+    words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+EACH_ALONE = """
+import json, types
+import torch
+CALLED = ("name", "backend", "map_location", "autocast", "GradScaler", "Event")
+for name, text in json.loads(TEXTS).items():
+    module = types.ModuleType("helper")
+    exec(text, module.__dict__)
+    found = getattr(module.accelerator, name)
+    answer = found() if name in CALLED or name in module.ON_THE_CPU else ""
+    print(name, type(answer).__name__, str(answer)[:9])
+"""
+
+
+def test_each_part_alone_works_on_the_cpu() -> None:
+    texts = json.dumps({name: helper_text.write([name]) for name in ALL if not name.startswith("__")})
+    done = python(EACH_ALONE.replace("TEXTS", repr(texts)))
+    assert done.returncode == 0, done.stderr
+    said = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+    assert (said["name"], said["backend"], said["map_location"]) == ("str cpu", "str gloo", "str cpu")
+    assert (said["device_count"], said["is_available"]) == ("int 0", "bool False")
+    assert [said[name].split()[0] for name in ("Event", "autocast", "GradScaler")] == [
+        "HostEvent",
+        "autocast",
+        "GradScaler",
+    ]
+
+
+def test_no_answer_is_for_a_name_that_scripts_never_ask() -> None:
+    """torch.cuda's names are handed on if all cards have them; others of the helper are its own."""
+    tree = ast.parse(helper_text.whole())
+    (answers,) = [one.value for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.value, ast.Dict)]
+    assert {one.value for one in answers.keys if isinstance(one, ast.Constant)} <= BOTH

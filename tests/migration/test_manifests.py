@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command import viaduct
+from viaduct.migration.options import Options
+from viaduct.migration.run import Outcome, migrate_project
+
+PYPROJECT = """\
+[project]
+name = "apex"
+dependencies = [
+    "numpy",
+    "flash-attn>=2",  # fast
+]
+[project.optional-dependencies]
+gpu = ["cupy-cuda12x"]
+[tool.poetry.dependencies]
+xformers = "^0.0.20"
+[tool.other]
+triton = "no dependency"
+"""
+
+
+def project(folder: Path, files: dict[str, str], script: str = "import torch\nprint(torch.zeros(1))\n") -> Path:
+    for name, text in {"train.py": script, **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def said(folder: Path, **options: object) -> list[tuple[str, int, str, str]]:
+    outcome: Outcome = migrate_project(folder, Options(**options), jobs=1)  # type: ignore[arg-type]
+    found = [one for one in outcome.findings if one.rule in ("torch.kernels", "torch.packages")]
+    return [(one.file, one.line, one.status, one.message) for one in found]
+
+
+def test_a_project_without_pytorch_is_not_looked_through(tmp_path: Path) -> None:
+    project(tmp_path, {"requirements.txt": "cupy\n", "kernel.cu": "__global__ void f() {}\n"}, "print('hello')\n")
+    assert said(tmp_path) == []
+
+
+def test_what_is_no_requirement_is_not_mentioned(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "# cupy\nnumpy\ntorch==2.1\n-r other.txt\n",
+        "notes.txt": "cupy\n",
+        "Dockerfile": "FROM python:3.11\nRUN pip install numpy\n",
+        "environment.yml": "name: cupy\ndependencies:\n  - python=3.10\n",
+    }
+    assert said(project(tmp_path, files)) == []
+
+
+def test_cuda_sources_are_listed_with_their_kernels(tmp_path: Path) -> None:
+    kernel = "#include <cuda.h>\n__global__ void a() {}\n__global__ void b() {}\n"
+    found = said(project(tmp_path, {"csrc/op.cu": kernel, "csrc/op.cuh": "struct S {};\n"}))
+    assert [(one[0], one[2]) for one in found] == [("csrc/op.cu", "manual"), ("csrc/op.cuh", "manual")]
+    assert "2 kernels" in found[0][3]
+    assert "Ascend C" in found[0][3]
+
+
+def test_requirements_environments_and_images(tmp_path: Path) -> None:
+    files = {
+        "requirements-dev.txt": "numpy\nflash_attn==2.5 # fast\ntorch==2.1.0+cu118\n",
+        "environment.yml": "dependencies:\n  - conda-forge::cudatoolkit=11.8\n  - pip:\n    - bitsandbytes\n",
+        "docker/Dockerfile": "FROM nvidia/cuda:12.1.0-devel\nRUN pip install 'xformers' && echo done\n",
+        "pyproject.toml": PYPROJECT,
+        "setup.cfg": "[options]\ninstall_requires =\n    numpy\n    triton>=2\n",
+    }
+    places = [(file, line) for file, line, _, _ in said(project(tmp_path, files))]
+    assert places == [
+        ("docker/Dockerfile", 1),
+        ("docker/Dockerfile", 2),
+        ("environment.yml", 2),
+        ("environment.yml", 4),
+        ("pyproject.toml", 5),
+        ("pyproject.toml", 8),
+        ("pyproject.toml", 10),
+        ("requirements-dev.txt", 2),
+        ("requirements-dev.txt", 3),
+        ("setup.cfg", 4),
+    ]
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_each_target_has_its_own_words(tmp_path: Path, to: str) -> None:
+    found = said(project(tmp_path, {"requirements.txt": "triton\n"}), to=to)
+    word = {"npu": "triton-ascend", "mlu": "Cambricon", "any": "MLU:"}[to]
+    assert word in found[0][3]
+
+
+def test_skip_holds_here_too(tmp_path: Path) -> None:
+    project(tmp_path, {"requirements.txt": "triton\n", "a.cu": "int x;\n"})
+    assert {one[0] for one in said(tmp_path, skip=("packages",))} == {"a.cu"}
+    assert {one[0] for one in said(tmp_path, only=("packages",))} == {"requirements.txt"}
+
+
+def test_the_command_shows_and_reports_them_and_copies_the_files(tmp_path: Path) -> None:
+    folder = project(tmp_path / "in", {"requirements.txt": "cupy\n"})
+    out, page, record = tmp_path / "out", tmp_path / "page.html", tmp_path / "record.json"
+    done = viaduct("migrate", str(folder), "--out", str(out), "--report", str(page), "--json", str(record))
+    assert done.returncode == 0, done.stderr
+    assert "requirements.txt:1" in done.stdout
+    assert (out / "requirements.txt").read_text() == "cupy\n"
+    assert "requirements.txt" in page.read_text()
+    assert any(one["file"] == "requirements.txt" for one in json.loads(record.read_text())["findings"])
+
+
+def test_shell_variables_are_named_where_only_a_patch_is_imported(tmp_path: Path) -> None:
+    text = "# CUDA_VISIBLE_DEVICES\nexport CUDA_VISIBLE_DEVICES=0\npython train.py\n"
+    folder = project(tmp_path / "in", {"run.sh": text})
+    done = viaduct("migrate", str(folder), "--mode", "patch", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "run.sh:2" in done.stdout
+    assert "run.sh:1" not in done.stdout
+    assert (tmp_path / "out" / "run.sh").read_text() == text

@@ -1,0 +1,88 @@
+"""Configuration files of a PyTorch project: what names a card there follows the scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from viaduct.migration.options import Options
+from viaduct.migration.run import FileResult, migrate_project
+
+
+def project(folder: Path, name: str, text: str, script: str = "import torch\n") -> Path:
+    (folder / "train.py").write_text(script)
+    (folder / name).write_bytes(text.encode())
+    return folder
+
+
+def migrated(folder: Path, name: str, text: str, script: str = "import torch\n", **options: object) -> FileResult:
+    outcome = migrate_project(project(folder, name, text, script), Options(**options), jobs=1)  # type: ignore[arg-type]
+    found = [file for file in outcome.files if file.path == name]
+    return found[0] if found else FileResult(name, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# device: cuda\nlog_dir: runs/cuda_baseline\n",
+        "device: cpu  # not cuda\n",
+        "kernel: cuda\nname: nccl\n",
+        "device_name: Quadro\nmy_backend: gloo\n",
+        "backend: cudnn\n",
+        "text: say device\ncuda: true\n",
+    ],
+)
+def test_what_is_no_device_stays(tmp_path: Path, text: str) -> None:
+    result = migrated(tmp_path, "a.yaml", text)
+    assert not result.changed
+    assert not result.findings
+
+
+def test_a_project_without_torch_is_not_looked_through(tmp_path: Path) -> None:
+    result = migrated(tmp_path, "a.yaml", "device: cuda\n", script="import tensorflow\n")
+    assert not result.changed
+    assert not result.findings
+
+
+def test_other_files_and_other_words_are_not_touched(tmp_path: Path) -> None:
+    assert not migrated(tmp_path, "a.txt", "device: cuda\n").changed
+    assert not migrated(tmp_path, "environment.yml", "device: cuda\n").changed
+    assert not migrated(tmp_path, "b.yaml", "device: cuda\n", mode="patch").changed
+    assert not migrated(tmp_path, "c.yaml", "device: cuda\n", skip=("torch.device_string",)).changed
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("a.yaml", "device: cuda\n", "device: npu\n"),
+        ("a.yaml", "# CUDA\nmodel:\n  device: 'cuda:1'   # card\n", "# CUDA\nmodel:\n  device: 'npu:1'   # card\n"),
+        ("a.yml", "- {train_device: cuda, x: 1}\n", "- {train_device: npu, x: 1}\n"),
+        ("a.yaml", "dist:\r\n  backend: nccl\r\n", "dist:\r\n  backend: hccl\r\n"),
+        ("a.yaml", "train.device: cuda", "train.device: npu"),
+        ("a.json", '{"device": "cuda", "dist_backend": "nccl"}\n', '{"device": "npu", "dist_backend": "hccl"}\n'),
+        ("a.toml", '[run]\ndevice = "cuda:0"\n', '[run]\ndevice = "npu:0"\n'),
+        ("a.ini", "[run]\ndevice=cuda ; card\n", "[run]\ndevice=npu ; card\n"),
+    ],
+)
+def test_a_device_is_the_accelerators(tmp_path: Path, name: str, before: str, after: str) -> None:
+    result = migrated(tmp_path, name, before)
+    assert result.after.decode() == after
+    assert {one.status for one in result.findings} == {"changed"}
+    assert all(one.before and one.after for one in result.findings)
+    again = tmp_path / "again"
+    again.mkdir()
+    assert not migrated(again, name, after).changed
+
+
+def test_a_list_of_devices_is_left_to_a_person(tmp_path: Path) -> None:
+    result = migrated(tmp_path, "a.yaml", "devices: [cuda:0, cuda:1]\n")
+    assert not result.changed
+    assert [(one.status, one.line) for one in result.findings] == [("manual", 1)]
+
+
+def test_what_is_to_run_everywhere_names_no_card(tmp_path: Path) -> None:
+    script = "import torch\nx = torch.zeros(3, device='cuda')\n"
+    result = migrated(tmp_path, "a.yaml", "device: cuda\nbackend: nccl\n", script, to="any")
+    assert not result.changed
+    assert [(one.status, one.risk) for one in result.findings] == [("manual", "high")] * 2
