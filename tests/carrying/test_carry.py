@@ -9,6 +9,7 @@ import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
 from command import viaduct
+from viaduct.carrying.sharing import newest, written_since
 
 
 def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_path: Path) -> None:
@@ -58,6 +59,16 @@ def test_a_mistake_is_answered_before_anything_is_run_or_written(
     assert said in answer.stderr
     assert "Traceback" not in answer.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> None:
+    untouched, written = tmp_path / "data", tmp_path / "run"
+    untouched.mkdir()
+    before = newest([f"--data={untouched}", str(written), "relative", "--steps=3"])
+    assert set(before) == {str(untouched), str(written)}
+    assert written_since(before) == []
+    (written / "deep").mkdir(parents=True)
+    assert written_since(before) == [str(written)]
 
 
 def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:

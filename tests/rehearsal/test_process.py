@@ -99,6 +99,7 @@ for _ in range(10**9):
 """
 
 
+@pytest.mark.slow
 def test_the_original_and_the_migrated_script_compute_the_same_bits(tmp_path: Path) -> None:
     migrated = BOTH.replace("cuda", "npu").replace("import torch\n", "import torch, torch_npu\n", 1)
     answers = []

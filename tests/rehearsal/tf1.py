@@ -1,14 +1,16 @@
-"""Scripts on the TensorFlow 1 stage, each in a process of its own: TensorFlow takes seconds to import, so a process is
-asked many things at once."""
+"""Scripts on the TensorFlow 1 stage, each in a process of its own, forked from one that has imported TensorFlow."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,27 +21,6 @@ needs_tensorflow = pytest.mark.skipif(
     importlib.util.find_spec("tensorflow") is None, reason="pip install 'viaduct[tf]' to rehearse TensorFlow 1 scripts"
 )
 SOURCE = Path(__file__).parents[2] / "src"
-RUNNER = """
-import json, sys
-from pathlib import Path
-from viaduct.rehearsal import limits, tf1_stage
-on, steps, seed, answer, script, *arguments = sys.argv[1:]
-tf1_stage.install(on, seed=json.loads(seed))
-from viaduct.rehearsal.tf1_stage import watch
-from viaduct.scripts.runner import load_script, run_script
-watched = watch.start(json.loads(steps))
-ended = run_script(load_script(script, arguments))
-watched.finish()
-tf1_stage.finish(watched.stopped)
-import numpy as np
-def plain(arrays):
-    return {name: np.asarray(array).tolist() for name, array in arrays.items()}
-Path(answer).write_text(json.dumps({
-    "code": ended.code, "stopped": ended.stopped, "failure": ended.failure, "losses": watched.losses,
-    "gradients": plain(watched.first_gradients), "variables": plain(watched.last_variables),
-    "hits": [[hit.name, hit.place.line if hit.place else None, hit.what] for hit in limits.hits],
-}))
-"""
 
 
 @dataclass
@@ -62,28 +43,69 @@ class Answer:
         return found
 
 
+class Running:
+    """A script that runs in a fork of the warm process."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        server = warm()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        print(json.dumps(asked), file=server.stdin, flush=True)
+        self.pid = int(server.stdout.readline())
+
+    def wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.is_alive():
+            assert time.monotonic() < end, f"it did not end within {seconds} s"
+            time.sleep(0.01)
+
+    def is_alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        if self.is_alive():
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait(10)
+
+
+@functools.cache
+def warm() -> subprocess.Popen[str]:
+    """Ends with the process that runs the tests, which its input comes from."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("warm.py"))]
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
 def begin(
     on: str, script: Path, steps: int | None, seed: int | None, arguments: list[str], more: dict[str, str]
-) -> tuple[Any, Path]:
+) -> tuple[Running, Path]:
     """Output goes into files: a rank that waits for its reader would keep the others waiting."""
     answer = script.with_name(f"{script.stem}.{more.get('RANK_ID', '0')}.answer.json")
+    answer.unlink(missing_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RANK", "WORLD", "LOCAL"))}
     environment |= {"PYTHONPATH": str(SOURCE), "TF_CPP_MIN_LOG_LEVEL": "3", "JOB_ID": "1", "OMP_NUM_THREADS": "1"}
     environment |= {"VIADUCT_REHEARSAL_PROJECT": str(script.parent), **more}
-    command = [sys.executable, "-W", "ignore", "-c", RUNNER, on, json.dumps(steps), json.dumps(seed), str(answer)]
-    with answer.with_suffix(".out").open("w") as out, answer.with_suffix(".talk").open("w") as talk:
-        process = subprocess.Popen(
-            [*command, str(script), *arguments], stdout=out, stderr=talk, env=environment, cwd=script.parent
-        )
-    return process, answer
+    asked = {
+        "words": [on, steps, seed, str(answer), str(script), *arguments],
+        "environment": environment,
+        "folder": str(script.parent),
+        "out": str(answer.with_suffix(".out")),
+        "talk": str(answer.with_suffix(".talk")),
+    }
+    return Running(asked), answer
 
 
-def ended(process: Any, answer: Path) -> Answer:
+def ended(process: Running, answer: Path) -> Answer:
     try:
-        process.wait(timeout=150)
+        process.wait(150)
     finally:
         process.kill()
-        process.wait()
     out, talk = (answer.with_suffix(suffix).read_text() for suffix in (".out", ".talk"))
     assert answer.exists(), talk[-4000:]
     found = json.loads(answer.read_text())
@@ -116,7 +138,6 @@ def ranked(
     finally:
         for process, _ in started:
             process.kill()
-            process.wait()
 
 
 def line_of(script: Path, mark: str) -> int:

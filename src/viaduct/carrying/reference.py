@@ -14,10 +14,7 @@ from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
 from viaduct.rehearsal.plan import Plan
 
-MEANT = {
-    "tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped",
-    "tf1.dataset_shard": "each rank reads its own share of the data",
-}
+MEANT = {"tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"}
 
 
 def rules_that_count(sides: Sides) -> dict[str, str]:

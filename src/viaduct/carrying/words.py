@@ -38,6 +38,10 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
     ]
     if carried.agreement is not None:
         found += [("Note", remark) for remark in carried.agreement.remarks]
+    for path in carried.shared:
+        found.append(
+            ("Shared", f"The original wrote to {path}, and the migrated script found it there: give a relative path.")
+        )
     if carried.branches:
         places = ", ".join(branch.place for branch in carried.branches[:SHOWN])
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""

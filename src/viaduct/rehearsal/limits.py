@@ -233,18 +233,28 @@ def mode(name: str = "") -> Mode:
 
 
 def violated(
-    name: str, what: str, card: str, change: str, *, at: tuple[str, int] | None = None, fatal: bool = True
+    name: str,
+    what: str,
+    card: str,
+    change: str,
+    *,
+    at: tuple[str, int] | None = None,
+    fatal: bool = True,
+    doubtful: bool = False,
 ) -> None:
     """The script goes beyond limit `name`. what: what it did; card: what the card would do; change: what to write.
 
     `at` names a file and line where the caller knows better than the stack does (an operator of a graph). With
     `fatal=False` nothing is raised, though the rehearsal fails: for what is found when the script is at its end.
+    With `doubtful=True` it is a warning unless the user singles the limit out: what the card does may be as well.
     """
     name = spelled(name)
     LIMITS[name]  # a name that is not there is our mistake
     how = mode(name)
     if how == "off":
         return
+    if doubtful and how == "error" and name not in parse(os.environ.get(SWITCHES, ""))[1]:
+        how = "warn"
     hit = Hit(name, how, Place(*at) if at else users_line(), what, card, change)
     if not any((told.name, told.place) == (name, hit.place) for told in hits):
         hits.append(hit)

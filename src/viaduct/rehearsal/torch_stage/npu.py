@@ -63,6 +63,7 @@ def get_device_capability(device: Any = None) -> None:
         "The device's capability is asked for.",
         "get_device_capability returns None on an NPU; comparing or indexing it fails.",
         "Decide by name or by feature: torch.npu.is_bf16_supported(), torch.npu.get_device_name().",
+        doubtful=True,
     )
 
 

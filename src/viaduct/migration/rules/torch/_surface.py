@@ -25,7 +25,7 @@ BOTH = {
 OWN: dict[str, set[str]] = {
     "npu": {
         *("get_per_process_memory_fraction", "set_sync_debug_mode", "get_sync_debug_mode", "current_blas_handle"),
-        *("MemPool", "use_mem_pool", "get_allocator_backend"),
+        *("MemPool", "use_mem_pool", "get_allocator_backend", "get_device_capability"),
     },
     "mlu": {
         *("get_device_capability", "ExternalStream", "temperature", "power_draw", "clock_rate", "OutOfMemoryError"),
