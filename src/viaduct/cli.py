@@ -18,6 +18,7 @@ from viaduct.errors import ViaductError
 VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
+    "bench": "Measure a training step: images/s, where its time goes, and what others need for the same work.",
     "migrate": "Carry TensorFlow 1 scripts to another accelerator: changes, advice, what is left for a person.",
     "compare": "Find the first operator where two dumps part ways, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from viaduct.kernels import amoebanet
 from viaduct.kernels.bottleneck import BottleneckFunction, Weights, layers_of, parameters_of
 from viaduct.kernels.stem import StemFunction
+from viaduct.models.amoebanet import AmoebaNet
 from viaduct.models.padding import SameConv2d, same_padding
 from viaduct.models.resnet import Bottleneck, Stem
 
@@ -30,6 +32,10 @@ def fuse(network: nn.Module, dtype: torch.dtype) -> int:
             module.forward = partial(bottleneck_forward, module, weights)  # type: ignore[method-assign]
         elif isinstance(module, Stem) and stem_fits(module):
             module.forward = partial(stem_forward, module, dtype)  # type: ignore[method-assign]
+        elif isinstance(module, AmoebaNet) and norms_fit(module) and amoebanet.network_fits(module):
+            weights |= {conv: in_precision(conv.weight, dtype) for conv in amoebanet.convolutions(module)}
+            module.forward = partial(amoebanet_forward, module, weights, dtype)  # type: ignore[method-assign]
+            parts += len(module.cells)  # and the stem's norm
         else:
             continue
         parts += 1
@@ -85,3 +91,16 @@ def stem_forward(stem: Any, dtype: torch.dtype, images: Tensor) -> Tensor:
         images, stem.conv.weight, stem.norm.weight, stem.norm.bias, stem.norm, padding, pool, dtype
     )
     return made
+
+
+def amoebanet_forward(network: Any, weights: Weights, dtype: torch.dtype, images: Tensor) -> Any:
+    largest = images.shape[0] * images.shape[2] * images.shape[3] // 4 * widest(network)
+    if not network.training or largest > MOST:
+        return type(network).forward(network, images)
+    return amoebanet.forward(network, weights, dtype, images)
+
+
+def widest(network: AmoebaNet) -> int:
+    """At most so many channels are as large as the stem's pictures: cells of half the size have twice as many."""
+    first = next(iter(network.cells.values()))
+    return max(int(first.outputs), network.stem.conv0.out_channels)  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ def input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d,
     half = (blocks(height, stride), blocks(width, stride))
     pixels = count * half[0] * half[1]
     out = torch.empty((count, height, width, channels), dtype=x.dtype, device=x.device)
-    grouped_kernels.backward_kernel[(blocks(pixels, cut.block), channels // cut.width, stride * stride)](
+    grouped_kernels.grouped_backward_kernel[(blocks(pixels, cut.block), channels // cut.width, stride * stride)](
         *(gradient, spread(weight, cut.width), out, pixels, height, width, *half, *gradient.shape[2:]),
         *(top, left, channels, stride, cut.width, cut.block),
         num_warps=cut.warps,
@@ -129,7 +129,7 @@ def weight_gradient(gradient: Tensor, x: Tensor, conv: nn.Conv2d, cut: Cut = WEI
     tiles, columns = blocks(rows, cut.block), channels // cut.width
     programs = max(1, min(tiles, processors(x) * cut.waves // (3 * columns)))
     parts = torch.empty((programs, columns, 9, cut.width, cut.width), dtype=torch.float32, device=x.device)
-    grouped_kernels.weight_kernel[(programs, columns, 3)](
+    grouped_kernels.grouped_weight_kernel[(programs, columns, 3)](
         *(x, gradient, parts, rows, height, width, *gradient.shape[2:], top, left, channels, tiles),
         *(conv.stride[0], cut.width, cut.block),
         num_warps=cut.warps,

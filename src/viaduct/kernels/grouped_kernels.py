@@ -29,7 +29,7 @@ def spread_kernel(weight, wide, per_group, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def backward_kernel(
+def grouped_backward_kernel(
     gradient, wide, out, pixels, height, width, half_height, half_width, out_height, out_width, top, left_pad, channels,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -73,7 +73,7 @@ def backward_kernel(
 
 
 @triton.jit
-def weight_kernel(
+def grouped_weight_kernel(
     x, gradient, parts, rows, height, width, out_height, out_width, top, left_pad, channels, tiles,
     STRIDE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

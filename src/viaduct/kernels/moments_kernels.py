@@ -12,8 +12,9 @@ import triton.language as tl
 
 @triton.jit
 def settle_kernel(
-    means, squares, counts, weight, bias, running_mean, running_var, mean_out, inverse_out, scale_out, shift_out,
-    rows, channels, parts, epsilon, momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
+    means, squares, counts, weight, bias, running_mean, running_var, batches, mean_out, inverse_out, scale_out,
+    shift_out, rows, channels, parts, epsilon, momentum,
+    TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Parts become mean, 1/deviation and the line `scale * x + shift`; the running statistics follow."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -47,6 +48,8 @@ def settle_kernel(
         tl.store(running_mean + column, old_mean + momentum * (mean - old_mean), mask=inside)
         unbiased = squared / tl.maximum(rows - 1.0, 1.0)
         tl.store(running_var + column, old_var + momentum * (unbiased - old_var), mask=inside)
+        if tl.program_id(0) == 0:
+            tl.store(batches, tl.load(batches) + 1)
 
 
 @triton.jit

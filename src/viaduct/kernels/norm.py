@@ -66,15 +66,13 @@ def settle(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
     """The norm of this batch; the layer's running statistics follow it."""
     count, channels = parts.means.shape
     made = torch.empty((4, channels), dtype=torch.float32, device=parts.means.device)
-    track = layer.track_running_stats and layer.running_mean is not None
+    track = layer.running_mean is not None
     moments_kernels.settle_kernel[(blocks(channels, 16),)](
         *(parts.means, parts.squares, parts.counts, layer.weight, layer.bias),
-        *(layer.running_mean if track else made, layer.running_var if track else made),
+        *((layer.running_mean, layer.running_var, layer.num_batches_tracked) if track else (made, made, made)),
         *(made[0], made[1], made[2], made[3], rows, channels, count, layer.eps, layer.momentum or 0.0),
         *(track, PARTS, 16),
     )
-    if track and layer.num_batches_tracked is not None:
-        layer.num_batches_tracked.add_(1)
     return Norm(made[0], made[1], made[2], made[3])
 
 

@@ -9,15 +9,29 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# One kernel for all of them: compiling takes a second.
+SIZES = ["rows", "height", "width", "out_height", "out_width", "top", "left"]
+
 
 @triton.jit
-def forward_kernel(
-    x, y, chosen, rows, height, width, out_height, out_width, top, left, channels,
+def pixels_of(tile, rows, height, width, TALL: tl.constexpr, WIDE: tl.constexpr):
+    """Those of one tile, TALL rows of WIDE: they share most of their neighbours. `rows`, one too many, where the tile
+    hangs over the picture's edge."""
+    place = tl.arange(0, TALL * WIDE)
+    tiles = (width + WIDE - 1) // WIDE
+    column = tile % tiles * WIDE + place % WIDE
+    rest = tile // tiles
+    tiles = (height + TALL - 1) // TALL
+    row = rest % tiles * TALL + place // WIDE
+    return tl.where((row < height) & (column < width), (rest // tiles * height + row) * width + column, rows)
+
+
+@triton.jit
+def pooled(
+    x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
     SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """One pixel of the output a row. Of a maximum, `chosen` says which cell of the window it was."""
-    pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    """A tile of pixels of the output, and of a maximum which cell of the window it was."""
     inside = (channel < channels)[None, :]
     across = pixel % out_width * STRIDE - left
     rest = pixel // out_width
@@ -31,7 +45,8 @@ def forward_kernel(
         column = across + cell % SIZE
         there = (pixel < rows) & (row >= 0) & (row < height) & (column >= 0) & (column < width)
         seen = there[:, None] & inside
-        value = tl.load(x + places + (cell // SIZE * width + cell % SIZE) * channels, mask=seen, other=0.0).to(tl.float32)
+        place = places + (cell // SIZE * width + cell % SIZE) * channels
+        value = tl.load(x + place, mask=seen, other=0.0).to(tl.float32)
         if AVERAGE:
             best += value
             count += there.to(tl.float32)
@@ -39,22 +54,39 @@ def forward_kernel(
             better = seen & ((value > best) | (value != value))  # a NaN wins, as it does in PyTorch
             best = tl.where(better, value, best)
             which = tl.where(better, cell, which)
-    home = pixel[:, None] * channels + channel[None, :]
-    written = (pixel < rows)[:, None] & inside
     if AVERAGE:
         best = best / tl.maximum(count, 1.0)[:, None]
-    else:
+    return best, which
+
+
+@triton.jit(do_not_specialize=SIZES)
+def pooling_forward_kernel(
+    x, y, chosen, rows, height, width, out_height, out_width, top, left, channels,
+    SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
+    TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """One pixel of the output a row. Of a maximum, `chosen` says which cell of the window it was."""
+    pixel = pixels_of(tl.program_id(0), rows, out_height, out_width, TALL, WIDE)
+    channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    best, which = pooled(
+        x, pixel, channel, rows, channels, height, width, out_height, out_width, top, left,
+        SIZE, STRIDE, AVERAGE, TALL * WIDE, COLUMNS,
+    )  # fmt: skip
+    home = pixel[:, None] * channels + channel[None, :]
+    written = (pixel < rows)[:, None] & (channel < channels)[None, :]
+    if not AVERAGE:
         tl.store(chosen + home, which.to(tl.uint8), mask=written)
     tl.store(y + home, best.to(y.dtype.element_ty), mask=written)
 
 
-@triton.jit
-def backward_kernel(
+@triton.jit(do_not_specialize=SIZES)
+def pooling_backward_kernel(
     gradient, chosen, out, rows, height, width, out_height, out_width, top, left, channels, pitch,
-    SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SIZE: tl.constexpr, STRIDE: tl.constexpr, AVERAGE: tl.constexpr,
+    TALL: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One pixel of the input a row; `pitch` lies between two pixels of the gradient, which may be part of more."""
-    pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    pixel = pixels_of(tl.program_id(0), rows, height, width, TALL, WIDE)
     channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (channel < channels)[None, :]
     across = pixel % width
@@ -65,7 +97,7 @@ def backward_kernel(
     windows = ((rest // height) * out_height + last_row) * out_width + last_column
     grads = windows[:, None] * pitch + channel[None, :]
     marks = windows[:, None] * channels + channel[None, :]
-    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    total = tl.zeros((TALL * WIDE, COLUMNS), tl.float32)
     EACH: tl.constexpr = (SIZE + STRIDE - 1) // STRIDE
     for back in tl.static_range(EACH * EACH):
         row = last_row - back // EACH

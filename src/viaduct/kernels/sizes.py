@@ -19,6 +19,12 @@ def tile(channels: int) -> tuple[int, int, int]:
     return (16, 128, 4) if channels <= 128 else (8, 256, 4)
 
 
+# Rows and columns of pixels, channels and warps for kernels that look at a pixel's neighbours, too: these are shared in
+# both directions. Eight numbers a thread, so that bytes lie in the same threads as the numbers of two bytes that they
+# belong to: with sixteen, each of nine cells would have to change threads through shared memory.
+NEIGHBOURS = (4, 8, 64, 8)
+
+
 def parts_for(rows: int, height: int, columns: int, programs: int) -> tuple[int, int]:
     """Rows for each program, and how many parts that makes: whole tiles, and enough of them to fill the card."""
     wanted = max(1, min(blocks(rows, height), programs // columns))
