@@ -118,7 +118,7 @@ def test_plain_average_pools_send_gradients_where_they_belong(size: int, stride:
     x = torch.randn(2, 8, 7, 9, dtype=torch.float64)
     grads = []
     for where, layout in (("cpu", torch.contiguous_format), ("cuda", torch.channels_last)):
-        there = x.to(where).contiguous(memory_format=layout).requires_grad_()
+        there = x.to(where, memory_format=layout, copy=True).requires_grad_()
         made = average_pool_same(there, size, stride)
         (made * torch.arange(made.numel(), device=where, dtype=torch.float64).view(made.shape)).sum().backward()
         grads.append(there.grad.cpu())
