@@ -8,7 +8,7 @@ TORCH  ?= torch==2.13.0
 # All cores to the end; four processes at most, for each of them holds torch and TensorFlow.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all test-browser check results clean python
+.PHONY: demo test test-all test-browser test-gpu check results clean python
 
 demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
@@ -27,6 +27,9 @@ test-all: $(VENV)/.dev
 
 test-browser: $(VENV)/.dev
 	$(BIN)/python -m pytest -m browser -rs
+
+test-gpu: $(VENV)/.dev
+	$(BIN)/python -m pytest -m gpu -rs tests/gpu
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples

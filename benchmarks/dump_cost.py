@@ -16,11 +16,9 @@ import shlex
 import shutil
 import sys
 import tempfile
-import time
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -29,6 +27,7 @@ import torch.nn.functional as F
 from viaduct import devices, models
 from viaduct.comparison import Dump
 from viaduct.devices.base import Device
+from viaduct.devices.timing import Clock, Sample
 from viaduct.training.loop import place
 from viaduct.training.summary import commit, machine
 
@@ -43,7 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 class Bench:
     def __init__(self, room: Device, device: torch.device, batch: int, size: int) -> None:
-        self.room = room
+        self.clock = Clock(room, device.type)
         self.model = place(models.build("resnet50_v1", classes=1001), device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-4, momentum=0.9)
         images = torch.randn(batch, 3, size, size, device=device)
@@ -54,16 +53,12 @@ class Bench:
         """Seconds of three steps, of which with options the second is dumped."""
         dump = Dump(self.model, folder, steps=DUMPED, **options) if options is not None else nullcontext()
         with dump:
-            return [self.step() for _ in range(3)]
+            return [self.clock.wall_seconds(self.step) for _ in range(3)]
 
-    def step(self) -> float:
-        self.room.synchronize()
-        began = time.perf_counter()
+    def step(self) -> None:
         F.cross_entropy(self.model(self.images), self.labels).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.room.synchronize()
-        return time.perf_counter() - began
 
 
 def measured(bench: Bench, turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
@@ -93,10 +88,11 @@ def main() -> None:
     options = parser.parse_args()
     room, device = devices.pick(options.device)
     samples, sizes = measured(Bench(room, device, options.batch, options.size), options.turns)
-    base = median(samples["no dump"])
+    base = Sample(samples["no dump"]).median
     rows = []
     for name, seconds in samples.items():
-        row = {"step": name, "ms": f"{1000 * median(seconds):.0f}", "ratio": f"{median(seconds) / base:.2f}"}
+        typical = Sample(seconds).median
+        row = {"step": name, "ms": f"{1000 * typical:.0f}", "ratio": f"{typical / base:.2f}"}
         rows.append({**row, "MB written": f"{sizes[name]:,.0f}" if name in sizes else ""})
         print(" ".join(f"{value:>30s}" for value in rows[-1].values()))
     if options.out:

@@ -15,13 +15,11 @@ import argparse
 import json
 import shlex
 import sys
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -30,6 +28,7 @@ from torch import Tensor, nn
 
 from viaduct import devices, models
 from viaduct.devices.base import Device
+from viaduct.devices.timing import Clock, Sample
 from viaduct.recipes import Lars, Precision, Recipe, RmsProp, Sgd, Shapes, Thor
 from viaduct.training.loop import place
 from viaduct.training.optim import build_optimizer
@@ -58,14 +57,8 @@ class Bench:
 
     def milliseconds(self, run: Callable[[], None]) -> float:
         run()  # the first makes buffers and looks for the quickest kernels
-        samples = []
-        for _ in range(self.repeats):
-            self.room.synchronize()
-            began = time.perf_counter()
-            run()
-            self.room.synchronize()
-            samples.append(1000 * (time.perf_counter() - began))
-        return median(samples)
+        clock = Clock(self.room, self.device.type)
+        return 1000 * Sample([clock.seconds(run) for _ in range(self.repeats)]).median
 
     def optimizer(self, part: Any) -> torch.optim.Optimizer:
         recipe = Recipe(model="resnet50_v1", data=Shapes(global_batch=8, size=32), optimizer=part)

@@ -17,14 +17,12 @@ import json
 import shlex
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ import torch
 import torch.nn.functional as F
 
 from viaduct import devices, models
+from viaduct.devices.timing import Clock, Sample, ratio, take_turns
 from viaduct.recipes import Arrays, Checkpoint, Evaluation, ImageSet, Log, Precision, Recipe, Sgd, Split
 from viaduct.training.callbacks import MetricsFile, NanStop, TensorBoard
 from viaduct.training.loop import Training
@@ -134,18 +133,12 @@ def build(name: str, options: argparse.Namespace) -> list[tuple[str, Run]]:
 
 def serve(name: str, options: argparse.Namespace, pipe: Connection) -> None:
     """In a process of its own: each variant runs as its user would start it, with nobody else's settings."""
-    room = devices.get(torch.device(options.device).type)
-    variants = build(name, options)
-    pipe.send([spelled for spelled, _ in variants])
+    kind = torch.device(options.device).type
+    clock, variants = Clock(devices.get(kind), kind), dict(build(name, options))
+    pipe.send(list(variants))
     while pipe.recv():
-        seconds = []
-        for _, run in variants:
-            room.synchronize()
-            began = time.perf_counter()
-            run(options.steps)
-            room.synchronize()
-            seconds.append((time.perf_counter() - began) / options.steps)
-        pipe.send(seconds)
+        turn = take_turns(variants, clock, options.steps, windows=1)
+        pipe.send([seconds for (seconds,) in turn.values()])
 
 
 def measure(names: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
@@ -193,11 +186,11 @@ def main() -> None:
     first = next(iter(seconds.values()))
     rows: list[dict[str, Any]] = []
     for name, samples in seconds.items():
-        ratio = median(base / own for base, own in zip(first, samples, strict=True))
-        rate = options.batch / median(samples)
-        rows.append({"variant": name, "images/s": f"{rate:,.1f}", "ms/step": f"{1000 * median(samples):.2f}"})
-        rows[-1]["ratio"] = f"{ratio:.3f}"
-        print(f"{name:32s} {rows[-1]['images/s']:>10s} images/s {rows[-1]['ms/step']:>9s} ms/step  ratio {ratio:.3f}")
+        seconds_per_step, times = Sample(samples).median, f"{ratio(first, samples):.3f}"
+        rate = options.batch / seconds_per_step
+        rows.append({"variant": name, "images/s": f"{rate:,.1f}", "ms/step": f"{1000 * seconds_per_step:.2f}"})
+        rows[-1]["ratio"] = times
+        print(f"{name:32s} {rows[-1]['images/s']:>10s} images/s {rows[-1]['ms/step']:>9s} ms/step  ratio {times}")
     if options.out:
         what = "The loop's own cost" if options.same else "A ResNet-50 step against the plain PyTorch loop"
         record = {

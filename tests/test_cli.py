@@ -62,12 +62,14 @@ def test_the_shell_completes_verbs_and_flags() -> None:
 # Imports run downhill. A room may import what stands below it in this list, never what stands above.
 HILL = [
     ["verbs"],
+    ["benching"],
     ["training"],
     ["recipes"],
     ["carrying"],
     ["comparison", "migration", "rehearsal"],
     ["reporting"],
     ["weights"],
+    ["kernels"],
     ["models", "data", "devices", "cluster", "scripts"],
     ["errors"],
 ]

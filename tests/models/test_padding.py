@@ -10,6 +10,7 @@ from viaduct.models.padding import (
     SameAveragePool2d,
     SameConv2d,
     SameMaxPool2d,
+    _average_of_padded,
     average_pool_same,
     max_pool_same,
     same_padding,
@@ -127,3 +128,16 @@ def test_the_compiler_sees_one_graph_at_every_size() -> None:
     for size in ((32, 32), (45, 64), (47, 33), (30, 30)):
         pictures = random_pictures(*size)
         torch.testing.assert_close(compiled(pictures), layers(pictures))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("shape", [(7, 7), (8, 5)])
+def test_padding_by_hand_is_the_same_average(size: int, stride: int, shape: tuple[int, int]) -> None:
+    """What a card is given in place of PyTorch's own padding."""
+    x = torch.randn(2, 3, *shape, dtype=torch.float64, requires_grad=True)
+    (top, bottom), (left, right) = (same_padding(length, size, stride) for length in shape)
+    usual, by_hand = average_pool_same(x, size, stride), _average_of_padded(x, size, stride, (left, right, top, bottom))
+    torch.testing.assert_close(by_hand, usual)
+    weights = torch.randn_like(usual)
+    torch.testing.assert_close(*(torch.autograd.grad((y * weights).sum(), x)[0] for y in (by_hand, usual)))

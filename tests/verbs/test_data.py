@@ -409,7 +409,6 @@ def test_training_is_balanced_and_augmented_when_asked(records: Path, tmp_path: 
     assert '"auto_augment": "imagenet"' in stored
 
 
-@pytest.mark.xfail(reason="2x2 pictures in bf16 gave a NaN loss in 2 of about 12 runs: not understood")
 def test_very_small_pictures_can_be_trained_on(records: Path, tmp_path: Path) -> None:
     words = [*TINY, "--set", "data.size=2", "--batch", "12", "--steps", "1", "--run", tmp_path / "run"]
     answered("train", "resnet18_imagenet", "--data", records, *words)

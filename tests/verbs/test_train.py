@@ -69,6 +69,9 @@ def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
         (["--lr", "-1"], ["optimizer.lr is -1.0"]),
         (["--steps", "1.5"], ["steps=1.5 is not a whole number"]),
         (["--mode", "graphh"], ["mode=graphh is not eager | graph"]),
+        (["--compile", "all"], ["compile=all is not auto | regional | whole | off"]),
+        (["--kernels", "on"], ["--kernels on: they are for cuda, and this run is on cpu"]),
+        (["--sink", "-3"], ["sink is -3; it must be 0 or more"]),
         (["--device", "gpu"], ["no device called 'gpu'"]),
         (["--device", "npu"], ["torch_npu"]),
         (["--batch", "100000"], ["100000"]),
@@ -80,6 +83,20 @@ def test_a_wrong_value_is_named_and_nothing_is_written(words: list[str], fragmen
     run = tmp_path / "run"
     refused(viaduct("train", *QUICK, "--run", run, *words), *fragments)
     assert not (run / "recipe.json").exists()
+
+
+def test_sinks_say_once_what_stands_in_their_way_and_may_change_on_resume(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    answer = viaduct("train", *QUICK, "--run", run, "--sink", "2", "--set", "evaluation.every_epochs=0")
+    assert answer.returncode == 0
+    assert answer.stderr.count("--sink 2: the host drives each step, because cpu captures no graphs.") == 1
+    assert [line.split()[1] for line in answer.stdout.splitlines() if line.startswith("step:")] == ["2"]
+    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["sink"], summary["sink_on_device"], summary["own_kernels"]) == (2, False, 0)
+    again = viaduct("train", "--run", run, "--steps", "3", "--sink", "0")
+    assert again.returncode == 0, again.stderr
+    assert "--sink" not in again.stderr
 
 
 def test_the_flags_of_first_weights_must_mean_something(tmp_path: Path) -> None:

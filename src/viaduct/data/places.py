@@ -10,20 +10,22 @@ from viaduct.data.notices import reason
 from viaduct.errors import BadData, BadValue
 
 
-def check_place(out: Path, suffix: str, begins: bytes, kind: str) -> None:
+def check_place(out: Path, suffix: str, begins: bytes, kind: str, flag: str = "--out") -> None:
     """Refuse a name of another kind, a folder that cannot be written to, and any file but an earlier result.
 
     `begins` are the first bytes that every result has, and `kind` is what a person calls one.
     """
     if out.suffix.lower() != suffix:
-        raise BadValue(f"{out}: the name of {kind} must end in {suffix}.", f"Try: --out {out.name}{suffix}")
+        raise BadValue(f"{out}: the name of {kind} must end in {suffix}.", f"Try: {flag} {out.name}{suffix}")
     folder = out.parent
     if not folder.is_dir():
         raise BadValue(f"{out} cannot be written: there is no folder {folder}.", "Make it, or name another.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadValue(f"{out} cannot be written: the folder {folder} may not be written to.", "Name another.")
     if out.exists() and not is_earlier_result(out, begins):
-        raise BadValue(f"{out} is there already and is not {kind}; it stays as it is.", "Name another file with --out.")
+        raise BadValue(
+            f"{out} is there already and is not {kind}; it stays as it is.", f"Name another file with {flag}."
+        )
 
 
 def is_earlier_result(out: Path, begins: bytes) -> bool:

@@ -12,6 +12,7 @@ Only a lopsided convolution copies its input: a pool hangs over the far edge by 
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -43,7 +44,17 @@ def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
         # Ceiling mode adds no window here: pad both sides as much as the far one, and drop the first window.
         pooled = F.avg_pool2d(x_NCHW, kernel, 1, padding=(bottom, right), count_include_pad=False)
         return pooled[:, :, bottom - top :, right - left :]
+    if x_NCHW.is_cuda and (top or left) and x_NCHW.is_contiguous(memory_format=torch.channels_last):
+        return _average_of_padded(x_NCHW, kernel, stride, (left, right, top, bottom))
     return F.avg_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True, count_include_pad=False)
+
+
+def _average_of_padded(x_NCHW: Tensor, kernel: int, stride: int, pads: tuple[int, int, int, int]) -> Tensor:
+    """The same with zeros put around the input by hand. PyTorch's own padding sends gradients to wrong pixels on CUDA
+    where pictures lie channels_last (pytorch/pytorch#188344; seen with torch 2.11)."""
+    cells = F.pad(x_NCHW.new_ones((1, 1, *x_NCHW.shape[2:]), dtype=torch.float32), pads)
+    share = F.avg_pool2d(cells, kernel, stride)  # of each window, how much lies on the picture
+    return F.avg_pool2d(F.pad(x_NCHW, pads), kernel, stride) / share.to(x_NCHW.dtype)
 
 
 class SameMaxPool2d(nn.Module):

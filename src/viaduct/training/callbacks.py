@@ -19,6 +19,9 @@ NaN stop, checkpointing, metrics file, TensorBoard events, early stop and progre
 Of several ranks only the first has callbacks, and what it sees is of all ranks together. One that says `every_rank =
 True` is called on each of them; then all must do the same. A stop that only rank 0 asks for comes a step or two later,
 when all ranks know of it.
+
+With `--sink N` a step is one of N that nobody sees: `step` is called after the last of them. A callback that says
+`closely = True` is called after each step and sees every operator of the network: no sinks, no kernels of our own.
 """
 
 from __future__ import annotations
@@ -68,6 +71,7 @@ class Callback:
     """Does nothing at every event; subclass it and define the ones you want."""
 
     every_rank = False
+    closely = False
 
     def start(self, training: Training) -> None: ...
     def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None: ...

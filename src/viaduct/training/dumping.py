@@ -30,6 +30,8 @@ class DumpOptions:
         if recipe.mode != "graph":
             return
         eager = "Use --mode eager for it."
+        if recipe.compile == "regional":
+            raise BadValue("a network that is compiled block by block cannot be dumped.", "Use --compile whole for it.")
         if self.level == "op":
             raise BadValue("in graph mode operators are fused: --dump-level op has nothing to show.", eager)
         if ranks > 1:
@@ -42,6 +44,7 @@ class Dumping(Callback):
     """Holds a `Dump` of the network as it computes, and of the weights that the optimizer holds."""
 
     every_rank = True
+    closely = True
 
     def __init__(self, options: DumpOptions) -> None:
         self.options = options

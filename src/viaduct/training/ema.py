@@ -40,12 +40,30 @@ class Shadow:
         warm = (1 + self.updates) / (10 + self.updates)
         return min(self.part.decay, warm) if self.part.num_updates else self.part.decay
 
+    def share_after(self, updates: Tensor) -> Tensor:
+        """What the update with this number lets in, as the device works it out; `decay` says it for the host."""
+        kept = torch.full_like(updates, self.part.decay)
+        if self.part.num_updates:
+            kept = torch.minimum(kept, (1 + updates) / (10 + updates))
+        return (1 - kept).float()
+
     @torch.no_grad()
     def update(self, computation: Computation) -> None:
         """After an optimizer step."""
         self.updates += 1
         computation.gather_statistics()
-        torch._foreach_lerp_(list(self.values.values()), list(self.own.values()), 1 - self.decay)
+        self.blend(1 - self.decay)
+
+    @torch.no_grad()
+    def blend(self, share: float | Tensor) -> None:
+        """Let this share of the network's values in; one that only the device knows is a tensor."""
+        values, own = list(self.values.values()), list(self.own.values())
+        if isinstance(share, float):
+            torch._foreach_lerp_(values, own, share)
+            return
+        changes = torch._foreach_sub(own, values)
+        torch._foreach_mul_(changes, share)
+        torch._foreach_add_(values, changes)
 
     @contextmanager
     def shown(self, computation: Computation) -> Iterator[None]:

@@ -86,7 +86,7 @@ def contrib_step(
         usable = (weight_norms > 0) & (gradient_norms > 0)
         ratios = torch.where(usable, ratios, torch.ones_like(ratios))
         updates = list(torch._foreach_mul(momenta, ratios.unbind()))
-    torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+    descend(parameters, updates, group["lr"])
 
 
 def resnext_step(
@@ -100,7 +100,15 @@ def resnext_step(
     torch._foreach_mul_(momenta, group["momentum"])
     torch._foreach_add_(momenta, gradients)
     updates = torch._foreach_add(gradients, momenta, alpha=group["momentum"])
-    torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+    descend(parameters, updates, group["lr"])
+
+
+def descend(parameters: list[Tensor], updates: list[Tensor] | tuple[Tensor, ...], rate: float | Tensor) -> None:
+    """A rate that only the device knows is a tensor."""
+    if isinstance(rate, Tensor):
+        torch._foreach_sub_(parameters, torch._foreach_mul(updates, rate))
+    else:
+        torch._foreach_add_(parameters, updates, alpha=-rate)
 
 
 def trust_ratios(

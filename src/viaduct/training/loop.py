@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -34,9 +35,11 @@ from viaduct.training.layout import choose
 from viaduct.training.metrics import Judge, Score, evaluate
 from viaduct.training.mixup import mix, mix_pictures, mixing_weights
 from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, smoothing_of
+from viaduct.training.own_kernels import fuse, kernels_for
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
+from viaduct.training.sink import Sink
 from viaduct.training.syncnorm import synchronise
 from viaduct.training.thor import ThorOptimizer
 from viaduct.training.watchdog import Pulse
@@ -79,7 +82,7 @@ class Training:
             self.plan,
             torch_device,
             recipe.mode == "graph",
-            device.graph_capture() is not None,
+            device.graph_capture() is not None and not recipe.sink,  # a graph cannot hold graphs
             partial(
                 in_parallel,
                 part=recipe.parallel,
@@ -87,6 +90,8 @@ class Training:
                 group=group,
                 apart=(SplitLinear,),
             ),
+            "whole" if self.closely and recipe.compile == "auto" else recipe.compile,
+            self.fuse,
         )
         self.scale = LossScale(recipe.precision, self.plan.compute)
         self.optimizer = build_optimizer(recipe, self.model)
@@ -115,8 +120,20 @@ class Training:
         self._wanted_stop = "another rank asked for it"
         self._told_to_all = True
         self._chance_of_others: list[dict[str, Any]] = []
-        self._pending: list[tuple[Tensor, Tensor]] = []
+        self.pending: list[tuple[Tensor, Tensor]] = []
         self._window_began = time.monotonic()
+        self.sink = Sink(self, recipe.sink) if recipe.sink and not self.closely else None
+
+    @property
+    def closely(self) -> bool:
+        """Whether somebody looks at every step and into every part of the network."""
+        return any(callback.closely for callback in self.callbacks)
+
+    def fuse(self, network: nn.Module) -> int:
+        """Put kernels of our own to work in the network, where the recipe and the device have them."""
+        if not kernels_for(self.recipe, self.plan, self.torch_device.type, self.closely):
+            return 0
+        return fuse(network, self.plan, must=self.recipe.kernels == "on")
 
     def use(self, hybrid: Hybrid) -> None:
         """The classifier is shared out: what looks at logits or at whole layers asks the other ranks."""
@@ -139,30 +156,57 @@ class Training:
         self.to_training()
         if self.shadow and self.shadow.updates == 0:
             self.shadow.begin()
+        batches = self.coming_batches()
         while self.step < self.steps and not self.stopping:
-            epoch, begun = divmod(self.step, self.pace.steps_per_epoch)
-            for batch in self.train_batches.epoch(epoch, start=begun):
-                self.advance(batch)
-                if self.step >= self.steps or self.stopping or self.interrupted():
-                    break
+            self.proceed(batches)
             if self.interrupted() and not self.complete:
                 return self.conclude("interrupted")
         if not self.complete:
             self.evaluate()
         return self.conclude(FINISHED if self.complete else "interrupted")
 
+    def coming_batches(self) -> Iterator[Batch]:
+        """From the coming step on, epoch after epoch."""
+        epoch, begun = divmod(self.step, self.pace.steps_per_epoch)
+        while True:
+            yield from self.train_batches.epoch(epoch, start=begun)
+            epoch, begun = epoch + 1, 0
+
+    def proceed(self, batches: Iterator[Batch]) -> None:
+        """One step, or one sink of them, and all that belongs to it."""
+        if self.sink is None:
+            self.advance(next(batches))
+        else:
+            self.sink.take(batches)
+            self.log()
+            self.look_up()
+
     def advance(self, batch: Batch) -> None:
         """One step and all that belongs to it."""
+        self.take(batch)
+        if self.step % self.recipe.log.every_steps == 0:
+            self.log()
+        self.look_up()
+
+    def take(self, batch: Batch) -> None:
+        """One step, of which nothing is told yet."""
         self.set_rate()
         self.set_progress()
         self.optimize(batch)
         self.step += 1
         self.pulse.at("the end", self.step)
-        if self.step % self.recipe.log.every_steps == 0:
-            self.log()
+        if news := self.computation.compilation.news():
+            self.tell(news)
+
+    def look_up(self) -> None:
+        """Between steps, or between sinks: evaluate where it is due, tell the callbacks, hear the other ranks."""
         if self.evaluation_due() and not self.interrupted():
             self.evaluate()
         self.emit("step")
+        self.hear_others()
+
+    def hear_others(self) -> None:
+        """What other ranks wish, after each step."""
         self.pulse.at("the messages", self.step)
         self.agreement.exchange()
         self.pulse.at("the next batch", self.step)
@@ -172,21 +216,8 @@ class Training:
 
     def optimize(self, batch: Batch) -> None:
         """Forward, backward, update: one optimizer step over the global batch."""
-        parts = self.recipe.accumulate
         pictures, targets = self.mixed(batch)
-        losses, hits = [], []
-        for number, (images, labels) in enumerate(zip(pictures.chunk(parts), targets.chunk(parts), strict=True)):
-            last = number == parts - 1
-            self.pulse.at("forward", self.step + 1)
-            with self.computation.part(last):
-                with self.observed(last):
-                    logits, *auxiliary = self.computation.outputs(images)
-                loss = self.objective(logits, auxiliary, labels)
-                self.emit("forward", labels, loss)
-                self.pulse.at("backward", self.step + 1)
-                (loss * (self.scale.value / parts * self.loss_weight)).backward()  # type: ignore[no-untyped-call]
-            losses.append(loss.detach())
-            hits.append(self.count_right(logits.detach(), labels))
+        found = self.passes(pictures, targets, self.scale.value)
         self.pulse.at("the update", self.step + 1)
         self.computation.gather_gradients()
         if self.gradients_usable():
@@ -198,7 +229,25 @@ class Training:
                 self.shadow.update(self.computation)
         self.optimizer.zero_grad(set_to_none=True)
         # Left on the device: reading them here would make the host wait for every step.
-        self._pending.append((torch.stack(losses).mean(), torch.stack(hits).sum()))
+        self.pending.append(found)
+
+    def passes(self, pictures: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Forward and backward, part by part: the gradients are there then; the mean loss and how many were right."""
+        parts = self.recipe.accumulate
+        losses, hits = [], []
+        for number, (images, labels) in enumerate(zip(pictures.chunk(parts), targets.chunk(parts), strict=True)):
+            last = number == parts - 1
+            self.pulse.at("forward", self.step + 1)
+            with self.computation.part(last):
+                with self.observed(last):
+                    logits, *auxiliary = self.computation.outputs(images)
+                loss = self.objective(logits, auxiliary, labels)
+                self.emit("forward", labels, loss)
+                self.pulse.at("backward", self.step + 1)
+                (loss * (scale / parts * self.loss_weight)).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+            hits.append(self.count_right(logits.detach(), labels))
+        return torch.stack(losses).mean(), torch.stack(hits).sum()
 
     @property
     def weight(self) -> float:
@@ -230,11 +279,15 @@ class Training:
         """Pictures and labels as the recipe mixes them."""
         if not self.recipe.mixup:
             return batch.images, batch.labels
-        weights = mixing_weights(self.recipe.mixup, self.recipe.seed, self.step, self.recipe.data.global_batch)
-        there = torch.from_numpy(weights[self.positions]).to(self.torch_device, non_blocking=True)
+        there = self.mixing_weights().to(self.torch_device, non_blocking=True)
         if self.hybrid:
             return mix_pictures(batch.images, there), mixed_labels(batch.labels, there)
         return mix(batch.images, batch.labels, there, self.recipe.data.classes)
+
+    def mixing_weights(self) -> Tensor:
+        """Of the coming step, still on the host."""
+        weights = mixing_weights(self.recipe.mixup, self.recipe.seed, self.step, self.recipe.data.global_batch)
+        return torch.from_numpy(weights[self.positions])
 
     @contextmanager
     def observed(self, last: bool) -> Iterator[None]:
@@ -300,20 +353,25 @@ class Training:
         else:
             self.agreement.want_end, self._wanted_stop = True, reason
 
+    @property
+    def evaluation_every(self) -> int:
+        """Steps between evaluations; 0: there is only the last."""
+        epochs = self.recipe.evaluation.every_epochs
+        return max(1, round(epochs * self.pace.steps_per_epoch)) if epochs > 0 else 0
+
     def evaluation_due(self) -> bool:
         if self.step == self.evaluated_at or self.step == 0:
             return False
-        every = max(1, round(self.recipe.evaluation.every_epochs * self.pace.steps_per_epoch))
-        by_epochs = self.recipe.evaluation.every_epochs > 0 and self.step % every == 0
-        return by_epochs or self.step >= self.steps
+        every = self.evaluation_every
+        return (every > 0 and self.step % every == 0) or self.step >= self.steps
 
     def log(self) -> None:
         """Read what the device has computed since the last log line, and tell the callbacks."""
-        if not self._pending:
+        if not self.pending:
             return
         losses, hits = self.read_pending()
         images = len(losses) * self.recipe.data.global_batch
-        self._pending.clear()
+        self.pending.clear()
         seconds = self.close_window("training")
         finite = [loss for loss in losses if math.isfinite(loss)]  # others are overflows, or stop the run
         loss = sum(finite) / len(finite) if finite else math.nan
@@ -334,10 +392,10 @@ class Training:
 
     def read_pending(self) -> tuple[list[float], int]:
         """The losses of the steps since the last log line, as means over all ranks, and how many were right."""
-        losses = torch.stack([loss for loss, _ in self._pending])
-        hits = torch.stack([hits for _, hits in self._pending]).sum()
+        losses = torch.stack([loss.double() for loss, _ in self.pending])
+        hits = torch.stack([hits for _, hits in self.pending]).sum()
         if self.group.ranks > 1:
-            both = torch.cat([losses.double() * (self.weight / self.group.ranks), hits.double()[None]])
+            both = torch.cat([losses * (self.weight / self.group.ranks), hits.double()[None]])
             self.group.add_up(both)
             losses, hits = both[:-1], both[-1]
         return losses.tolist(), int(hits)
@@ -490,6 +548,11 @@ class Training:
         self.seconds[kind] += seconds
         self._window_began = now
         return seconds
+
+    def tell(self, line: str) -> None:
+        """Something that a person should know, said by one rank for all."""
+        if self.group.first:
+            print(line, file=sys.stderr, flush=True)
 
     def emit(self, event: str, *details: Any) -> None:
         for callback in self.callbacks:

@@ -15,7 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from viaduct.devices.base import Device
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision
+from viaduct.training.compiling import Compilation, How
 from viaduct.training.optim import NORMS
+from viaduct.training.single_pixels import guard_single_pixels
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -104,16 +106,20 @@ class Computation:
         graph: bool,
         device_graphs: bool,
         parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
+        compile: How = "auto",
+        fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
         self.plan = plan
         self.master = model
         self.network = cast_copy(model, plan) if plan.cast_network else model
         self.device = device
-        self.graphs = graph and device_graphs
+        if device.type == "cpu" and plan.compute != "fp32":
+            guard_single_pixels(self.network)
+        self.fused = fuse(self.network)  # parts that run on kernels of our own
         # Of several ranks: the network whose gradients are averaged. Its weights are the network's own.
         self.whole = parallel(self.network)
-        mode = "reduce-overhead" if self.graphs else None
-        self.run: Any = torch.compile(self.whole, mode=mode, dynamic=False) if graph else self.whole
+        self.compilation = Compilation(self.whole, self.network, compile if graph else "off", device_graphs)
+        self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits in fp32."""
@@ -135,7 +141,8 @@ class Computation:
         """Meanwhile the network runs as it is written, not compiled; it is handed over to be looked at."""
         compiled, self.run = self.run, self.whole
         try:
-            yield self.network
+            with self.compilation.eagerly():
+                yield self.network
         finally:
             self.run = compiled
 

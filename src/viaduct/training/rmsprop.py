@@ -65,7 +65,12 @@ def update(group: dict[str, Any], parameters: list[Tensor], slots: list[dict[str
     roots = torch._foreach_add(squares, group["epsilon"])
     torch._foreach_sqrt_(roots)
     torch._foreach_mul_(momenta, group["momentum"])
-    torch._foreach_addcdiv_(momenta, gradients, roots, group["lr"])
+    if isinstance(group["lr"], Tensor):  # a rate that only the device knows
+        steps = torch._foreach_div(gradients, roots)
+        torch._foreach_mul_(steps, group["lr"])
+        torch._foreach_add_(momenta, steps)
+    else:
+        torch._foreach_addcdiv_(momenta, gradients, roots, group["lr"])
     torch._foreach_sub_(parameters, momenta)
 
 

@@ -30,8 +30,8 @@ from viaduct.recipes import Loaded, load
 from viaduct.recipes._fields import differences, from_record, to_record
 from viaduct.training.checkpoint import write_whole
 
-# Fields that a resumed run may change: how long, and what is watched on the way.
-FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects")
+# Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
+FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects", "sink")
 MARK = ".reached"  # the step that several ranks have come to, renewed after each
 FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 

@@ -51,7 +51,8 @@ def score_all(
     room.allow_tf32(recipe.precision.tf32)
     images = load_images(recipe.data, data or (Path(stored["data"]) if stored.get("data") else None))
     model = place(build_model(recipe), torch_device)
-    computation = Computation(model, plan_for(recipe.precision, room), torch_device, recipe.mode == "graph", False)
+    plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph"
+    computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with stream as batches:

@@ -304,12 +304,24 @@ def begin(request: Request, training: Training) -> None:
         name_redone(training, reached)
     if told := training.layout.told():
         say(told)
+    for line in manner(training):
+        say(line)
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     say(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
         f"{ranks}{training.device.description()} in {precision}, {loaded.recipe.mode} mode; run {run.path}"
     )
+
+
+def manner(training: Training) -> Iterator[str]:
+    """What is said of how the steps are run."""
+    if training.computation.fused:
+        yield f"{training.computation.fused} parts of the network run on kernels of our own."
+    if training.sink is not None and (told := training.sink.told()):
+        yield told
+    elif training.recipe.sink and training.closely:
+        yield f"--sink {training.recipe.sink}: not in this run, whose every step is looked at."
 
 
 def name_redone(training: Training, reached: int) -> None:

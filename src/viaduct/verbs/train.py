@@ -27,6 +27,9 @@ ALIASES = {
     "batch": "data.global_batch",
     "lr": "optimizer.lr",
     "mode": "mode",
+    "compile": "compile",
+    "kernels": "kernels",
+    "sink": "sink",
     "precision": "precision.compute",
     "loss_scale": "precision.loss_scale",
     "accumulate": "accumulate",
@@ -81,6 +84,9 @@ def main(
     batch: Annotated[str | None, aliased("batch", "Global batch size.", "N")] = None,
     lr: Annotated[str | None, aliased("lr", "Peak learning rate.", "RATE")] = None,
     mode: Annotated[str | None, aliased("mode", "eager, or graph: compiled.", "WORD")] = None,
+    compile: Annotated[str | None, aliased("compile", "In graph mode: auto, regional, whole or off.", "WORD")] = None,
+    kernels: Annotated[str | None, aliased("kernels", "Kernels of our own: auto, on or off.", "WORD")] = None,
+    sink: Annotated[str | None, aliased("sink", "So many steps at a time on the device; 0: each returns.", "N")] = None,
     precision: Annotated[
         str | None, aliased("precision", "auto, fp32, bf16, fp16, or a level O0 to O3.", "WORD")
     ] = None,

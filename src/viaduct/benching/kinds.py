@@ -1,0 +1,79 @@
+"""What kind of work a kernel or an operator does, told from its name.
+
+Compiled kernels carry the names of what was fused into them, the heaviest of which decides: a batch norm with its ReLU
+and its sum counts as normalisation. Our own kernels are known by the file that they stand in.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+CONVOLUTION, NORMALISATION, PRODUCT = "convolution", "normalisation", "matrix product"
+POOLING, OPTIMIZER, COPIES, OTHER = "pooling", "optimizer", "copies", "other kernels"
+COMPILED = "compiled code, undivided"
+KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
+
+# The first that is found in a kernel's name, in small letters, decides.
+KERNELS = (
+    (COPIES, r"multi_tensor_apply.*copy"),
+    (OPTIMIZER, r"multi_tensor_apply|fused_?sgd|fused_?adam|foreach"),
+    (POOLING, r"pool"),
+    (NORMALISATION, r"batch_?norm|bn_[fb]w|\bbn_|layer_?norm|group_?norm|welford|_norm_legit"),
+    (CONVOLUTION, r"fprop|dgrad|wgrad|implicit_gemm|implicit_convolve|convolv|winograd|conv_?depthwise|conv2d|cudnn"),
+    (CONVOLUTION, r"tem_fused.*convolution|nchwtonhwc|nhwctonchw|nhwcaddpadding|convolution"),
+    (PRODUCT, r"gemm|gemv|nvjet|cublas|splitk|cutlass|tem_fused.*mm"),
+    (COPIES, r"^memcpy|^memset|\bcopy_kernel|direct_copy|catarray|fused__to_copy_\d"),
+)
+OPERATORS = (
+    (OPTIMIZER, r"^optimizer\.|_fused_sgd|_fused_adam|foreach"),
+    (POOLING, r"pool"),
+    (NORMALISATION, r"batch_?norm|layer_norm|group_norm"),
+    (CONVOLUTION, r"conv"),
+    (PRODUCT, r"::(mm|addmm|bmm|baddbmm|linear|matmul|mkldnn_linear)\b|onednn_linear"),
+    (COMPILED, r"compiledfx|torch-compiled|compiledfunction"),
+    (COPIES, r"::(copy_|_to_copy|clone|contiguous|cat|to)$"),
+)
+OWN_FILES = (
+    (POOLING, "pool|terms"),
+    (NORMALISATION, "norm|moments"),
+    (CONVOLUTION, "grouped|stem|bottleneck|conv"),
+    (COPIES, "halves"),
+)
+
+
+def of_kernel(name: str) -> str:
+    """A kernel of a card, as a profile names it."""
+    return own_kernels().get(name) or first_match(KERNELS, name)
+
+
+def of_operator(name: str) -> str:
+    """One of PyTorch's operators, such as aten::addmm."""
+    return first_match(OPERATORS, name)
+
+
+def first_match(table: tuple[tuple[str, str], ...], name: str) -> str:
+    small = name.lower()
+    return next((kind for kind, pattern in table if re.search(pattern, small)), OTHER)
+
+
+@cache
+def own_kernels() -> dict[str, str]:
+    """The kernels of viaduct/kernels; of a name that stands in two files of different kinds nothing is known."""
+    kinds: dict[str, set[str]] = {}
+    for path in sorted((Path(__file__).parents[1] / "kernels").glob("*_kernels.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
+                kinds.setdefault(node.name, set()).add(kind_of_own(path.stem, node.name))
+    return {name: found.pop() if len(found) == 1 else OTHER for name, found in kinds.items()}
+
+
+def kind_of_own(file: str, name: str) -> str:
+    """The kernel's own name says more than its file's: a stem has a convolution and a pooling."""
+    for text in (name, file):
+        for kind, pattern in OWN_FILES:
+            if re.search(pattern, text):
+                return kind
+    return OTHER

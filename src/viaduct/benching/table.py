@@ -1,0 +1,99 @@
+"""A measurement on the terminal: who is how quick, and where the time goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from viaduct.benching.record import COLUMNS
+
+WIDTH = 125  # figures that are cut off are none: a narrower terminal wraps the lines
+
+
+def show(record: dict[str, Any], console: Console | None = None) -> None:
+    console = console or Console(highlight=False, markup=False, soft_wrap=True, width=max(Console().width, WIDTH))
+    console.print(f"{record['title']}; {record['machine']['description']}")
+    console.print(speeds(record))
+    if times := where_time_goes(record):
+        console.print(times)
+    for line in remarks(record):
+        console.print(line)
+
+
+def speeds(record: dict[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "variant" else "right", no_wrap=True)
+    for row in record["rows"]:
+        table.add_row(*(row[column] for column in COLUMNS))
+    return table
+
+
+def where_time_goes(record: dict[str, Any]) -> Table | None:
+    """Ours beside the quickest peer."""
+    shown = [one for one in (record, quickest(record["peers"])) if one and "ms" in one["time"]]
+    if not shown:
+        return None
+    table = Table("where a step's time goes", box=box.SIMPLE)
+    for one in shown:
+        table.add_column(one["variant"], justify="right")
+    parts = [parts_of(one["time"]) for one in shown]
+    for name in dict.fromkeys(name for found in parts for name in found):
+        cells = [cell(found.get(name, 0.0), one["ms_per_step"]) for found, one in zip(parts, shown, strict=True)]
+        table.add_row(name, *cells)
+    return table
+
+
+def quickest(peers: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return min(peers, key=lambda one: one["ms_per_step"], default=None)
+
+
+def parts_of(time: dict[str, Any]) -> dict[str, float]:
+    return {**time["ms"], "host gaps": time["host_gaps_ms"], "data wait": time["data_wait_ms"]}
+
+
+def cell(milliseconds: float, step: float) -> str:
+    return f"{milliseconds:,.2f} ms {100 * milliseconds / step:5.1f} %"
+
+
+def remarks(record: dict[str, Any]) -> list[str]:
+    best = record["ceilings"]
+    lines = [
+        f"At best, measured in this run: {best['bandwidth_bytes_per_s'] / 1e9:,.1f} GB/s (a large copy), "
+        f"{best['matrix_flop_per_s'] / 1e12:,.3g} TFLOP/s (a large {record['precision']} matrix product)."
+    ]
+    if "flop" in record["counted"]:
+        counted = record["counted"]
+        lines.append(
+            f"A step of ours: {counted['flop'] / 1e9:,.1f} GFLOP in convolutions and matrix products, at least "
+            f"{counted['bytes_least'] / 1e9:,.2f} GB moved if all else is fused into these."
+        )
+    elif why := record["counted"].get("why_not"):
+        lines.append(f"Not counted: {why}.")
+    if why := record["time"].get("why_not"):
+        lines.append(f"Where the time goes is not known: {why}.")
+    if record["peers"] and record["data"] != "synthetic":
+        lines.append("Peers have one batch of noise on the device; only ours reads data.")
+    lines += starts(record)
+    lines += record["notes"]
+    lines += [f"Left out: {name}: {why}." for name, why in record["left_out"].items()]
+    return lines
+
+
+def starts(record: dict[str, Any]) -> list[str]:
+    """From the start of a process to its first step, the second time."""
+    found, failed = record.get("starts", {}), record.get("starts_left_out", {})
+    if not found and not failed:
+        return []
+    ours = found.get("viaduct", [{}])[-1].get("whole_s")
+    lines = ["From the start of a process to its first step, with what was compiled before still on disk:"]
+    for title, times in found.items():
+        own = times[-1]
+        compared = f", {own['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
+        parts = f"imports {own['imports_s']:.1f}, building {own['build_s']:.1f}, step {own['first_step_s']:.1f}"
+        first = f"the first time {times[0]['whole_s']:.1f} s"
+        lines.append(f"  {title}: {own['whole_s']:.1f} s ({parts}; {first}){compared}")
+    return lines + [f"  {title}: {why}" for title, why in failed.items()]

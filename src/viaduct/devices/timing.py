@@ -1,0 +1,108 @@
+"""How long work takes on a device: warm-up, short turns, the device's own clock, medians and their spread.
+
+    clock = Clock(device, "cuda")
+    warm_up(variant, steps=10)
+    turns = take_turns({"ours": ours, "peer": peer}, clock, steps=20, windows=7)
+    Sample(turns["ours"]).median, ratio(turns["peer"], turns["ours"])
+
+Variants take turns in short windows, so that a slow moment of the machine falls on all of them alike; each turn begins
+with another one, so that nobody always follows the same neighbour. A ratio is the median of the ratios within a turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+
+from viaduct.devices.base import Device
+
+Steps = Callable[[int], object]  # takes so many steps; need not wait for the device
+
+
+class Clock:
+    """Seconds as the device counts them: by events on an accelerator, by the processor's counter on the CPU."""
+
+    def __init__(self, device: Device, kind: str) -> None:
+        self.device = device
+        self.vendor: Any = None if kind == "cpu" else getattr(torch, kind)
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """From an idle device to the end of the work, all that it left to be done included."""
+        self.device.synchronize()
+        if self.vendor is None:
+            began = time.perf_counter()
+            work()
+            return time.perf_counter() - began
+        first, last = (self.vendor.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        work()
+        last.record()
+        self.device.synchronize()
+        return float(first.elapsed_time(last)) / 1000
+
+    def wall_seconds(self, work: Callable[[], object]) -> float:
+        """The same by the host's clock: for what the host does at length, such as compiling."""
+        self.device.synchronize()
+        began = time.perf_counter()
+        work()
+        self.device.synchronize()
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was measured, window by window, and what is said of it."""
+
+    values: list[float]
+
+    @property
+    def median(self) -> float:
+        return median(self.values)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Half of all windows lie between them."""
+        if len(self.values) == 1:
+            return self.values[0], self.values[0]
+        low, _, high = quantiles(self.values, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def spread(self) -> float:
+        """The distance between the quartiles, as a share of the median."""
+        low, high = self.quartiles
+        return (high - low) / self.median if self.median else 0.0
+
+
+def warm_up(variant: Steps, clock: Clock, steps: int) -> float:
+    """Steps that count for nothing; the seconds that all of them took."""
+    return clock.wall_seconds(lambda: variant(steps)) if steps else 0.0
+
+
+def take_turns(
+    variants: Mapping[str, Steps],
+    clock: Clock,
+    steps: int,
+    windows: int,
+    after_turn: Callable[[int], object] = lambda turn: None,
+) -> dict[str, list[float]]:
+    """Seconds per step of each variant, turn by turn."""
+    names = list(variants)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(windows):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            variant = variants[name]
+            seconds[name].append(clock.seconds(lambda variant=variant: variant(steps)) / steps)  # type: ignore[misc]
+        after_turn(turn + 1)
+    return seconds
+
+
+def ratio(base: list[float], own: list[float]) -> float:
+    """How many times quicker `own` is than `base`: the median over turns in which both ran."""
+    return median(other / mine for other, mine in zip(base, own, strict=True))

@@ -1,0 +1,156 @@
+"""Batch norm on the card by our own kernels: statistics, the line with ReLU and shortcut, and the way back.
+
+Everything here works on rows of pixels and columns of channels, which is how channels_last lies in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.kernels import moments_kernels, norm_kernels
+from viaduct.kernels.sizes import blocks, parts_for, processors, tile
+
+PARTS = 256  # that are added up at once
+
+
+@dataclass(frozen=True)
+class Norm:
+    """What a batch norm found in one batch: y = scale * x + shift."""
+
+    mean: Tensor
+    inverse: Tensor
+    scale: Tensor
+    shift: Tensor
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Statistics of the columns in parts, as a kernel leaves them."""
+
+    means: Tensor
+    squares: Tensor
+    counts: Tensor
+
+    @staticmethod
+    def empty(parts: int, channels: int, like: Tensor) -> Parts:
+        table = torch.empty((2, parts, channels), dtype=torch.float32, device=like.device)
+        return Parts(table[0], table[1], torch.empty(parts, dtype=torch.float32, device=like.device))
+
+
+def rows_of(x_NCHW: Tensor) -> Tensor:
+    """The same memory as [pixels, channels]."""
+    return x_NCHW.permute(0, 2, 3, 1).reshape(-1, x_NCHW.shape[1])
+
+
+def picture_of(rows: Tensor, like_NCHW: Tensor) -> Tensor:
+    """Rows as pictures again, of the size of others."""
+    count, _, height, width = like_NCHW.shape
+    return rows.view(count, height, width, rows.shape[1]).permute(0, 3, 1, 2)
+
+
+def statistics(x: Tensor) -> Parts:
+    rows, channels = x.shape
+    height, width, warps = (16, 128, 4) if channels >= 128 and rows >= 100_000 else (32, 64, 4)
+    share, parts = parts_for(rows, height, blocks(channels, width), processors(x) * 8)
+    made = Parts.empty(parts, channels, x)
+    norm_kernels.moments_kernel[(blocks(channels, width), parts)](
+        *(x, made.means, made.squares, made.counts, rows, channels, share, height, width), num_warps=warps
+    )
+    return made
+
+
+def settle(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
+    """The norm of this batch; the layer's running statistics follow it."""
+    count, channels = parts.means.shape
+    made = torch.empty((4, channels), dtype=torch.float32, device=parts.means.device)
+    track = layer.running_mean is not None
+    moments_kernels.settle_kernel[(blocks(channels, 16),)](
+        *(parts.means, parts.squares, parts.counts, layer.weight, layer.bias),
+        *((layer.running_mean, layer.running_var, layer.num_batches_tracked) if track else (made, made, made)),
+        *(made[0], made[1], made[2], made[3], rows, channels, count, layer.eps, layer.momentum or 0.0),
+        *(track, PARTS, 16),
+    )
+    return Norm(made[0], made[1], made[2], made[3])
+
+
+def line(x: Tensor, norm: Norm, relu: bool = True) -> Tensor:
+    """relu(scale * x + shift)."""
+    y = torch.empty_like(x)
+    _line(x, norm, y, None, None, y, relu)
+    return y
+
+
+def line_and_shortcut(x: Tensor, norm: Norm, other: Tensor, other_norm: Norm | None) -> tuple[Tensor, Tensor]:
+    """relu(line of x + other, or its line), and a bit for every number that is above 0."""
+    y = torch.empty_like(x)
+    signs = torch.empty((x.shape[0], x.shape[1] // 8), dtype=torch.uint8, device=x.device)
+    _line(x, norm, y, other, other_norm, signs, True)
+    return y, signs
+
+
+def _line(x: Tensor, norm: Norm, y: Tensor, other: Tensor | None, own: Norm | None, signs: Tensor, relu: bool) -> None:
+    rows, channels = x.shape
+    height, width, warps = tile(channels)
+    kind = 0 if other is None else 1 if own is None else 2
+    norm_kernels.line_kernel[(blocks(rows, height), blocks(channels, width))](
+        *(x, x if other is None else other, y, signs, norm.scale, norm.shift),
+        *((own or norm).scale, (own or norm).shift, rows, channels, relu, kind, height, width),
+        num_warps=warps,
+    )
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of the gradient at a norm's output, for each channel: these are also the gradients of its bias and weight."""
+
+    total: Tensor
+    product: Tensor
+
+
+def gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, relu: bool = True) -> Sums:
+    return _sums(gradient, x, norm, 1 if relu else 0, gradient, gradient)
+
+
+def masked_gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor) -> tuple[Tensor, Sums]:
+    """The gradient cut to 0 where the ReLU did, and its sums."""
+    masked = torch.empty_like(gradient)
+    return masked, _sums(gradient, x, norm, 2, signs, masked)
+
+
+def _sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tensor, masked: Tensor) -> Sums:
+    rows, channels = x.shape
+    height, width, warps = 32, 64, 4
+    share, parts = parts_for(rows, height, blocks(channels, width), processors(x) * 4)
+    table = torch.empty((2, parts, channels), dtype=torch.float32, device=x.device)
+    norm_kernels.sums_kernel[(blocks(channels, width), parts)](
+        *(gradient, x, signs, norm.mean, norm.inverse, norm.scale, norm.shift, table[0], table[1], masked),
+        *(rows, channels, share, mask, height, width),
+        num_warps=warps,
+    )
+    return add_up(table)
+
+
+def add_up(table: Tensor) -> Sums:
+    """Two tables of parts, added up."""
+    _, parts, channels = table.shape
+    made = torch.empty((2, channels), dtype=torch.float32, device=table.device)
+    moments_kernels.total_kernel[(blocks(channels, 16),)](
+        table[0], table[1], made[0], made[1], channels, parts, PARTS, 16
+    )
+    return Sums(made[0], made[1])
+
+
+def input_gradient(gradient: Tensor, x: Tensor, norm: Norm, sums: Sums, relu: bool = False) -> Tensor:
+    """What arrives at the norm's input; with relu, the gradient has not been masked yet."""
+    rows, channels = x.shape
+    out = torch.empty_like(x)
+    height, width, warps = tile(channels)
+    norm_kernels.input_kernel[(blocks(rows, height), blocks(channels, width))](
+        *(gradient, x, norm.mean, norm.inverse, norm.scale, norm.shift, sums.total, sums.product, out),
+        *(rows, channels, int(relu), height, width),
+        num_warps=warps,
+    )
+    return out

@@ -1,0 +1,182 @@
+"""viaduct bench"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from viaduct.errors import BadValue
+
+if TYPE_CHECKING:
+    from viaduct.benching.peers import Peer
+    from viaduct.benching.starts import Started
+    from viaduct.recipes import Loaded, Recipe
+
+CPU_BATCH = 8
+
+
+def main(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (`viaduct train --list`) or your own recipe file.")],
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Batch size.", min=1, show_default=f"the recipe's; on the CPU {CPU_BATCH} at most"),
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the pictures.", min=1, show_default="the recipe's")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="auto, fp32, bf16, fp16, or a level O0 to O3.", show_default="the recipe's")
+    ] = None,
+    mode: Annotated[
+        Literal["eager", "graph"] | None, typer.Option(help="Graph: compiled.", show_default="the recipe's")
+    ] = None,
+    sink: Annotated[
+        int | None, typer.Option(help="So many steps at a time without returning to the host.", min=0, show_default="0")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change any field of the recipe; may be repeated.", metavar="FIELD=VALUE"),
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(help="synthetic: noise on the device, no files; or where the recipe's data lie.")
+    ] = Path("synthetic"),
+    steps: Annotated[
+        int | None, typer.Option(help="Steps in a window.", min=1, show_default="20; 2 on the CPU")
+    ] = None,
+    windows: Annotated[int | None, typer.Option(help="Timed windows.", min=1, show_default="7; 3 on the CPU")] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Steps before the first window.", min=0, show_default="20; 1 on the CPU")
+    ] = None,
+    peer: Annotated[
+        str, typer.Option(help="Whom to measure too: torchvision, timm, plain (our network in a plain loop), or all.")
+    ] = "",
+    way: Annotated[
+        str,
+        typer.Option(
+            help="How torchvision and timm run: eager, compiled, reduce-overhead, max-autotune.",
+            show_default="the first three; two on the CPU",
+        ),
+    ] = "",
+    starts: Annotated[
+        bool, typer.Option("--starts", help="Also from the start of a process to its first step, each in its own.")
+    ] = False,
+    profile: Annotated[bool, typer.Option(help="Look where the time goes, after the timed windows.")] = True,
+    repeat: Annotated[int, typer.Option(help="Do the whole measurement so many times.", min=1)] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write the figures here, too.", metavar="FILE")] = None,
+) -> None:
+    """Measure a recipe's training step: images/s, where the time goes, and what others need for the same work.
+
+    All that is compared runs in this process, in turns of short windows; the figures are medians. A peer that is not
+    installed, or has no such network, is named and left out.
+    """
+    given = dict(locals())
+    try:
+        begin(given)
+    except KeyboardInterrupt:
+        tell("Interrupted: nothing was written.")
+        raise typer.Exit(130) from None
+
+
+def begin(given: dict[str, Any]) -> None:
+    from viaduct.recipes import load
+
+    loaded = load(given["recipe"])
+    loaded = replace(loaded, recipe=changed(loaded.recipe, given))
+    # torch is imported from here on: mistakes above are answered at once.
+    from viaduct.benching.record import check_json_place
+
+    if given["json"]:
+        check_json_place(given["json"])
+    measure(loaded, given)
+
+
+def measure(loaded: Loaded, given: dict[str, Any]) -> None:
+    import tempfile
+
+    from viaduct import devices
+    from viaduct.benching import peers
+    from viaduct.benching.measure import Lengths
+    from viaduct.benching.measure import measure as measure_once
+    from viaduct.benching.ours import Setting
+    from viaduct.benching.record import make_record, write_record
+    from viaduct.benching.table import show
+
+    names = peers.names_in(given["peer"], peers.NAMES, "peer") if given["peer"] else []
+    room, place = devices.pick(given["device"])
+    ways = peers.ways_for(given["way"], place.type)
+    recipe = small_on_cpu(loaded.recipe, place.type, given["batch"])
+    lengths = Lengths.of(place.type, recipe.sink, given["steps"], given["windows"], given["warmup"], given["profile"])
+    with tempfile.TemporaryDirectory() as scratch:
+        setting = Setting(recipe, given["data"], room, place, Path(scratch))
+        found, absent = peers.find(names, ways, recipe)
+        started = start_apart(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
+        outcomes = [measure_once(setting, found, absent, lengths, tell) for _ in range(given["repeat"])]
+    record = make_record(loaded.name, setting, lengths, outcomes, command(), started)
+    if given["json"]:  # first: a reader of the table may have left
+        write_record(given["json"], record)
+    show(record)
+
+
+def start_apart(word: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> Started:
+    """Ours and each peer in processes of their own, with the same recipe and the same changes."""
+    from viaduct.benching.starts import Order, measure
+
+    small = [("accumulate", str(recipe.accumulate)), ("data.global_batch", str(recipe.data.global_batch))]
+    order = Order(word, changes_in(given) + small, given["device"], str(given["data"]))
+    orders = [("viaduct", order), *((one.title, replace(order, peer=one.name, way=one.way)) for one in found)]
+    return measure(orders, tell)
+
+
+def changed(recipe: Recipe, given: dict[str, Any]) -> Recipe:
+    """The recipe as the flags say, each checked as `viaduct train` checks it."""
+    from viaduct.recipes._fields import override
+
+    for path, text in changes_in(given):
+        recipe = override(recipe, path, text)
+    return recipe
+
+
+def changes_in(given: dict[str, Any]) -> list[tuple[str, str]]:
+    """Fields of the recipe, and what the flags say of them."""
+    fields = {
+        "data.global_batch": given["batch"],
+        "data.size": given["size"],
+        "precision.compute": given["precision"],
+        "mode": given["mode"],
+        "sink": given["sink"],
+    }
+    changes = [(path, str(value)) for path, value in fields.items() if value is not None]
+    return [*changes, *map(split, given["settings"] or [])]
+
+
+def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
+    """A batch that a processor gets through in seconds, unless one was asked for."""
+    if kind != "cpu" or batch is not None or recipe.data.global_batch <= CPU_BATCH:
+        return recipe
+    return replace(recipe, data=replace(recipe.data, global_batch=CPU_BATCH), accumulate=1)
+
+
+def split(word: str) -> tuple[str, str]:
+    path, equals, text = word.partition("=")
+    if not equals:
+        raise BadValue(f"--set {word} has no value.", "Write it as --set optimizer.lr=0.05")
+    return path.strip(), text.strip()
+
+
+def command() -> str:
+    """As anyone would repeat it: without the place where the figures go."""
+    words = sys.argv[1:]
+    kept = [
+        word
+        for place, word in enumerate(words)
+        if not word.startswith("--json") and (place == 0 or words[place - 1] != "--json")
+    ]
+    return shlex.join(["viaduct", *kept])
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

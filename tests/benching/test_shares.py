@@ -1,0 +1,75 @@
+"""Traces written by hand: microseconds in, milliseconds a step out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from viaduct.benching import kinds, shares
+
+
+def event(category: str, name: str, begin: float, duration: float, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "ts": begin, "dur": duration, "tid": 1, "args": more}
+
+
+def test_kernels_side_by_side_are_not_counted_twice() -> None:
+    events = [event("kernel", "wgrad", 0, 1000), event("kernel", "batch_norm", 500, 1000)]
+    found = shares.of_kernels(events, steps=1, ms_per_step=1.5)
+    assert found.by_kind == {kinds.CONVOLUTION: 1.0, kinds.NORMALISATION: 0.5}
+    assert found.host_gaps == 0
+
+
+def test_what_the_card_has_nothing_to_do_in_is_a_gap_and_waits_for_data_while_the_host_fetches() -> None:
+    fetch = event("user_annotation", shares.FETCH, 1000, 750)
+    on_card = event("gpu_user_annotation", shares.FETCH, 0, 9000)  # the same mark, as the card's timeline has it
+    events = [event("kernel", "wgrad", 0, 1000), fetch, on_card, event("kernel", "wgrad", 2000, 1000)]
+    found = shares.of_kernels(events, steps=1, ms_per_step=3.0)
+    assert found.by_kind == {kinds.CONVOLUTION: 2.0}
+    assert found.host_gaps == pytest.approx(0.25)
+    assert found.data_wait == pytest.approx(0.75)
+
+
+def test_gaps_that_the_profiler_itself_makes_do_not_count() -> None:
+    events = [event("kernel", "wgrad", 0, 1000), event("kernel", "wgrad", 5000, 1000)]
+    found = shares.of_kernels(events, steps=1, ms_per_step=2.0)  # as it was timed without the profiler
+    assert found.host_gaps == 0
+    assert sum(found.by_kind.values()) == 2.0
+
+
+def test_kernels_that_the_profiler_slows_down_are_not_longer_than_the_step() -> None:
+    found = shares.of_kernels([event("kernel", "wgrad", 0, 3000)], steps=1, ms_per_step=2.0)
+    assert found.by_kind == {kinds.CONVOLUTION: 2.0}
+    assert found.host_gaps == 0
+
+
+def test_a_product_that_a_convolution_launched_is_a_convolution() -> None:
+    operator = event("cpu_op", "aten::cudnn_convolution", 0, 10, **{"External id": 7})
+    launched = event("kernel", "nvjet_tst_128x128", 5, 100, **{"External id": 7})
+    alone = event("kernel", "nvjet_tst_128x128", 105, 100, **{"External id": 8})
+    found = shares.of_kernels([operator, launched, alone], steps=1, ms_per_step=0.2)
+    assert found.by_kind == {kinds.CONVOLUTION: 0.1, kinds.PRODUCT: 0.1}
+
+
+def test_a_profile_without_kernels_says_so() -> None:
+    assert shares.of_kernels([], 1, 1.0).why_not == "the profiler saw no kernel"
+
+
+def test_an_operator_has_the_time_that_those_inside_it_do_not_take() -> None:
+    events = [
+        event("user_annotation", shares.WINDOW, 0, 1000),
+        event("user_annotation", shares.FETCH, 0, 100),
+        event("cpu_op", "aten::cat", 10, 50),
+        event("cpu_op", "aten::convolution", 100, 600),
+        event("cpu_op", "aten::mkldnn_convolution", 200, 400),
+        event("cpu_op", "aten::batch_norm", 700, 200),
+    ]
+    found = shares.of_operators(events, steps=1, ms_per_step=2.0)  # twice as long as in the profile
+    assert found.by_kind == pytest.approx({kinds.CONVOLUTION: 1.2, kinds.NORMALISATION: 0.4})
+    assert found.data_wait == pytest.approx(0.2)
+    assert found.host_gaps == pytest.approx(0.2)
+    assert found.largest[0]["name"] == "aten::mkldnn_convolution"
+
+
+def test_a_device_whose_kernels_nobody_sees_is_named() -> None:
+    assert "npu" in (shares.look(lambda steps: None, 1, "npu", 1.0).why_not or "")

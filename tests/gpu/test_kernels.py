@@ -1,0 +1,125 @@
+"""The kernels on a real card, in bf16, against float64; `make test-gpu`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA card here"),
+]
+ALLOWED = 2e-2  # bf16 keeps eight bits; gradients go through a dozen roundings
+
+
+def good(errors: dict[str, float], plain: dict[str, float] | None = None, most: float = ALLOWED) -> None:
+    """Small, or hardly more than what PyTorch's own bf16 does: a ReLU or a pool that decides otherwise than float64
+    sends a gradient elsewhere, whoever computes it."""
+    allowed = {name: max(most, 1.3 * (plain or {}).get(name, 0.0)) for name in errors}
+    assert {name: error for name, error in errors.items() if not error < allowed[name]} == {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("same", [False, True])
+def test_stem(same: bool, seed: int) -> None:
+    from kernels.checks import check_stem
+
+    both = []
+    for own in (True, False):
+        torch.manual_seed(seed)
+        both.append(check_stem(same, (64, 96, 224)[seed], 8, "cuda", torch.bfloat16, own))
+    good(*both)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("grouped", [False, True])
+def test_blocks(grouped: bool, seed: int) -> None:
+    from kernels.checks import check_blocks
+    from viaduct.models.resnet import Bottleneck
+    from viaduct.models.resnext import GroupedBottleneck
+
+    kind, filters = (GroupedBottleneck, (128, 256, 512)[seed]) if grouped else (Bottleneck, (64, 128, 96)[seed])
+    both = []
+    for own in (True, False):
+        torch.manual_seed(seed)
+        size = (28, 15, 14)[seed]
+        both.append(check_blocks(kind, bool(seed % 2), filters, size, 8, "cuda", torch.bfloat16, own))
+    good(*both)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("channels", "size"), [(128, 56), (256, 28), (512, 15), (1024, 7)])
+def test_grouped(channels: int, size: int, stride: int) -> None:
+    from kernels.checks import check_grouped
+
+    good(check_grouped(channels, 32, stride, size, stride == 2, 8, "cuda", torch.bfloat16))
+
+
+@pytest.mark.parametrize(("rows", "channels"), [(100_000, 64), (5_000, 2048), (33, 16), (200_001, 264)])
+def test_norm(rows: int, channels: int) -> None:
+    from kernels.checks import check_norm
+
+    good(check_norm(rows, channels, "cuda", torch.bfloat16))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("channels", "height", "width"), [(64, 111, 111), (512, 28, 27), (1032, 7, 7), (20, 9, 14)])
+@pytest.mark.parametrize("kind", ["max", "average"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_pool(kind: str, size: int, stride: int, channels: int, height: int, width: int) -> None:
+    from kernels.checks import check_pool
+
+    good(check_pool(kind, size, stride, height, width, channels, 4, "cuda", torch.bfloat16))
+
+
+def test_pool_of_whole_windows() -> None:
+    from kernels.checks import check_pool
+
+    good(check_pool("whole", 5, 3, 14, 14, 512, 4, "cuda", torch.bfloat16))
+
+
+@pytest.mark.parametrize(("channels", "size"), [(64, 56), (256, 28), (1024, 7), (40, 13)])
+@pytest.mark.parametrize(
+    ("kinds", "readers"),
+    [("n", [True]), ("nn", [True, True]), ("nm", [False] * 3 + [True]), ("mp", [True]), ("an", [True])],
+)
+def test_state(kinds: str, readers: list[bool], channels: int, size: int) -> None:
+    from kernels.checks import check_state
+
+    good(
+        check_state(kinds, readers, channels, size, 8, all(readers), len(kinds) > 1, "cuda", torch.bfloat16), most=5e-2
+    )
+
+
+@pytest.mark.parametrize("keep", [None, 0.7])
+def test_cells_in_float32(keep: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernels.checks import check_cells
+
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    good(check_cells(28, 64, 8, keep, 0, "cuda", torch.float32))
+
+
+def test_a_whole_amoebanet_is_as_near_to_float32_as_plain_bf16() -> None:
+    from kernels.checks import check_amoebanet
+
+    fused, plain = check_amoebanet()
+    assert fused < 1.25 * plain
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_plain_average_pools_send_gradients_where_they_belong(size: int, stride: int) -> None:
+    """PyTorch's own does not, on this device and in this layout."""
+    from viaduct.models.padding import average_pool_same
+
+    x = torch.randn(2, 8, 7, 9, dtype=torch.float64)
+    grads = []
+    for where, layout in (("cpu", torch.contiguous_format), ("cuda", torch.channels_last)):
+        there = x.to(where, memory_format=layout, copy=True).requires_grad_()
+        made = average_pool_same(there, size, stride)
+        (made * torch.arange(made.numel(), device=where, dtype=torch.float64).view(made.shape)).sum().backward()
+        grads.append(there.grad.cpu())
+    torch.testing.assert_close(*grads)

@@ -1,0 +1,246 @@
+"""Sinks on a real card: steps captured as a graph and replayed take the run where the host would have taken it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training.test_compiling import Tower
+from training.test_loop import resumed
+from training.test_sink import BASE, RECIPES, losses
+from training.tiny import RECIPE, Recorder, forgetful, trained, training, weights, within
+from viaduct import devices
+from viaduct.recipes import Amoebanet, Arrays, Ema, ImageSet, Log, Precision, Recipe, RmsProp, Sgd, Split
+from viaduct.training.callbacks import Checkpointing
+from viaduct.training.checkpoint import checkpoints
+from viaduct.training.loop import Training
+from viaduct.training.rundir import RunDir
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA card here"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of torch's compiler and Triton
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
+]
+Show = Callable[[str], None]
+LAST_BITS = {"rtol": 2e-5, "atol": 2e-6}
+ROUGHLY = {"rtol": 2e-2, "atol": 2e-3}  # half precision, whose gradients go through the same kernels all the same
+
+
+@pytest.fixture(autouse=True)
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("VIADUCT_TEST_DEVICE", "cuda")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS refuses to be deterministic
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.cuda.empty_cache()
+
+
+def exact(recipe: Recipe) -> Recipe:
+    """Long enough to be replayed, and the same bits every time."""
+    precision = replace(recipe.precision, tf32=False)
+    return replace(recipe, deterministic=True, epochs=4, precision=precision)
+
+
+def difference(one: list[float], other: list[float]) -> float:
+    assert len(one) == len(other)
+    return max(abs(a - b) for a, b in zip(one, other, strict=True) if a == a or b == b)
+
+
+def captured(done: Training) -> bool:
+    assert done.sink is not None
+    assert done.sink.obstacle is None, done.sink.obstacle
+    return done.sink.replay is not None
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_replayed_steps_are_the_hosts_steps(tmp_path: Path, name: str, show: Show) -> None:
+    recipe, alone, told = exact(RECIPES[name]), Recorder(), Recorder()
+    plain = trained(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), told)
+    assert captured(sunk)
+    one, other = weights(sunk), weights(plain)
+    apart = max(float((one[key].double() - other[key].double()).abs().max()) for key in one)
+    bits = all(torch.equal(one[key], other[key]) for key in one) and losses(told) == losses(alone)
+    show(f"losses {difference(losses(told), losses(alone)):.1e} apart, weights {apart:.1e}; same bits: {bits}")
+    allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
+    torch.testing.assert_close(losses(told), losses(alone), equal_nan=True, **allowed)
+    for key in one:
+        torch.testing.assert_close(one[key], other[key], **allowed)
+    assert sunk.scale.state() == plain.scale.state()
+    assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
+    if plain.shadow and sunk.shadow:
+        assert sunk.shadow.updates == plain.shadow.updates
+        for key, tensor in plain.shadow.values.items():
+            torch.testing.assert_close(sunk.shadow.values[key], tensor, **allowed)
+
+
+def test_dropout_in_a_graph_draws_the_numbers_that_the_host_would_have_drawn(tmp_path: Path) -> None:
+    recipe = exact(replace(BASE, model=forgetful, optimizer=Sgd(0.125, momentum=0.5), schedule=RECIPE.schedule))
+    plain = trained(recipe, RunDir(tmp_path / "plain"))
+    drawn = torch.cuda.get_rng_state()
+    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"))
+    assert captured(sunk)
+    assert torch.equal(torch.cuda.get_rng_state(), drawn)  # a checkpoint after a sink draws on as without
+    for key, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(sunk)[key], tensor, **LAST_BITS)
+
+
+@pytest.mark.parametrize("stop", [8, 11])
+@pytest.mark.parametrize("name", ["dropout", "averaged weights", "loss scale"])
+def test_a_run_resumed_within_a_sink_ends_where_it_would_have(tmp_path: Path, name: str, stop: int) -> None:
+    recipe = replace(exact(RECIPES[name]), sink=8)
+    whole = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    run = RunDir(tmp_path / "parts")
+    first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
+    with first.train_batches, first.validation:
+        assert first.fit() == "interrupted"
+    saved = checkpoints(run.checkpoints)[-1]
+    assert saved.step == stop
+    again = resumed(recipe, run, saved)
+    allowed = LAST_BITS if recipe.precision.compute == "fp32" else ROUGHLY
+    for key, tensor in weights(whole).items():
+        torch.testing.assert_close(weights(again)[key], tensor, **allowed)
+
+
+def test_batches_that_come_from_the_host_arrive_whole(tmp_path: Path) -> None:
+    """Made on a stream of their own by threads, and read by the replayed steps."""
+    recipe = exact(within(BASE, "data", auto_augment="randaugment", workers=2))
+    alone, told = Recorder(), Recorder()
+    trained(recipe, RunDir(tmp_path / "plain"), alone)
+    assert captured(trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), told))
+    torch.testing.assert_close(losses(told), losses(alone), **LAST_BITS)
+
+
+class Curious(nn.Module):
+    """Asks the device for a number in every step, and forgets some of what it saw."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.inside = forgetful(classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        made: Tensor = self.inside(images)
+        return made * (1.0 if made.sum().item() < 1e9 else 2.0)
+
+
+def test_a_network_that_asks_the_device_falls_back_and_loses_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], show: Show
+) -> None:
+    recipe = exact(replace(BASE, model=Curious))
+    alone, told = Recorder(), Recorder()
+    trained(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = trained(replace(recipe, sink=8), RunDir(tmp_path / "sunk"), told)
+    assert sunk.sink is not None
+    assert sunk.sink.replay is None
+    assert "cannot be captured" in str(sunk.sink.obstacle)
+    show(str(sunk.sink.obstacle))
+    assert capsys.readouterr().err.count("--sink 8: the host drives each step") == 1
+    torch.testing.assert_close(losses(told), losses(alone), **LAST_BITS)
+
+
+def test_blocks_that_are_compiled_can_be_captured(tmp_path: Path, show: Show) -> None:
+    recipe = replace(exact(replace(BASE, model=Tower)), deterministic=False)
+    alone, told = Recorder(), Recorder()
+    trained(recipe, RunDir(tmp_path / "plain"), alone)
+    sunk = trained(replace(recipe, mode="graph", sink=8), RunDir(tmp_path / "sunk"), told)
+    assert captured(sunk)
+    assert len(sunk.computation.compilation.parts) == 4
+    show(f"losses {difference(losses(told), losses(alone)):.1e} apart")
+    torch.testing.assert_close(losses(told), losses(alone), rtol=1e-3, atol=1e-3)
+
+
+def noise(size: int, count: int, classes: int) -> ImageSet:
+    chance = np.random.default_rng(0)
+    split = Split(chance.integers(0, 256, (count, size, size, 3), dtype=np.uint8), chance.integers(0, classes, count))
+    return ImageSet(split, Split(split.images[:16], split.labels[:16]), tuple(map(str, range(classes))))
+
+
+def large(model: str, size: int, batch: int, **more: Any) -> tuple[Recipe, ImageSet]:
+    images = noise(size, 2 * batch, 10)
+    data = Arrays(batch, size, classes=10, make=lambda path: images)
+    recipe = replace(RECIPE, model=model, data=data, optimizer=Sgd(0.01), steps=10**6, log=Log(10**6))
+    recipe = within(recipe, "evaluation", every_epochs=0)
+    return replace(recipe, precision=Precision("bf16"), **more), images
+
+
+def prepared(recipe: Recipe, images: ImageSet, run: RunDir) -> Training:
+    room, device = devices.pick("cuda")
+    made = Training(recipe, run, images, room, device, [])
+    made.to_training()
+    if made.shadow:
+        made.shadow.begin()
+    return made
+
+
+def milliseconds(made: Training, steps: int) -> float:
+    """Of one step, after as many for warming up."""
+    batches = made.coming_batches()
+    for begun in (False, True):
+        torch.cuda.synchronize()
+        end, began = made.step + steps, time.perf_counter()
+        while made.step < end:
+            made.proceed(batches)
+        torch.cuda.synchronize()
+        if begun:
+            return 1000 * (time.perf_counter() - began) / steps
+    raise AssertionError
+
+
+def found_losses(made: Training, steps: int) -> list[float]:
+    batches, found = made.coming_batches(), Recorder()
+    made.callbacks.append(found)
+    while made.step < steps:
+        made.proceed(batches)
+    made.log()
+    return losses(found)[:steps]
+
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "resnet50_v1": {},
+    "resnext50": {},
+    "amoebanet_d": {
+        "network": Amoebanet(cells=3, filters=64, drop_path_keep=0.9),
+        "optimizer": RmsProp(1e-4),  # at usual rates a last bit grows to a tenth of the loss in three steps
+        "ema": Ema(0.99),
+    },
+}
+
+
+@pytest.mark.parametrize("kernels", ["off", "auto"])
+@pytest.mark.parametrize("model", NETWORKS)
+def test_real_networks_learn_alike_in_sinks(tmp_path: Path, model: str, kernels: Any, show: Show) -> None:
+    recipe, images = large(model, 128, 16, kernels=kernels, **NETWORKS[model])
+    alone = found_losses(prepared(recipe, images, RunDir(tmp_path / "host")), 16)
+    sunk = prepared(replace(recipe, sink=8), images, RunDir(tmp_path / "sunk"))  # here random numbers begin anew
+    told = found_losses(sunk, 16)
+    assert captured(sunk)
+    show(f"{sunk.computation.fused} fused parts; first losses {alone[:3]} and {told[:3]}; ends {alone[-1]} {told[-1]}")
+    torch.testing.assert_close(told[:4], alone[:4], rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("model", ["resnet50_v1", "resnext50"])
+def test_a_sink_is_no_slower_than_the_host_at_small_batches(tmp_path: Path, model: str, show: Show) -> None:
+    recipe, images = large(model, 224, 32)
+    found: dict[str, float] = {}
+    for name, change in {
+        "host": {"kernels": "off"},
+        "sink": {"kernels": "off", "sink": 20},
+        "sink, own kernels": {"sink": 20},
+    }.items():
+        made = prepared(replace(recipe, **change), images, RunDir(tmp_path / name))
+        found[name] = milliseconds(made, 40)
+        del made
+        torch.cuda.empty_cache()
+    show(", ".join(f"{name} {ms:.2f} ms ({32000 / ms:,.0f}/s)" for name, ms in found.items()))
+    assert found["sink"] < 1.05 * found["host"]

@@ -1,0 +1,66 @@
+"""When a run has kernels of our own, and how it is told that it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import pytest
+
+from training.tiny import RECIPE, normed, training
+from viaduct.errors import BadValue
+from viaduct.recipes import Init, Recipe, Thor
+from viaduct.training import own_kernels
+from viaduct.training.own_kernels import kernels_for
+from viaduct.training.precision import Plan
+from viaduct.training.rundir import RunDir
+
+BF16, FP32 = Plan("bf16", False, False), Plan("fp32", False, False)
+RECIPE = replace(RECIPE, model=normed)
+
+
+@pytest.fixture(autouse=True)
+def triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_kernels, "find_spec", lambda name: ModuleSpec(name, None))
+
+
+def wanted(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: bool = False) -> bool:
+    return kernels_for(recipe, plan, device, closely)
+
+
+OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
+    "device": ({"recipe": RECIPE, "device": "npu"}, "they are for cuda, and this run is on npu"),
+    "precision": ({"recipe": RECIPE, "plan": FP32}, "bf16 or fp16, and this run in fp32"),
+    "freeze": ({"recipe": replace(RECIPE, init=Init(freeze="stem"))}, "batch norms of frozen layers rest"),
+    "thor": ({"recipe": replace(RECIPE, optimizer=Thor())}, "THOR looks"),
+    "dump": ({"recipe": RECIPE, "closely": True}, "a dump looks"),
+    "whole": ({"recipe": replace(RECIPE, mode="graph", compile="whole")}, "compiled whole has no room"),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_where_they_cannot_be_auto_does_without_and_on_is_refused(name: str) -> None:
+    given, reason = OBSTACLES[name]
+    assert not wanted(**given)
+    with pytest.raises(BadValue, match=f"--kernels on: .*{reason}"):
+        wanted(**given | {"recipe": replace(given["recipe"], kernels="on")})
+
+
+def test_without_triton_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_kernels, "find_spec", lambda name: None)
+    assert not wanted(RECIPE)
+    with pytest.raises(BadValue, match="Triton, which is not installed"):
+        wanted(replace(RECIPE, kernels="on"))
+
+
+def test_off_is_off() -> None:
+    assert wanted(RECIPE)
+    assert wanted(replace(RECIPE, kernels="on"))
+    assert not wanted(replace(RECIPE, kernels="off"))
+
+
+def test_a_run_on_the_cpu_has_none_and_refuses_them(run: RunDir) -> None:
+    assert training(RECIPE, run).computation.fused == 0
+    with pytest.raises(BadValue, match="they are for cuda, and this run is on cpu"):
+        training(replace(RECIPE, kernels="on"), run)

@@ -1,0 +1,405 @@
+"""Sinks: the same numbers, told less often; and what cannot be captured runs as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training.test_loop import Flag, resumed
+from training.tiny import (
+    PER_EPOCH,
+    RECIPE,
+    Recorder,
+    forgetful,
+    normed,
+    trained,
+    training,
+    weights,
+    within,
+)
+from viaduct.data.batches import Batch
+from viaduct.errors import BadValue
+from viaduct.recipes import AdamW, Cosine, CrossEntropy, Ema, Lars, Precision, Recipe, RmsProp, Sgd, Thor
+from viaduct.training.callbacks import Callback, Checkpointing
+from viaduct.training.checkpoint import checkpoints
+from viaduct.training.loop import Training
+from viaduct.training.rundir import RunDir
+from viaduct.training.sink import Feed, Work, obstacle_of_optimizer
+
+BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
+FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
+RISING = Precision("fp16", loss_scale="dynamic", scale_start=2.0**12, scale_grow_every=1, scale_shrink_after=2)
+RECIPES = {
+    "sgd": BASE,
+    "nesterov without momentum's start": replace(BASE, optimizer=Sgd(0.1, nesterov=True)),
+    "averaged weights": replace(BASE, ema=Ema(0.9)),
+    "steady average": replace(BASE, ema=Ema(0.8, num_updates=False)),
+    "label smoothing": replace(BASE, loss=CrossEntropy(0.1)),
+    "mixup": replace(BASE, mixup=0.2),
+    "accumulation": replace(BASE, accumulate=2, clip_norm=0.5),
+    "dropout": replace(BASE, model=forgetful),
+    "adamw": replace(BASE, optimizer=AdamW(1e-2)),
+    "rmsprop": replace(BASE, optimizer=RmsProp(0.05)),
+    "lars": replace(BASE, optimizer=Lars(form="contrib")),
+    "lars of resnext": replace(BASE, optimizer=Lars(0.5, form="resnext")),
+    "thor": replace(BASE, optimizer=Thor(0.01, frequency=4)),
+    "O2 in bf16": replace(BASE, precision=Precision("O2"), ema=Ema(0.9)),
+    "loss scale": replace(BASE, precision=FP16, ema=Ema(0.9)),
+    "loss scale that overflows now and then": replace(BASE, precision=RISING, ema=Ema(0.9)),
+    "fixed loss scale": replace(BASE, precision=Precision("fp16", loss_scale=1024.0)),
+}
+# A rate in fp32 instead of a Python number, and one more rounding in an average: never the last bit but one.
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+def losses(recorder: Recorder) -> list[float]:
+    return [loss for record in recorder.logs for loss in record.losses]
+
+
+def saved_bytes(run: RunDir) -> dict[str, bytes]:
+    """The weights of every checkpoint."""
+    files = [path for saved in checkpoints(run.checkpoints) for path in sorted(saved.path.glob("*.safetensors"))]
+    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
+
+
+def states(done: Training) -> list[Any]:
+    state = done.optimizer.state_dict()
+    found: list[Any] = [group["lr"] for group in state["param_groups"]]
+    for number in sorted(state["state"]):
+        found += [state["state"][number][name] for name in sorted(state["state"][number])]
+    return found
+
+
+def equal(one: Any, other: Any) -> bool:
+    return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
+
+
+def watched(recipe: Recipe, run: RunDir, **more: Any) -> tuple[Training, Recorder]:
+    recorder = Recorder()
+    return trained(recipe, run, recorder, Checkpointing(), **more), recorder
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_run_in_sinks_is_bitwise_the_run_without(tmp_path: Any, name: str) -> None:
+    recipe = within(RECIPES[name], "checkpoint", every_steps=4, keep=9)
+    plain, alone = watched(recipe, RunDir(tmp_path / "plain"))
+    sunk, sink = watched(replace(recipe, sink=3), RunDir(tmp_path / "sunk"))
+    assert losses(sink) == losses(alone)
+    assert saved_bytes(sunk.run) == saved_bytes(plain.run)
+    assert all(equal(one, other) for one, other in zip(states(sunk), states(plain), strict=True))
+    assert sunk.scale.state() == plain.scale.state()
+    assert [score.predictions for score in sink.scores] == [score.predictions for score in alone.scores]
+
+
+def test_nobody_is_told_of_a_step_within_a_sink(run: RunDir) -> None:
+    recipe = within(replace(BASE, sink=4), "checkpoint", every_steps=7)
+    _, told = watched(recipe, run)
+    ends = [4, 5, 7, 8, 10, 12, 14, 15]  # multiples of 4, evaluations (5), checkpoints (7), the end
+    assert told.at("step") == told.at("log") == ends
+    assert told.at("evaluation") == [5, 10, 15]
+    assert [log.step for log in told.logs] == ends
+    assert {7, 14, 15} <= set(told.at("checkpoint"))
+
+
+def test_a_sink_may_be_longer_than_an_epoch(run: RunDir) -> None:
+    recipe = within(BASE, "evaluation", every_epochs=0)
+    _, alone = watched(recipe, run)
+    _, told = watched(replace(recipe, sink=100), run)
+    assert told.at("log") == [3 * PER_EPOCH]
+    assert losses(told) == losses(alone)
+
+
+@pytest.mark.parametrize("stop", [4, 7])
+@pytest.mark.parametrize("name", ["averaged weights", "mixup", "dropout", "loss scale", "thor"])
+def test_a_run_resumed_between_and_within_sinks_is_bitwise_the_same(tmp_path: Any, name: str, stop: int) -> None:
+    recipe = replace(RECIPES[name], sink=4)
+    whole, _ = watched(recipe, RunDir(tmp_path / "whole"))
+    flag, run = Flag(), RunDir(tmp_path / "parts")
+
+    def interrupted() -> bool:
+        return flag.raised or (first.step >= stop)
+
+    first = training(recipe, run, Checkpointing(), interrupted=interrupted)
+    with first.train_batches, first.validation:
+        assert first.fit() == "interrupted"
+    saved = checkpoints(run.checkpoints)[-1]
+    assert saved.step == stop
+    for sink in (4, 0, 3):  # how a run is sunk may change
+        again = resumed(replace(recipe, sink=sink), run, saved)
+        assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(again).items())
+
+
+def test_a_bad_loss_in_a_sink_is_named_with_its_step_and_not_saved(run: RunDir) -> None:
+    from viaduct.errors import Diverged
+    from viaduct.training.callbacks import NanStop
+
+    def spoiled(logits: Tensor, labels: Tensor) -> Tensor:
+        calls.append(1)
+        return nn.functional.cross_entropy(logits, labels) * (float("nan") if len(calls) == 3 else 1.0)
+
+    calls: list[int] = []
+    with pytest.raises(Diverged, match="became nan at step 3"):
+        trained(replace(BASE, loss=spoiled, sink=5), run, NanStop(), Checkpointing())
+    assert not checkpoints(run.checkpoints)
+
+
+def test_a_sink_below_zero_is_refused() -> None:
+    with pytest.raises(BadValue, match="sink is -1; it must be 0 or more"):
+        replace(BASE, sink=-1)
+
+
+# What the device would do, done here: the step that is captured runs on the CPU, again and again.
+
+
+def on_device(recipe: Recipe, run: RunDir, capture: Callable[[Work], Work], *others: Callback) -> Training:
+    sunk = training(recipe, run, *others)
+    assert sunk.sink is not None
+    sunk.sink.obstacle = None
+    sunk.sink.capture = capture
+    with sunk.train_batches, sunk.validation:
+        sunk.fit()
+    return sunk
+
+
+def test_a_captured_step_leaves_nothing_in_python(run: RunDir) -> None:
+    """Whatever it changes must be a tensor in its place: a replay changes nothing else."""
+    seen: list[dict[str, Any]] = []
+
+    def capture(work: Work) -> Work:
+        def state() -> dict[str, Any]:
+            training: Training = work.training  # type: ignore[attr-defined]
+            groups = [
+                {name: value for name, value in group.items() if name != "params"}
+                for group in training.optimizer.param_groups
+            ]
+            addresses = [tensor.data_ptr() for tensor in training.model.state_dict().values()]
+            assert training.shadow is not None
+            return {
+                "groups": groups,
+                "addresses": addresses,
+                "gradients": [parameter.grad for parameter in training.parameters],
+                "pending": len(training.pending),
+                "updates": training.shadow.updates,
+                "step": training.step,
+            }
+
+        before = state()
+        work()
+        seen.extend((before, state()))
+        return work
+
+    on_device(replace(BASE, ema=Ema(0.9), sink=6), run, capture)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_step_that_is_captured_computes_the_same(tmp_path: Any, name: str) -> None:
+    recipe, alone, told = replace(RECIPES[name], sink=4), Recorder(), Recorder()
+    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
+    replays: list[int] = []
+
+    def capture(work: Work) -> Work:
+        def replay() -> None:
+            replays.append(1)
+            work()
+
+        return replay
+
+    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), capture, told)
+    assert len(replays) >= 4
+    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
+    for key, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+    for one, other in zip(states(sunk), states(plain), strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+    assert sunk.scale.state() == plain.scale.state()
+    assert [log.lr for log in told.logs] == [log.lr for log in alone.logs if log.step in told.at("log")]
+    if plain.shadow and sunk.shadow:
+        assert sunk.shadow.updates == plain.shadow.updates
+        for key, tensor in plain.shadow.values.items():
+            torch.testing.assert_close(sunk.shadow.values[key], tensor, **CLOSE)
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(0.1, weight_decay=1e-3), Sgd(0.1, nesterov=True), Sgd(0.1, momentum=0.0)])
+def test_sgd_that_is_not_fused_reads_its_rate_on_the_device_too(run: RunDir, optimizer: Sgd) -> None:
+    class Unfused(Callback):
+        def start(self, training: Training) -> None:
+            for group in training.optimizer.param_groups:
+                group["fused"] = False
+
+    recipe, alone, told = replace(BASE, optimizer=optimizer, sink=4), Recorder(), Recorder()
+    trained(replace(recipe, sink=0), run, alone, Unfused())
+    sunk = on_device(recipe, run, lambda work: work, told, Unfused())
+    assert obstacle_of_optimizer(sunk.optimizer, skips=False) is None
+    assert "cannot skip" in str(obstacle_of_optimizer(sunk.optimizer, skips=True))
+    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
+
+
+def test_steps_that_overflow_on_the_device_are_skipped_and_counted(run: RunDir) -> None:
+    recipe = replace(RECIPES["loss scale that overflows now and then"], sink=4)
+    sunk, first = on_device(recipe, run, lambda work: work), training(recipe, run)
+    first.take(next(first.coming_batches()))
+    assert first.scale.skipped == 0  # the first step is the host's
+    assert sunk.scale.skipped > 1
+    assert sunk.shadow is not None
+    assert sunk.shadow.updates == sunk.step - sunk.scale.skipped
+
+
+def test_a_step_that_cannot_be_captured_is_the_hosts_and_says_so(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(work: Work) -> Work:
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    recipe, told, alone = replace(BASE, sink=4), Recorder(), Recorder()
+    sunk = on_device(recipe, RunDir(tmp_path / "sunk"), fail, told)
+    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"), alone)
+    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
+    assert [log.step for log in told.logs] == [4, 5, 8, 10, 12, 15]
+    assert sunk.step == plain.step
+    lines = [line for line in capsys.readouterr().err.splitlines() if "--sink" in line]
+    assert lines == [
+        "--sink 4: the host drives each step, because a step of it cannot be captured "
+        "(RuntimeError: operation not permitted when stream is capturing)."
+    ]
+
+
+class Watcher(Callback):
+    def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None: ...
+
+
+class Schooled(nn.Linear):
+    """Told its progress, and keeps it where no graph would find it."""
+
+    def set_progress(self, share: float) -> None:
+        self.share = share
+
+
+OBSTACLES: dict[str, tuple[Recipe, tuple[Callback, ...], str]] = {
+    "a callback": (BASE, (Watcher(),), "Watcher looks at every forward pass"),
+    "an optimizer": (
+        replace(BASE, optimizer=lambda found: torch.optim.RMSprop(found, lr=0.01)),
+        (),
+        "RMSprop may ask the host for its rate",
+    ),
+    "a skip": (
+        replace(RECIPES["rmsprop"], precision=FP16),
+        (),
+        "TfRmsProp cannot skip a step by itself, as fp16 needs it",
+    ),
+    "progress": (replace(BASE, model=lambda classes: Schooled(3, classes)), (), "told its progress in every step"),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.devices import cpu
+
+    recipe, callbacks, reason = OBSTACLES[name]
+    usual = training(replace(recipe, sink=4), run, *callbacks)
+    assert usual.sink is not None
+    assert usual.sink.told() == "--sink 4: the host drives each step, because cpu captures no graphs."
+    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    able = training(replace(recipe, sink=4), run, *callbacks)
+    assert able.sink is not None
+    assert reason in str(able.sink.told())
+
+
+class Card:
+    """Streams and events of a device that writes down what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.current = "usual"
+
+    def Stream(self) -> Any:
+        return CardStream(self, "side")
+
+    def current_stream(self) -> Any:
+        return CardStream(self, self.current)
+
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        before, self.current = self.current, stream.name
+        yield
+        self.current = before
+
+    def Event(self) -> Any:
+        return CardEvent(self)
+
+
+class CardStream:
+    def __init__(self, card: Card, name: str) -> None:
+        self.card, self.name = card, name
+
+    def wait_event(self, event: Any) -> None:
+        self.card.told.append(f"{self.name} waits for {event.after}")
+
+
+class CardEvent:
+    def __init__(self, card: Card) -> None:
+        self.card = card
+
+    def record(self) -> None:
+        self.after = f"{self.card.current}: {self.card.told[-1]}"
+
+    def synchronize(self) -> None:
+        self.card.told.append(f"the host waits for {self.after}")
+
+
+class Parcel:
+    """A tensor that knows who reads it."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+
+    def record_stream(self, stream: CardStream) -> None:
+        self.card.told.append(f"kept for {stream.name}")
+
+
+def test_a_batch_is_made_beside_the_step_and_read_after_it_is_there() -> None:
+    card = Card()
+
+    def made() -> Iterator[Any]:
+        for number in count():
+            card.told.append(f"batch {number} on {card.current}")
+            yield Batch(Parcel(card), Parcel(card), None, Parcel(card))  # type: ignore[arg-type]
+
+    feed, batches = Feed("cpu"), made()
+    feed.vendor, feed.side = card, card.Stream()
+    for number in range(4):
+        feed.now(batches)
+        card.told.append(f"step {number}")
+        feed.ran()
+        feed.prepare(batches)
+    assert card.told == [
+        "batch 0 on usual",
+        "step 0",
+        "side waits for usual: batch 0 on usual",  # made of what the usual stream has put there, not after its step
+        "batch 1 on side",
+        "usual waits for side: batch 1 on side",
+        "kept for usual",
+        "kept for usual",
+        "step 1",
+        "the host waits for usual: step 0",  # never more than two steps ahead
+        "batch 2 on side",
+        "usual waits for side: batch 2 on side",
+        "kept for usual",
+        "kept for usual",
+        "step 2",
+        "the host waits for usual: step 1",
+        "batch 3 on side",
+        "usual waits for side: batch 3 on side",
+        "kept for usual",
+        "kept for usual",
+        "step 3",
+        "the host waits for usual: step 2",
+        "batch 4 on side",
+    ]
