@@ -255,7 +255,8 @@ def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.Capt
     assert run_local(["train", "no_such_recipe"], 2) == 2
     assert time.monotonic() - begin < 30
     said = capfd.readouterr().err
-    assert said.count("no recipe called 'no_such_recipe'") == 1
+    # Of two ranks that make it at the same moment, the second may have said so before it was stopped.
+    assert said.count("no recipe called 'no_such_recipe'") in (1, 2)
     assert "again" not in said
 
 

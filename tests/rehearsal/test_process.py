@@ -75,7 +75,7 @@ def test_without_a_step_nothing_was_rehearsed_and_processes_of_the_scripts_own_a
     other = "import os, sys, torch; print(os.environ['MINE'], torch.cuda.is_available())"
     source = TRAINS + f"import subprocess\nsubprocess.run([sys.executable, '-c', {other!r}], check=True)\n"
     answer = rehearsed(
-        tmp_path, source, "--on", "original", PYTHONPATH=f"{tmp_path / 'own'}:{os.environ['PYTHONPATH']}"
+        tmp_path, source, "--on", "original", PYTHONPATH=f"{tmp_path / 'own'}:{os.environ.get('PYTHONPATH', '')}"
     )
     assert answer.out.split() == ["ran", "True"], answer.talk
     assert answer.code == 1

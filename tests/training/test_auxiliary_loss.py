@@ -51,7 +51,7 @@ def test_one_step_follows_the_gradient_of_both_losses(run: RunDir) -> None:
     done.optimize(batch)
     for name, parameter in by_hand.named_parameters():
         torch.testing.assert_close(weights(done)[name].cpu(), parameter.detach() - 0.5 * parameter.grad)
-    assert float(done._pending[0][0]) == pytest.approx(float(loss.detach()), rel=1e-6)
+    assert float(done.pending[0][0]) == pytest.approx(float(loss.detach()), rel=1e-6)
 
 
 def test_a_weight_of_zero_leaves_the_second_head_alone(run: RunDir) -> None:
