@@ -60,6 +60,25 @@ for step in range(2):
 dist.destroy_process_group()
 """
 
+ASKING = """
+import torch
+gpu = 0
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+x = torch.ones(4, 4)
+TYPES = (torch.cuda.FloatTensor, torch.cuda.HalfTensor)
+print(device == torch.device("cuda:0"), device != torch.device("cuda"), device == torch.device("cuda", gpu))
+print(str(device) == f"cuda:{gpu}", str(device) in ("cuda", "cuda:0"), "cuda:0" in str(device), device.type == "cuda")
+print(x.device == torch.device("cuda:0"), device in (torch.device("cuda:0"), torch.device("cuda:1")))
+if device.type == "cpu":  # types are none on pretended cards
+    print(isinstance(x.data, torch.cuda.FloatTensor), isinstance(x, TYPES))
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.cuda.amp.autocast(enabled=False):
+        print((x @ x).dtype)
+    with torch.autocast("cuda", enabled=False):
+        print((x @ x).dtype)
+torch.cuda.synchronize() if torch.cuda.is_available() else None
+"""
+
 
 def port() -> int:
     with socket.socket() as place:
@@ -133,6 +152,17 @@ def test_and_without_a_card_it_trains_over_gloo(tmp_path: Path) -> None:
     _, said = record(after, "", pretended=False, LOCAL_RANK="0", URL=f"tcp://127.0.0.1:{port()}")
     assert said.count("loss ") == 2
     assert "over NCCL" not in said
+
+
+@pytest.mark.parametrize("pretended", [True, False])
+def test_questions_have_the_answers_they_had(pretended: bool, tmp_path: Path) -> None:
+    before, after = both(tmp_path, "ask.py", ASKING)
+    was, said = record(before, "", pretended)
+    now, says = record(after, "", pretended)
+    assert says == said
+    assert now == was
+    assert says.startswith("True True True" if pretended else "False True False")
+    assert "cuda" not in after.read_text()
 
 
 def test_the_record_tells_a_difference(tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ setattr(torch, kind, card)
 sys.path.insert(0, FOLDER)
 from accelerator_device import accelerator
 print(accelerator.name(), accelerator.name(1), accelerator.name("1"), accelerator.name("cpu"), accelerator.backend())
+assert accelerator.card(1) == f"{kind}:1" and accelerator.types is card if COUNT else accelerator.card() == "cuda"
 print(accelerator.map_location(), repr(accelerator.pin_memory_device()), accelerator.unless_cpu([1]))
 print(accelerator.synchronize(), type(accelerator.GradScaler()).__name__, accelerator.activity())
 """
@@ -310,8 +311,26 @@ scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update()
 def within(x):
     return x
 within(x)
+
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    with accelerator.autocast(enabled=False):
+        assert model(x).dtype == torch.bfloat16
+
+assert accelerator.card() == "cuda" and accelerator.card(1) == "cuda:1"
+assert torch.device("cpu") != torch.device(accelerator.card(0))
+assert not isinstance(x, accelerator.types.FloatTensor)
+assert isinstance(x, accelerator.FloatTensor)
+assert accelerator.memory_stats() == {} and accelerator.get_rng_state_all() == []
+accelerator.set_rng_state_all(accelerator.get_rng_state_all())
+
+def raised(home):
+    try:
+        home.get_device_properties(0)
+    except Exception as error:
+        return repr(error)
+assert raised(accelerator) == raised(torch.cuda) is not None
 try:
-    accelerator.get_device_properties(0)
+    accelerator.get_device_property(0)
 except AttributeError as error:
     print(error)
 """
@@ -321,4 +340,4 @@ def test_on_the_cpu_a_script_goes_on(tmp_path: Path) -> None:
     shutil.copy(helper_text.WHOLE, tmp_path / HELPER)
     done = python(ON_THE_CPU.replace("FOLDER", repr(str(tmp_path))))
     assert done.returncode == 0, done.stderr
-    assert "get_device_properties" in done.stdout
+    assert "module 'torch.cuda' has no attribute 'get_device_property'" in done.stdout

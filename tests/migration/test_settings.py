@@ -86,3 +86,42 @@ def test_what_is_to_run_everywhere_names_no_card(tmp_path: Path) -> None:
     result = migrated(tmp_path, "a.yaml", "device: cuda\nbackend: nccl\n", script, to="any")
     assert not result.changed
     assert [(one.status, one.risk) for one in result.findings] == [("manual", "high")] * 2
+
+
+FLOW = """\
+train: {device: cuda, backend: nccl}
+map_location: "cuda:0"
+device: ${oc.env:DEV,cuda}
+---
+model:
+  device:
+    cuda
+kernels:
+  - cuda
+"""
+
+
+def test_a_file_is_not_half_migrated_and_every_place_is_named(tmp_path: Path) -> None:
+    result = migrated(tmp_path, "a.yaml", FLOW)
+    assert not result.changed
+    assert [(one.status, one.line) for one in result.findings] == [
+        *[("manual", line) for line in (1, 1, 2, 3, 7)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("a.yaml", "train: {device: cuda, backend: nccl}\n"),
+        ("a.json", '{"dist": {"backend": "nccl"}, "model": {"net": {"device": "cuda:1"}}, "device": "cuda"}\n'),
+        ("b.json", '{"a":{"device":"cuda"},"dist":{"backend":"nccl"}}'),
+    ],
+)
+def test_nested_places_follow_too(tmp_path: Path, name: str, before: str) -> None:
+    result = migrated(tmp_path, name, before)
+    assert result.after.decode() == before.replace("cuda", "npu").replace("nccl", "hccl")
+
+
+def test_a_list_over_several_lines_is_named(tmp_path: Path) -> None:
+    result = migrated(tmp_path, "a.json", '{\n  "devices": [\n    "cuda:0",\n    "cuda:1"\n  ],\n  "x": 1\n}\n')
+    assert [(one.status, one.line) for one in result.findings] == [("manual", 3), ("manual", 4)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from command import viaduct
 from migration.small_project import PIPELINE, make_project, migrated_project
 from migration.test_walk import git
 from viaduct.errors import BadValue
@@ -165,3 +166,22 @@ def test_the_scripts_of_a_copy_are_understood_by_bash(project: Path) -> None:
     write_out(outcome, out, start_scripts(outcome))
     for script in (out / "scripts").glob("*.sh"):
         subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+def test_a_link_is_not_replaced_by_what_it_points_to(tmp_path: Path) -> None:
+    script, link = tmp_path / "train.py", tmp_path / "link.py"
+    script.write_text("import torch\ntorch.cuda.synchronize()\n")
+    link.symlink_to(script)
+    result = viaduct("migrate", str(link), "--in-place")
+    assert result.returncode == 2
+    assert "symbolic link" in result.stderr
+    assert link.is_symlink()
+    assert "torch.cuda" in script.read_text()
+
+
+@pytest.mark.parametrize(("to", "flag"), [("mlu", "--int32-targets"), ("any", "--start-up"), ("mlu", "--start-up")])
+def test_flags_of_the_npu_are_refused_for_others(tmp_path: Path, to: str, flag: str) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    result = viaduct("migrate", str(tmp_path), "--to", to, flag)
+    assert result.returncode == 2
+    assert f"--to {to} with {flag}" in result.stderr

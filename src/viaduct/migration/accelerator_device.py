@@ -42,7 +42,6 @@ ON_THE_CPU = {
     "seed": None,
     "seed_all": None,
     "set_rng_state_all": None,
-    "get_rng_state_all": (),
     "mem_get_info": (0, 0),
     "memory_summary": "",
     "get_device_name": "CPU",
@@ -68,6 +67,15 @@ class AnyAccelerator:
     def device(self, where: Any = None) -> torch.device:
         return torch.device(self.name(where))
 
+    def card(self, *number: Any) -> str:
+        """As name, for comparisons: without a card CUDA's, so that no device there is taken for one."""
+        return ":".join([self.TYPES[0] if self.name() == "cpu" else self.name(), *map(str, number)])
+
+    @property
+    def types(self) -> Any:
+        """For isinstance: FloatTensor and others of the card; without one CUDA's, which no tensor there has."""
+        return getattr(torch, self.card())
+
     def backend(self) -> str:
         """For torch.distributed."""
         return "gloo" if self.name() == "cpu" else self.BACKENDS[self.TYPES.index(self.name())]
@@ -90,9 +98,9 @@ class AnyAccelerator:
         return getattr(known, self.name().upper(), known.CPU)
 
     def autocast(self, enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> Any:
-        """With the arguments of torch.cuda.amp.autocast; off on the CPU, as that one is without CUDA."""
+        """With the arguments of torch.cuda.amp.autocast; on the CPU it does nothing there, as that one without CUDA."""
         enabled, dtype = (enabled, dtype) if self.name() != "cpu" else (False, None)
-        return torch.autocast(self.name(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+        return torch.autocast(self.card(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
     def GradScaler(self, *args: Any, **options: Any) -> Any:
         """With the arguments of torch.cuda.amp.GradScaler; off on the CPU."""
@@ -104,7 +112,7 @@ class AnyAccelerator:
 
     @property
     def amp(self) -> Any:
-        return getattr(torch, self.TYPES[0] if self.name() == "cpu" else self.name()).amp
+        return getattr(torch, self.card()).amp
 
     @property
     def device_index(self) -> Any:
@@ -137,7 +145,8 @@ class AnyAccelerator:
             return getattr(getattr(torch, self.name()), name)
         if name in ON_THE_CPU:
             return lambda *args, **options: ON_THE_CPU[name]
-        return getattr(torch.cpu if hasattr(torch.cpu, name) else torch, name)  # synchronize, Stream; FloatTensor
+        homes = (torch.cpu, torch)  # synchronize, Stream; FloatTensor; the rest as CUDA without a card
+        return getattr(next((home for home in homes if hasattr(home, name)), torch.cuda), name)
 
 
 class HostEvent:

@@ -41,6 +41,9 @@ def check_mode(options: Options) -> None:
             "A run-time patch is one vendor's: it turns torch.cuda into that vendor's device.",
             "Give --to npu or --to mlu.",
         )
+    for flag, given in (("--int32-targets", options.int32_targets), ("--start-up", options.start_up)):
+        if given and options.to != "npu":
+            raise BadValue(f"--to {options.to} with {flag}.", f"{flag} is for the NPU: leave it out, or give --to npu.")
     if options.data_parallel == "report":
         return
     asked = f"--data-parallel {options.data_parallel}"

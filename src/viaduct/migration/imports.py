@@ -1,7 +1,8 @@
 """The last pass: imports of what rules have introduced (I1, I2, I3).
 
 One explicit import for each name, directly behind the block of imports that holds the file's first import of
-TensorFlow or PyTorch at top level; where there is none, behind the docstring and `from __future__`.
+TensorFlow or PyTorch at top level; where there is none, behind the docstring and `from __future__`. The helper of
+`--to any` follows torch into functions and `try`: `lazy_imports.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.migration import helper_cell
+from viaduct.migration import helper_cell, lazy_imports
 from viaduct.migration.findings import Finding
 from viaduct.migration.surface import STAR_BINDS, STAR_NAMES
 
@@ -31,6 +32,9 @@ def insert_imports(work: Work) -> Work:
         return work
     place = anchor(work.source.tree)
     lines = import_lines(needed, star=work.options.imports == "star" and not overwrites(work, place))
+    lazy = place is None and work.options.to == "any" and not work.path.endswith(".ipynb")
+    if lazy and lazy_imports.insert(work, next(iter(needed)), lines):
+        return work.after()
     if work.path.endswith(".ipynb"):
         lines = helper_cell.in_place_of_import(work, lines, work.project.helper_of(work.path))
     if place is None:

@@ -5,7 +5,8 @@
       backend: nccl                    backend: hccl
 
 A value is changed where its key is called a device or a backend and the value is one, whole; YAML, JSON, TOML and INI
-files are read line by line, so that comments and layout stay. Whatever else names CUDA under such a key is pointed out.
+files are read line by line, so that comments and layout stay. Where something else names CUDA under such a key, the
+file is left as it is and every place of it is named: one that speaks of two cards is worse than one of the old.
 What is to run on every device cannot be written into such a file: with `--to any` nothing is changed, and the place is
 named. Findings bear the names of the rules that do the same to Python.
 """
@@ -31,8 +32,11 @@ WORDS = (b"cuda", b"nccl")
 # A key, and a value that says cuda or nccl: to its end, or as far as it is one word.
 PAIR = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
-    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s,}\]#;]+)"
+    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\$\{[^}]*\}|[^\s,{}\[\]#;][^\s,}\]#;]*)"
 )
+# A key whose value stands on the lines below, and such a value.
+OPENED = re.compile(r"\s*(?:-\s+)?[\"']?(?P<key>[A-Za-z_][\w.-]*)[\"']?\s*[:=]\s*[\[|>]?-?\s*")
+ALONE = re.compile(r"\s*(?:-\s+)?[\"']?(?P<value>cuda(?::\d+)?|nccl)[\"']?\s*,?\s*[\]}]*,?\s*")
 COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 
@@ -67,8 +71,23 @@ def migrate(path: str, data: bytes, options: Options) -> Migrated:
     made = _Migration(path, options)
     old = text.split("\n")
     after = "\n".join([made.line(number, line) for number, line in enumerate(old, 1)])
+    if any(one.status == "manual" for one in made.findings):
+        after, made.findings = text, [left(one) for one in made.findings]
     lines = tuple(range(1, len(old) + 1))
     return Migrated(path, data, after.encode(), tuple(made.findings), lines=lines)
+
+
+def left(finding: Finding) -> Finding:
+    """What would have been changed, were it not for another place of the file."""
+    if finding.status != "changed":
+        return finding
+    return replace(
+        finding,
+        status="manual",
+        after="",
+        message=f"to be written: {finding.message}. Nothing is, as another place of this file is for a person",
+        message_zh=f"{finding.message_zh}:因本文件另有需人工修改之处,未写入",
+    )
 
 
 @dataclass
@@ -76,6 +95,7 @@ class _Migration:
     path: str
     options: Options
     findings: list[Finding] = field(default_factory=list)
+    opened: str = ""  # the key whose value is still to come
 
     def line(self, number: int, line: str) -> str:
         comment = COMMENT.search(line)
@@ -89,13 +109,24 @@ class _Migration:
                 pieces += [line[place:start], new]
                 place = start + len(value)
         after = "".join(pieces) + line[place:]
+        self.look_below(number, line, line[:stop])
         told = self.findings[first:]
         self.findings[first:] = [
             replace(one, after=after.rstrip("\r")) if one.status == "changed" else one for one in told
         ]
         return after
 
-    def looked_at(self, at: tuple[int, int], line: str, key: str, value: str) -> str:
+    def look_below(self, number: int, line: str, text: str) -> None:
+        """A value on a line of its own: a block of YAML, a list over several lines."""
+        alone = ALONE.fullmatch(text)
+        if alone and self.opened:
+            key, value = self.opened, alone["value"]
+            self.looked_at((number, alone.start("value") + 1), line, key, value, below=True)
+        elif text.strip():
+            opened = OPENED.fullmatch(text)
+            self.opened = opened["key"].rpartition(".")[2] if opened else ""
+
+    def looked_at(self, at: tuple[int, int], line: str, key: str, value: str, below: bool = False) -> str:
         """What the value becomes; empty: it stays, and something may have been said."""
         is_device, is_backend = device_like(key), "backend" in key.lower()
         exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
@@ -108,7 +139,7 @@ class _Migration:
             return ""
         card = CARDS[self.options.to]
         old, new = ("cuda", card.device) if is_device else ("nccl", card.backend)
-        if not exact:
+        if not exact or below:
             self.say(rule, "manual", at, line, *by_hand(key, old, new), "medium")
             return ""
         message = f"{key} in this configuration is {new}", f"配置中的 {key} 改为 {new}"

@@ -89,6 +89,15 @@ def write_extra(draft: Path, extra: Mapping[str, str]) -> None:
 # ---- in place
 
 
+def check_in_place(path: Path) -> None:
+    """A new file put in the place of a link would leave the one that is meant as it was."""
+    if path.is_symlink() and not path.is_dir():
+        raise BadValue(
+            f"{path} is a symbolic link to {path.resolve()}.",
+            "--in-place would replace the link and leave that file as it is. Name the file itself.",
+        )
+
+
 def check_clean(outcome: Outcome) -> bool:
     """Refuses what git could not bring back; False where there is no repository at all."""
     dirty = changed_in_git(outcome.root)

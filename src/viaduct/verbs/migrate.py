@@ -225,6 +225,10 @@ def check_modes(asked: Asked) -> None:
     chosen = [word for word, given in modes.items() if given]
     if len(chosen) > 1:
         raise BadValue(f"{' and '.join(chosen)} together.", "--out copies, --in-place changes, --check only asks.")
+    if asked.in_place:
+        from viaduct.migration.writing import check_in_place
+
+        check_in_place(asked.path)
     if asked.out is not None and asked.path.exists():
         from viaduct.migration.writing import check_out
 

@@ -51,12 +51,12 @@ def test_what_names_no_cuda_stays(source: str) -> None:
         (
             "import torch",
             "torch.autocast('cuda' if on else 'cpu', dtype=d)",
-            "torch.autocast(accelerator.name() if on else 'cpu', dtype=d)",
+            "torch.autocast(accelerator.card() if on else 'cpu', dtype=d)",
         ),
         (
             "import torch",
             "torch.amp.custom_fwd(device_type='cuda')(f)",
-            "torch.amp.custom_fwd(device_type=accelerator.name())(f)",
+            "torch.amp.custom_fwd(device_type=accelerator.card())(f)",
         ),
         ("import torch", "make(torch.cuda.amp.GradScaler)", "make(accelerator.GradScaler)"),
     ],

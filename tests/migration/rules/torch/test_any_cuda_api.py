@@ -116,3 +116,24 @@ def test_the_module_as_a_value_is_left_to_a_person() -> None:
 def test_a_default_type_is_not_taken_from_the_helper() -> None:
     """The NPU takes none; the rule of default types says so."""
     check_noop(RULE, "import torch\ntorch.set_default_tensor_type(torch.cuda.FloatTensor)\n", to="any")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a = isinstance(x.data, torch.cuda.FloatTensor)", "a = isinstance(x.data, accelerator.types.FloatTensor)"),
+        ("a = isinstance(x, (int, torch.cuda.HalfTensor))", "a = isinstance(x, (int, accelerator.types.HalfTensor))"),
+        ("a = kind is torch.cuda.LongTensor", "a = kind is accelerator.types.LongTensor"),
+        (
+            "KINDS = [torch.cuda.FloatTensor]\na = type(x) in KINDS",
+            "KINDS = [accelerator.types.FloatTensor]\na = type(x) in KINDS",
+        ),
+        ("x = torch.cuda.FloatTensor(3)", "x = accelerator.FloatTensor(3)"),
+        (
+            "KINDS = [torch.cuda.FloatTensor]\na = type(x) in KINDS\nx = KINDS[0](3)",
+            "KINDS = [accelerator.FloatTensor]\na = type(x) in KINDS\nx = KINDS[0](3)",
+        ),
+    ],
+)
+def test_a_type_that_is_asked_for_is_not_the_one_of_the_cpu(before: str, after: str) -> None:
+    check_rewrite(RULE, f"import torch\n{before}\n", f"import torch\n{HELPER}{after}\n", to="any")

@@ -70,6 +70,11 @@ def test_a_text_stays_a_text_and_a_device_a_device(before: str, after: str) -> N
     check("any_device_text", before, after)
 
 
+def test_a_value_that_is_not_seen_to_be_a_device_is_named() -> None:
+    source = "import torch\nsettings = {'device': 'cuda:0', 'lr': 1}\n"
+    check_says("any_device_text", source, "manual", "accelerator.name(0)", to="any")
+
+
 def test_a_text_that_is_put_together_otherwise_is_left_to_a_person() -> None:
     source = "import torch\nx.to(f'cuda:{i}{j}')\n"
     check_says("any_device_text", source, "manual", "accelerator.name(NUMBER)", to="any")
@@ -120,6 +125,14 @@ def test_every_form_of_the_method(before: str, after: str) -> None:
     check("any_cuda_method", before, after)
 
 
+@pytest.mark.parametrize(
+    "line", ["go = methodcaller('cuda')", "ys = map(torch.Tensor.cuda, xs)", "f = getattr(x, 'cuda')"]
+)
+def test_a_method_that_is_handed_on_is_left_to_a_person(line: str) -> None:
+    source = f"import torch\nfrom operator import methodcaller\n{line}\n"
+    check_says("any_cuda_method", source, "manual", "accelerator.device()", to="any")
+
+
 def test_a_method_whose_arguments_are_hidden_is_left_to_a_person() -> None:
     check_says("any_cuda_method", "import torch\nx.cuda(*where)\n", "manual", "if this moves", to="any")
 
@@ -155,6 +168,9 @@ def test_what_is_no_number_stays(line: str) -> None:
         ("x.to(0)", "x.to(accelerator.device(0))"),
         ("x.to(local_rank, torch.float16)", "x.to(accelerator.device(local_rank), torch.float16)"),
         ("torch.device(args.gpu)", "accelerator.device(args.gpu)"),
+        ("x.to(device=0, non_blocking=True)", "x.to(device=accelerator.device(0), non_blocking=True)"),
+        ("x.new_zeros(3, device=1)", "x.new_zeros(3, device=accelerator.device(1))"),
+        ("m.to_empty(device=local_rank)", "m.to_empty(device=accelerator.device(local_rank))"),
         ("torch.zeros(3, device=rank)", "torch.zeros(3, device=accelerator.device(rank))"),
         (
             "r = int(os.environ['LOCAL_RANK'])\nx.to(r)",
@@ -164,6 +180,11 @@ def test_what_is_no_number_stays(line: str) -> None:
 )
 def test_a_number_gets_its_card(before: str, after: str) -> None:
     check("any_device_integer", before, after)
+
+
+def test_a_number_for_something_unknown_is_left_to_a_person() -> None:
+    source = "import torch\nfrom things import Thing\nThing().to(device=0)\n"
+    check_says("any_device_integer", source, "manual", "if this moves a tensor", to="any")
 
 
 # ---- questions
@@ -187,7 +208,21 @@ def test_a_question_for_something_else_stays(line: str) -> None:
         ("a = device.type == 'cuda'", "a = device.type in accelerator.TYPES"),
         ("a = 'cuda' == device.type", "a = device.type in accelerator.TYPES"),
         ("a = x.device.type != 'cuda' and b", "a = x.device.type not in accelerator.TYPES and b"),
-        ("a = args.device == 'cuda:0'", "a = args.device == accelerator.name(0)"),
+        ("a = args.device == 'cuda:0'", "a = args.device == accelerator.card(0)"),
+        ("a = str(device) != f'cuda:{args.gpu}'", "a = str(device) != accelerator.card(args.gpu)"),
+        ("a = str(device) in ('cuda', 'cuda:0')", "a = str(device) in (*accelerator.TYPES, accelerator.card(0))"),
+        ("a = 'cuda:0' in str(device)", "a = accelerator.card(0) in str(device)"),
+        ("a = device != torch.device('cuda')", "a = device != torch.device(accelerator.card())"),
+        ("a = device == torch.device('cuda', 1)", "a = device == torch.device(accelerator.card(), 1)"),
+        ("a = torch.device(f'cuda:{i}') == x.device", "a = torch.device(accelerator.card(i)) == x.device"),
+        (
+            "a = device in (torch.device('cuda:0'), torch.device('cpu'))",
+            "a = device in (torch.device(accelerator.card(0)), torch.device('cpu'))",
+        ),
+        (
+            "a = device == torch.device('cuda:0' if fast else 'cpu')",
+            "a = device == torch.device(accelerator.card(0) if fast else 'cpu')",
+        ),
         ("a = args.device.startswith('cuda')", "a = args.device.startswith(accelerator.TYPES)"),
         (
             "a = args.device.startswith('cuda:')",

@@ -15,6 +15,7 @@ RULE = "any_vendor_code"
         "import torch\ntry:\n    import torch_npu\nexcept ImportError:\n    torch_npu = None\n",
         "import torch\nif find_spec('torch_mlu'):\n    import torch_mlu\n    torch.mlu.synchronize()\n",
         "import torch_geometric\nimport mine.torch_npu\n",
+        "import torch\nif hasattr(torch, 'npu') and torch.npu.is_available():\n    torch.npu.synchronize()\n",
         "import torch\nfrom accelerator_device import accelerator\naccelerator.synchronize()\n",
         "board.npu()\nprint('torch_npu')\n",
     ],
@@ -33,6 +34,7 @@ def test_what_is_tried_or_asked_for_stays_without_a_word(source: str) -> None:
         ("torch.npu.synchronize()", "write accelerator.synchronize"),
         ("f(torch.mlu.Event)", "write accelerator.Event"),
         ("x = x.npu()", "write .to(accelerator.device())"),
+        ("if torch.npu.is_available():\n    torch.npu.synchronize()", "write accelerator.is_available"),
         ("if __name__ == '__main__':\n    x = x.mlu()", "write .to(accelerator.device())"),
     ],
 )

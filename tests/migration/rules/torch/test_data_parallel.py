@@ -85,3 +85,17 @@ net.module.save()
     result = migrated(source, "data_parallel", data_parallel="unwrap")
     assert "net.module.save()" in result.after.decode()
     assert any("no .module any more" in one.message for one in result.findings)
+
+
+def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
+    source = HEAD + (
+        "net = nn.DataParallel(make())\ntorch.save(net.state_dict(), 'n.pt')\n"
+        "net.load_state_dict({k[7:]: v for k, v in torch.load('n.pt').items()})\n"
+        "net.load_state_dict(other.state_dict())\noptimizer.load_state_dict(torch.load('o.pt'))\nrest = name[7:]\n"
+    )
+    result = migrated(source, "torch.data_parallel", data_parallel="unwrap")
+    assert [(one.status, one.line) for one in result.findings if "module." in one.message] == [
+        ("advice", result.findings[-1].line),
+        ("manual", result.findings[-1].line),
+    ]
+    assert "removeprefix" in result.findings[-1].message

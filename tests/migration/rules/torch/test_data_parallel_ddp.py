@@ -286,3 +286,86 @@ def test_two_ranks_train_as_one_does_and_one_of_them_saves(tmp_path: Path) -> No
         weights.append(torch.load(path, weights_only=True))
     for name, value in weights[0].items():
         torch.testing.assert_close(weights[1][name], value, rtol=1e-5, atol=1e-6)
+
+
+LOOP = """\
+import math
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def train(net, loader, opt):
+    total = 0.0
+    for i, (x, y) in enumerate(loader):
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step()
+        total += loss.item() * x.size(0)
+        if i % 10 == 0:
+            print(loss)
+    return total
+
+def main(data, test):
+    loader = DataLoader(data, batch_size=20, shuffle=True)
+    net = nn.DataParallel(nn.Linear(6, 3).cuda())
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    best, bad = 1e9, 0
+    for epoch in range(20):
+        total = train(net, loader, opt)
+        DECISION
+
+if __name__ == "__main__":
+    main(1, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "sched.step(total)",
+        "bad = bad + 1 if total > best else 0\n        if bad > 3:\n            break",
+        "if math.isnan(total):\n            break",
+        "if total < best:\n            torch.save(net.state_dict(), 'best.pt')",
+        "stopper(total, net)\n        if stopper.early_stop:\n            break",
+        "history = []\n        history.append(total)\n        if min(history[-3:]) > best:\n            return",
+        "for group in opt.param_groups:\n            group['lr'] = 0.1 if total > 1 else 0.01",
+    ],
+)
+def test_a_decision_by_what_one_rank_has_seen_is_refused(decision: str) -> None:
+    result = migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp")
+    assert not result.changed
+    assert [one.status for one in result.findings] == ["manual"]
+    assert "one rank alone" in result.findings[0].message
+    assert "all_reduce" in result.findings[0].message
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "print(total)",
+        "if total < best:\n            best = total\n            print('better', best)",
+        "if not math.isfinite(total):\n            raise ValueError(total)",
+        "accuracy = evaluate(net, test)\n        if accuracy > best:\n            break",
+        "if epoch > 3:\n            break",
+    ],
+)
+def test_what_is_told_or_alike_on_every_rank_decides_nothing(decision: str) -> None:
+    assert migrated(LOOP.replace("DECISION", decision), "torch.data_parallel_ddp", data_parallel="ddp").changed
+
+
+@pytest.mark.parametrize(("batch", "cards"), [("1", "[0, 1]"), ("20", "[0, 1, 2]")])
+def test_a_batch_that_cannot_be_shared_out_is_refused(batch: str, cards: str) -> None:
+    text = LOOP.replace("DECISION", "pass").replace("batch_size=20", f"batch_size={batch}")
+    text = text.replace(".cuda())", f".cuda(), device_ids={cards})")
+    result = migrated(text, "torch.data_parallel_ddp", data_parallel="ddp")
+    assert not result.changed
+    assert "cannot be shared out" in result.findings[0].message
+
+
+def test_files_that_every_rank_writes_are_named() -> None:
+    text = LOOP.replace("DECISION", "open('log.txt', 'a').write('x')\n        open('names.txt').read()")
+    result = migrated(text, "torch.data_parallel_ddp", data_parallel="ddp")
+    said = [one.message for one in result.findings if one.status == "manual"]
+    assert len(said) == 1
+    assert "open('log.txt', 'a')" in said[0]
+    assert any("divides by the number of ranks" in one.message for one in result.findings)

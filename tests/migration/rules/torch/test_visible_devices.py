@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says
+from migration.checking import check_noop, check_rewrite, check_says, migrated
 
 HEAD = "import os\nimport subprocess\nimport torch\n"
 OLD, NEW = "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
@@ -69,3 +69,8 @@ def test_a_list_made_at_run_time_comes_with_a_warning() -> None:
     source = HEAD + "os.environ['{}'] = args.gpus\n"
     result = check_rewrite("visible_devices", source.format(OLD), source.format(NEW))
     assert any(finding.status == "advice" and "ascends strictly" in finding.message for finding in result.findings)
+
+
+def test_on_the_mlu_the_variable_of_a_pytorch_script_is_this_rules() -> None:
+    text = "import os\nimport torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+    assert {one.rule for one in migrated(text, to="mlu").findings} == {"torch.visible_devices"}

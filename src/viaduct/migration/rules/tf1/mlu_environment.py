@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch.device_string import imports_torch
 
 rule = Rule(__name__, spec="6.1", kind="mandatory", targets=("mlu",), order=20)
 EXAMPLE_OPTIONS = {"to": "mlu"}
@@ -34,6 +35,8 @@ def rename(site: Site) -> None:
     if site.node.value not in VARIABLES or not is_variable(site) or not site.editable:
         return
     old, new = site.node.value, VARIABLES[site.node.value]
+    if old == "CUDA_VISIBLE_DEVICES" and imports_torch(site):
+        return  # torch.visible_devices looks at the value too
     text = site.text(site.node)
     if old not in text:
         return  # written in pieces or with escapes

@@ -28,11 +28,18 @@ def helper(site: Site, at: ast.AST | None = None) -> str:
     known = next((local for local, what in work.names.added.items() if what == full), None)
     if known is not None:
         return known
-    local = NAME if NAME not in work.names.taken else work.free_name(f"any_{NAME}")
+    local = NAME if NAME not in work.names.taken or is_ours(site, full) else work.free_name(f"any_{NAME}")
     work.needed[local] = full
     work.names.taken.add(local)
     work.names.added[local] = full
     return local
+
+
+def is_ours(site: Site, full: str) -> bool:
+    """Functions import it each for itself, and nothing else is called so."""
+    names = site.work.names
+    bound = [scope.bound[NAME] for scope in names.scopes.values() if NAME in scope.bound]
+    return bool(bound) and all(names.agreed(one, 0) == full for one in bound)
 
 
 def from_helper(site: Site, name: str | None) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
+from viaduct.migration.rules.torch._ddp_decisions import Decisions
 from viaduct.migration.rules.torch._training import Epochs, FunctionNode, Loaders, loaders
 
 MOVES = ("cuda", "npu", "mlu", "to")
@@ -57,7 +58,10 @@ def shape_of(site: Site) -> Shape:
     wraps = [*wrapped.wraps(site)]
     for call in wraps:
         refuse_wrap(call)
-    loading = [look_at_loader(site, call, seen) for call, seen in training_loaders(site)]
+    training = training_loaders(site)
+    loading = [look_at_loader(site, call, seen) for call, seen in training]
+    refuse_batches(site, wraps, loading)
+    refuse_decisions(site, [seen for _, seen in training])
     block, first = entry_of(site)
     savers, saves = saving(site, loading)
     return Shape(wraps, loading, block, first, block[-1], saves, savers)
@@ -143,6 +147,40 @@ def look_at_loader(site: Site, call: ast.Call, seen: Loaders) -> Loading:
     refuse_iterable(site, dataset)
     shuffle = given.get("shuffle", call.args[2] if len(call.args) > 2 else None)
     return Loading(call, dataset, batch, shuffle, shuffles(site, shuffle, call), epochs_of(seen, call))
+
+
+def refuse_batches(site: Site, wraps: list[ast.Call], loading: list[Loading]) -> None:
+    """A batch that cannot be shared out: `1 // ranks` would be no batch at all."""
+    count = ranks(wraps[0])
+    for held in loading:
+        batch = 1 if held.batch is None else getattr(site.values.origin(held.batch), "value", None)
+        if batch == 1:
+            raise Refused("a batch of 1 cannot be shared out", "batch_size 为 1,无法划分到各 rank", held.call)
+        if isinstance(batch, int) and count and batch % count:
+            raise Refused(
+                f"the batch of {batch} cannot be shared out evenly among {count} ranks",
+                f"batch_size {batch} 不能被 {count} 个 rank 整除",
+                held.call,
+            )
+
+
+def ranks(call: ast.Call) -> int:
+    """How many cards were named; 0 where that is not written."""
+    given = call.args[1:2] + [word.value for word in call.keywords if word.arg == "device_ids"]
+    return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0
+
+
+def refuse_decisions(site: Site, training: list[Loaders]) -> None:
+    node = Decisions(site, training).found()
+    if node is not None:
+        text = site.text(getattr(node, "test", node))
+        raise Refused(
+            f"`{text}` follows what one rank alone has seen, the loss of its own samples: the ranks would decide "
+            "differently. First average it over the ranks (dist.all_reduce(value), divided by dist.get_world_size())",
+            f"`{text}` 取决于单个 rank 自己的样本(如训练 loss),各 rank 会作出不同决定。"
+            "请先在各 rank 间求平均(dist.all_reduce,再除以 dist.get_world_size())",
+            node,
+        )
 
 
 def shuffles(site: Site, value: ast.expr | None, call: ast.Call) -> bool:

@@ -82,6 +82,8 @@ class Devices:
     stored: dict[str, list[ast.expr]] = field(default_factory=dict)  # `self.place`, `cfg["place"]` -> what is assigned
     keyed: dict[str, list[ast.expr]] = field(default_factory=dict)  # key of a dictionary -> its values
 
+    looped: dict[str, list[ast.expr]] = field(default_factory=dict)  # name -> what a loop over it goes through
+
     def __post_init__(self) -> None:
         for node in self.site.source.nodes:
             self.note(node)
@@ -95,6 +97,8 @@ class Devices:
             for target in node.targets:
                 if isinstance(target, ast.Attribute | ast.Subscript):
                     self.stored.setdefault(ast.unparse(target), []).append(node.value)
+        elif isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name):
+            self.looped.setdefault(node.target.id, []).append(node.iter)
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
@@ -245,6 +249,10 @@ class Devices:
         for what in scope.bound.get(node.id, []):
             if isinstance(what, ast.expr):
                 self.trace(what)
+        for gone_through in self.looped.get(node.id, []):
+            if self.site.source.function(gone_through) is self.site.source.function(node):
+                part = isinstance(gone_through, ast.Subscript) and isinstance(gone_through.slice, ast.Slice)
+                self.trace_all(self.site.values.origin(gone_through.value if part else gone_through))  # type: ignore[attr-defined]
         if isinstance(scope.node, Definition):
             self.trace_parameter(scope.node, node.id)
 

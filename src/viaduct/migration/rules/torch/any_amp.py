@@ -8,8 +8,8 @@
 
 The helper's autocast and GradScaler have the arguments of torch.cuda.amp's; `torch.autocast("cuda", …)` and
 `torch.amp.GradScaler("cuda", …)` lose the device. Without a card both are off, as torch.cuda.amp's are without CUDA.
-Of `"cuda" if … else "cpu"` the first becomes the card there is; another device type that is decided at run time is
-left as written: it follows the device.
+Of `"cuda" if … else "cpu"` the first becomes the card there is, and stays CUDA's without one: the CPU's own mixed
+precision would not be off. Another device type that is decided at run time is left as written: it follows the device.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def chosen(site: Site, device: ast.expr | None) -> None:
     for text in strings(device):
         if is_text(text, "cuda") and not site.source.in_f_string(text):
             site.work.seen[("any", text)] = None
-            site.edit.node(text, f"{helper(site)}.name()")
+            site.edit.node(text, f"{helper(site)}.card()")
             site.changed("mixed precision on whatever card there is", zh="混合精度改用现有的加速卡", node=text)
 
 

@@ -9,7 +9,8 @@
 
 The helper hands every name on: to torch.cuda, torch.npu or torch.mlu, and without a card to what lets a script go on.
 Changed are the names that all three cards have; what is CUDA's alone stays as written and is named. A branch that asks
-`is_available()` keeps its shape.
+`is_available()` keeps its shape. A type that is only compared (`isinstance(x, torch.cuda.FloatTensor)`) becomes
+`accelerator.types.FloatTensor`, which no tensor of the CPU has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import ast
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._any import guarded, put
 from viaduct.migration.rules.torch._surface import BOTH, SUBMODULES
+from viaduct.migration.rules.torch._type_uses import is_compared
 from viaduct.migration.rules.torch.any_amp import OWN as AMP
 from viaduct.migration.rules.torch.default_tensor_type import is_default_type
 
@@ -48,7 +50,9 @@ def change(site: Site, node: ast.expr) -> None:
     first = name.partition(".")[0]
     if is_default_type(site, node):
         return
-    if first in BOTH:
+    if first.endswith(("Tensor", "Storage")) and first in BOTH and is_compared(site, node):
+        put(site, node, f"types.{name}")
+    elif first in BOTH:
         put(site, node, OTHERWISE.get(first, first) + name[len(first) :])
     elif site.name not in AMP and name != "amp" and first not in SAID:
         leave(site, name)

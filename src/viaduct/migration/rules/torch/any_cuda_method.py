@@ -19,7 +19,13 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._any import helper, number, scripted
 from viaduct.migration.rules.torch._device_texts import head
 from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
-from viaduct.migration.rules.torch.cuda_method import is_torchs, root_of, within_own
+from viaduct.migration.rules.torch.cuda_method import (
+    UNBOUND,
+    is_torchs,
+    names_the_method,
+    root_of,
+    within_own,
+)
 
 rule = Rule(__name__, spec="P7", kind="mandatory", targets=("any",), order=17)
 EXAMPLE_OPTIONS = {"to": "any"}
@@ -38,6 +44,24 @@ def move(site: Site) -> None:
         ask(site)
     elif not scripted(site, site.node):
         rewrite(site)
+
+
+@rule.call(*UNBOUND)
+@rule.reference(*UNBOUND)
+def unbound(site: Site) -> None:
+    site.manual(
+        f"{site.name} moves to CUDA: hand on `lambda it: it.to(accelerator.device())`, or call .to",
+        zh=f"{site.name} 移动到 CUDA:请改为 lambda it: it.to(accelerator.device()),或调用 .to",
+    )
+
+
+@rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
+def asked_by_name(site: Site) -> None:
+    if names_the_method(site):
+        site.manual(
+            "'cuda' is looked up by name: if a tensor's or module's method is meant, call .to(accelerator.device())",
+            zh="此处按名称查找 'cuda':若指张量或模块的方法,请改用 .to(accelerator.device())",
+        )
 
 
 def plain(site: Site) -> bool:

@@ -5,21 +5,27 @@
     +from accelerator_device import accelerator
     +if device.type in accelerator.TYPES:
          benchmark()
+    -if device == torch.device("cuda:0"):
+    +if device == torch.device(accelerator.card(0)):
+         report()
 
 A branch for CUDA is the branch for the card; unchanged, an NPU would silently take the one for the CPU. `startswith`
 takes the tuple as it is, and `x.is_cuda` becomes the same question to `x.device.type`. What is compared must be a
-device.
+device. `accelerator.card(0)` is "cuda:0", "npu:0", "mlu:0", and without a card "cuda:0" again: were it "cpu", the
+branch for the card would be taken there.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _any as neutral
 from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text
 from viaduct.migration.rules.torch._devices import Devices
 from viaduct.migration.rules.torch.device_compare import is_asked_for_key
+from viaduct.migration.rules.torch.device_integer import branches
 from viaduct.migration.rules.torch.device_string import imports_torch
 from viaduct.migration.rules.torch.is_cuda import is_owned
 
@@ -51,16 +57,50 @@ def comparisons(site: Site) -> None:
 def compare(site: Site, devices: Devices, node: ast.Compare) -> None:
     sides = [node.left, *node.comparators]
     if not any(mentions(side) for side in sides):
+        for literal in [one for side in sides for one in made_of(site, side)]:
+            compare_made(site, literal)
         return
     if not any(devices.is_device(side) for side in sides):
         undecided(site, node)
         return
-    if len(sides) != 2 or site.source.in_f_string(node):
+    made = any(True for side in sides for _ in made_of(site, side))
+    if len(sides) != 2 or made or site.source.in_f_string(node):
         site.manual("compare with accelerator.TYPES here", zh="请在此处与 accelerator.TYPES 比较", node=node)
         return
     text = rewritten(site, node.left, node.ops[0], node.comparators[0])
     if text:
         replace(site, node, text, node)
+    else:
+        site.manual(
+            "compare with accelerator.card(NUMBER) here", zh="请在此处与 accelerator.card(编号) 比较", node=node
+        )
+
+
+def made_of(site: Site, side: ast.expr) -> Iterator[ast.expr]:
+    """The texts within `torch.device("cuda:0")`, also in a tuple, in str() or as one of two."""
+    if isinstance(side, ast.Tuple | ast.List | ast.Set):
+        parts: list[ast.expr] = side.elts
+    elif isinstance(side, ast.IfExp):
+        parts = [side.body, side.orelse]
+    elif isinstance(side, ast.Call) and side.args and isinstance(side.func, ast.Name) and side.func.id == "str":
+        parts = side.args[:1]
+    else:
+        device = isinstance(side, ast.Call) and site.qualified(side.func) == "torch.device"
+        given = [*side.args[:1], *(word.value for word in side.keywords)] if isinstance(side, ast.Call) else []
+        yield from (one for text in given if device for one in branches(text) if head(one) is not None)
+        return
+    for part in parts:
+        yield from made_of(site, part)
+
+
+def compare_made(site: Site, text: ast.expr) -> None:
+    given = neutral.number(site, text)
+    if given is None or site.source.in_f_string(text):
+        site.manual(
+            "compare with accelerator.card(NUMBER) here", zh="请在此处与 accelerator.card(编号) 比较", node=text
+        )
+    else:
+        replace(site, text, f"{neutral.helper(site, text)}.card({given})", text)
 
 
 def undecided(site: Site, node: ast.Compare) -> None:
@@ -89,9 +129,12 @@ def rewritten(site: Site, left: ast.expr, operator: ast.cmpop, right: ast.expr) 
             return f"{site.text(other)} {negated}in {name}.TYPES"
         given = neutral.number(site, text)
         same = "!=" if negated else "=="
-        return f"{site.text(other)} {same} {name}.name({given})" if given is not None else ""
+        return f"{site.text(other)} {same} {name}.card({given})" if given is not None else ""
     if isinstance(operator, ast.In | ast.NotIn) and is_text(left, "cuda", "cuda:"):
         return f"{negated}any(kind in {site.text(right)} for kind in {kinds(name, left)})"
+    given = neutral.number(site, left) if isinstance(operator, ast.In | ast.NotIn) and head(left) is not None else None
+    if given:
+        return f"{name}.card({given}) {negated}in {site.text(right)}"
     if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):
         return f"{site.text(left)} {negated}in {among(site, right, name)}"
     return ""
@@ -121,8 +164,8 @@ def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
         begin, end = (place - start for place in site.source.span(one))
         if is_text(one, "cuda"):
             text = f"{text[:begin]}*{name}.TYPES{text[end:]}"
-        elif is_exact(one):
-            text = f"{text[:begin]}{name}.name({neutral.number(site, one)}){text[end:]}"
+        elif head(one) is not None and neutral.number(site, one) is not None:
+            text = f"{text[:begin]}{name}.card({neutral.number(site, one)}){text[end:]}"
     return text
 
 

@@ -34,9 +34,23 @@ def made(site: Site) -> None:
 @rule.method("to")
 def moved(site: Site) -> None:
     receiver = site.node.func.value
-    own = receiver_class(site, receiver, "to") is not None
-    if site.node.args and not own and is_torchs(site, receiver):
-        wrap(site, site.node.args[0])
+    value = site.argument("device", 0)
+    if value is None or receiver_class(site, receiver, "to") is not None:
+        return
+    if is_torchs(site, receiver):
+        wrap(site, value)
+    elif is_number(site, value):
+        site.manual(
+            f"if this moves a tensor or a module, write .to(accelerator.device({site.text(value)}))",
+            zh=f"若此处移动的是张量或模块,请改为 .to(accelerator.device({site.text(value)}))",
+        )
+
+
+@rule.method("to_empty", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided")
+def made_alike(site: Site) -> None:
+    word = site.keyword("device")
+    if word is not None and receiver_class(site, site.node.func.value, site.name) is None:
+        wrap(site, word.value)
 
 
 @rule.call("torch.*")

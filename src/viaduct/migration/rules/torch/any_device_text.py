@@ -10,6 +10,7 @@
 A text stays a text: `accelerator.name(1)` is "cuda:1" on CUDA, "npu:1" on an NPU, "cpu" without a card. Only strings
 that reach a device are changed, where they are written; `torch.device("cuda:0")` becomes `accelerator.device(0)`.
 The defaults and choices of a command line option for a device go along. Words in messages, keys, paths stay.
+What looks like a device but is not seen to be used as one is left, and named.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _any as neutral
-from viaduct.migration.rules.torch._device_texts import device_like, head
+from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact
 from viaduct.migration.rules.torch._devices import Devices
 from viaduct.migration.rules.torch.device_argparse import FLAGS, VALUES, calls, option_names
-from viaduct.migration.rules.torch.device_string import imports_torch
+from viaduct.migration.rules.torch.device_string import imports_torch, name_the_rest
 
 rule = Rule(__name__, spec="P8 P9 P18 P25", kind="mandatory", targets=("any",), order=16)
 EXAMPLE_OPTIONS = {"to": "any"}
@@ -42,6 +43,9 @@ def texts(site: Site) -> None:
             change(site, literal)
     for each in maps(site):
         add_keys(site, each)
+    for node in site.work.index.by_type.get(ast.Constant, []):
+        if isinstance(node, ast.Constant) and is_exact(node) and node not in held and node not in keys:
+            name_the_rest(site, node, f"accelerator.name({neutral.number(site, node)})", devices)
 
 
 def offered(site: Site, devices: Devices) -> Iterator[ast.expr]:
@@ -72,9 +76,16 @@ def keys_of_maps(site: Site) -> list[ast.expr]:
 
 def compared(site: Site, literal: ast.expr) -> bool:
     """Comparisons are another rule's."""
-    parent = site.source.parents.get(literal)
-    holder = site.source.parents.get(parent) if isinstance(parent, ast.Tuple | ast.List | ast.Set) else parent
-    return isinstance(holder, ast.Compare)
+    around: ast.AST | None = neutral.whole(site, literal)
+    while isinstance(around, ast.expr) and not isinstance(around, ast.Compare):
+        around = site.source.parents.get(around)
+        if isinstance(around, ast.Call) and not is_plain(site, around):
+            return False
+    return isinstance(around, ast.Compare)
+
+
+def is_plain(site: Site, call: ast.Call) -> bool:
+    return site.qualified(call.func) == "torch.device" or (isinstance(call.func, ast.Name) and call.func.id == "str")
 
 
 def add_keys(site: Site, each: ast.Dict) -> None:

@@ -5,8 +5,8 @@
     torch.npu.synchronize()
 
 Without the plug-in the import fails. The helper imports it where it is installed, so here it may go; and what the
-script asks of torch.npu or torch.mlu it can ask of the helper. An import that is tried or asked for first
-(`try`, `if`) is left alone.
+script asks of torch.npu or torch.mlu it can ask of the helper. What is tried (`try`) or stands in a branch (`if`) is
+left alone; a condition that itself asks torch.npu is not, unless it asks `hasattr(torch, "npu")` first.
 """
 
 from __future__ import annotations
@@ -83,10 +83,14 @@ def moved(site: Site) -> None:
 
 
 def chosen(site: Site) -> bool:
-    """In a branch, or tried."""
-    return any(
-        isinstance(one, ast.Try | ast.If | ast.IfExp) for one in site.source.ancestors(site.node) if not is_main(one)
-    )
+    """In a branch, or tried; a question is asked whatever the answer is."""
+    child: ast.AST = site.node
+    for one in site.source.ancestors(site.node):
+        asks = isinstance(one, ast.If | ast.IfExp) and child is one.test and "hasattr" not in ast.unparse(one.test)
+        if isinstance(one, ast.Try | ast.If | ast.IfExp) and not asks and not is_main(one):
+            return True
+        child = one
+    return False
 
 
 def is_main(node: ast.AST) -> bool:

@@ -49,14 +49,18 @@ def move_unbound(site: Site) -> None:
 
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
 def asked_by_name(site: Site) -> None:
-    called = site.node.func.id if isinstance(site.node.func, ast.Name) else getattr(site.node.func, "attr", "")
-    texts = [one.value for one in site.node.args if isinstance(one, ast.Constant)]
-    if called in ("getattr", "hasattr", "methodcaller") and "cuda" in texts and not is_torch(site):
+    if names_the_method(site):
         word = card(site.options).method
         site.manual(
             f"'cuda' is looked up by its name: if a tensor's or module's method is meant, write {word!r}",
             zh=f"此处按名称查找 'cuda':若指张量或模块的方法,请改为 {word!r}",
         )
+
+
+def names_the_method(site: Site) -> bool:
+    called = site.node.func.id if isinstance(site.node.func, ast.Name) else getattr(site.node.func, "attr", "")
+    texts = [one.value for one in site.node.args if isinstance(one, ast.Constant)]
+    return called in ("getattr", "hasattr", "methodcaller") and "cuda" in texts and not is_torch(site)
 
 
 def is_torch(site: Site) -> bool:

@@ -14,6 +14,7 @@ does without. For several, `--data-parallel ddp` makes it DistributedDataParalle
 from __future__ import annotations
 
 import ast
+import re
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _wrapped as wrapped
@@ -28,6 +29,8 @@ rule = Rule(
     on=lambda options: options.data_parallel != "ddp",
     patch=True,
 )
+NO_MODEL = re.compile(r"opt|sched|scaler", re.IGNORECASE)
+CUT = re.compile(r"7|len\('module\.'\)")
 EXAMPLE_OPTIONS = {"data_parallel": "unwrap"}
 
 
@@ -124,10 +127,47 @@ def reach_directly(site: Site) -> None:
 
 
 def name_checkpoints(site: Site) -> None:
+    """Files from before have `module.` before every key; those that are saved from now on have not."""
+    saved = {ast.unparse(call.args[1]) for call in site.work.index.calls.get("torch.save", []) if len(call.args) > 1}
     for call in site.work.index.methods.get("load_state_dict", []):
-        site.manual(
-            "keys of a checkpoint that was saved from the wrapped model begin with `module.`: take that off "
-            "(key.removeprefix('module.')) before loading",
-            zh="由包装模型保存的权重键以 `module.` 开头:加载前请去掉该前缀(key.removeprefix('module.'))",
-            node=call,
-        )
+        if isinstance(call.func, ast.Attribute) and not NO_MODEL.search(site.text(call.func.value)):
+            name_loading(site, call, saved)
+    for node in site.work.index.by_type.get(ast.Subscript, []):
+        if isinstance(node, ast.Subscript) and cuts_module(site, node):
+            site.manual(
+                f"{site.text(node)} takes off `module.`, which the keys of a model without DataParallel do not have: "
+                f"write {site.text(node.value)}.removeprefix('module.'), which is right for both",
+                zh=f"{site.text(node)} 用于去掉 `module.`,但未用 DataParallel 的模型没有该前缀:"
+                f"请改为 {site.text(node.value)}.removeprefix('module.')",
+                risk="high",
+                node=node,
+            )
+
+
+def name_loading(site: Site, call: ast.Call, saved: set[str]) -> None:
+    given = site.values.origin(call.args[0]) if call.args else None
+    if isinstance(given, ast.Call) and getattr(given.func, "attr", "") == "state_dict":
+        return  # of another model, not of a file
+    inner = ast.walk(given) if given is not None else ()
+    read = [one for one in inner if isinstance(one, ast.Call) and site.qualified(one.func) == "torch.load"]
+    own = bool(read) and all(one.args and ast.unparse(one.args[0]) in saved for one in read)
+    say = site.advice if own else site.manual
+    say(
+        "a checkpoint that was saved before, from the wrapped model itself, has keys that begin with `module.`: take "
+        "that off before loading (key.removeprefix('module.')). What this script saves from now on has plain keys",
+        zh="此前由包装模型直接保存的权重,键以 `module.` 开头:加载前请去掉(key.removeprefix('module.'))。"
+        "此脚本今后保存的权重没有该前缀",
+        node=call,
+    )
+
+
+def cuts_module(site: Site, node: ast.Subscript) -> bool:
+    """`key[7:]` or `key[len("module."):]` in a loop over keys."""
+    cut = node.slice
+    if not isinstance(cut, ast.Slice) or cut.lower is None or cut.upper or not isinstance(node.value, ast.Name):
+        return False
+    if not CUT.fullmatch(ast.unparse(cut.lower)):
+        return False
+    loops = [one for above in site.source.ancestors(node) for one in (above, *getattr(above, "generators", ()))]
+    targets = [one.target for one in loops if isinstance(one, ast.For | ast.comprehension)]
+    return any(isinstance(one, ast.Name) and one.id == node.value.id for each in targets for one in ast.walk(each))

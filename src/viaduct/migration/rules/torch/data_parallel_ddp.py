@@ -44,7 +44,7 @@ import re
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1._entry import main_guard
 from viaduct.migration.rules.torch import _wrapped as wrapped
-from viaduct.migration.rules.torch._ddp_conditions import Refused, shape_of
+from viaduct.migration.rules.torch._ddp_conditions import Refused, Shape, ranks, shape_of
 from viaduct.migration.rules.torch._ddp_edits import Writer
 from viaduct.migration.rules.torch._targets import card
 
@@ -56,6 +56,9 @@ rule = Rule(
     order=70,
     on=lambda options: options.data_parallel == "ddp",
 )
+MODE = re.compile(r"[rwaxbt+]{1,3}")
+CLEARS = ("shutil.rmtree", "os.remove", "os.unlink")
+WRITERS = ("write_text", "write_bytes", "to_csv", "savefig", "savez")
 CARDS = re.compile(r"device_count|is_available|cuda|npu|mlu")
 EXAMPLE_OPTIONS = {"data_parallel": "ddp"}
 
@@ -74,6 +77,7 @@ def distribute(site: Site) -> None:
         return
     writer.write()
     say(site, calls)
+    name_files(site, shape)
 
 
 def refuse(site: Site, refused: Refused, call: ast.Call) -> None:
@@ -110,8 +114,10 @@ def say(site: Site, calls: list[ast.Call]) -> None:
     for call in calls:
         site.changed(
             f"one process a card instead of DataParallel: start it with `{line}`{number}. The batch of all cards "
-            "together is what it was; every rank evaluates all data and prints what it sees",
-            zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动。全局 batch 不变;每个 rank 都评估全部数据并打印",
+            "together is what it was if it divides by the number of ranks, and must not be smaller than that; every "
+            "rank evaluates all data and prints what it sees",
+            zh=f"由 DataParallel 改为每卡一个进程:用 `{line}` 启动。batch_size 须能被 rank 数整除(且不小于 rank 数),"
+            "此时全局 batch 不变;每个 rank 都评估全部数据并打印",
             risk="medium",
             node=call,
         )
@@ -148,6 +154,31 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
         )
 
 
+def name_files(site: Site, shape: Shape) -> None:
+    """What every rank writes to or clears away: saving is rank 0's, this is not."""
+    done = {node for held in (*shape.saves, *shape.savers) for node in ast.walk(held)}
+    for call in site.work.index.by_type.get(ast.Call, []):
+        if isinstance(call, ast.Call) and call not in done and writes(site, call):
+            text = site.text(call)
+            site.manual(
+                f"every rank does this, on the same file: {text}. Let rank 0 alone do it (dist.get_rank() == 0), or "
+                "give each rank a file of its own",
+                zh=f"每个 rank 都会对同一文件执行:{text}。请仅在 rank 0 执行(dist.get_rank() == 0),"
+                "或让各 rank 使用不同文件",
+                node=call,
+            )
+
+
+def writes(site: Site, call: ast.Call) -> bool:
+    name = site.qualified(call.func) or str(getattr(call.func, "id", ""))
+    method = getattr(call.func, "attr", "")
+    given = [*call.args[1:2], *call.args[:1] * (not name), *(w.value for w in call.keywords if w.arg == "mode")]
+    modes = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    if name.rpartition(".")[2] == "open" or method == "open":
+        return any(MODE.fullmatch(mode) and set(mode) & set("wax+") for mode in modes)
+    return name in CLEARS or method in WRITERS
+
+
 def condition(site: Site, call: ast.Call) -> ast.expr | None:
     """Under which the model is wrapped, if it is about something else than the cards that there are."""
     function = site.source.function(call)
@@ -157,9 +188,3 @@ def condition(site: Site, call: ast.Call) -> ast.expr | None:
         if isinstance(parent, ast.If) and main_guard(site) is not parent and not CARDS.search(site.text(parent.test)):
             return parent.test
     return None
-
-
-def ranks(call: ast.Call) -> int:
-    """How many cards were named; 0 where that is not written."""
-    given = call.args[1:2] + [word.value for word in call.keywords if word.arg == "device_ids"]
-    return len(given[0].elts) if given and isinstance(given[0], ast.List | ast.Tuple) else 0

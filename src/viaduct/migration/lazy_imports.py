@@ -1,0 +1,112 @@
+"""Where the helper of `--to any` is imported in a file that does not simply begin with `import torch`.
+
+The helper imports torch. Where torch may be missing (`try: import torch`) or is fetched only when a function needs it,
+the helper's import stands behind torch's: a script that starts without torch still does, and fast.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from viaduct.migration.findings import Finding
+from viaduct.migration.names import Scope
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+CHECKERS, MAIN = "TYPE_CHECKING", "__name__"
+Import = ast.Import | ast.ImportFrom
+
+
+def insert(work: Work, local: str, lines: list[str]) -> bool:
+    """Whether there was a place for it; the top of the file is another's business."""
+    if not any(isinstance(node, Import) and imports_torch(node) for node in work.source.nodes):
+        return False
+    places = {use: place_of(work, use) for use in loose_uses(work, local)}
+    if None in places.values():
+        return False
+    for place in dict.fromkeys(one for one in places.values() if one is not None):
+        put = work.edits.after if isinstance(place, Import) else work.edits.before
+        put(place, lines)
+        if isinstance(place, Import) and is_optional(work, place):
+            say(work, place, local)
+    return bool(places)
+
+
+def is_optional(work: Work, place: ast.stmt) -> bool:
+    """In a `try` of the module."""
+    around = list(work.source.ancestors(place))
+    return not any(isinstance(one, Function | ast.ClassDef) for one in around) and any(
+        isinstance(one, ast.Try) for one in around
+    )
+
+
+def tried(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
+    """An import of torch within `try` or `if`, but not under a condition that is skipped."""
+    held = [one for one in body if isinstance(one, ast.Try | ast.If | ast.With)]
+    held = [one for one in held if not (isinstance(one, ast.If) and asks(one.test, skipped))]
+    blocks = [block for one in held for block in (one.body, getattr(one, "orelse", []))]
+    return next((found for block in blocks if (found := import_in(block, skipped)) is not None), None)
+
+
+def asks(test: ast.expr, names: tuple[str, ...]) -> bool:
+    return any(name in ast.unparse(test) for name in names)
+
+
+def import_in(body: list[ast.stmt], skipped: tuple[str, ...]) -> ast.stmt | None:
+    """The last of the imports that stand together with the first of torch."""
+    for place, statement in enumerate(body):
+        if isinstance(statement, Import) and imports_torch(statement):
+            while place + 1 < len(body) and isinstance(body[place + 1], Import):
+                place += 1
+            return body[place]
+    return tried(body, skipped)
+
+
+def imports_torch(node: Import) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == "torch"
+    return any(alias.name.partition(".")[0] == "torch" for alias in node.names)
+
+
+def loose_uses(work: Work, local: str) -> Iterator[ast.AST]:
+    """Those that no import gives a meaning yet."""
+    for node in work.source.nodes:
+        named = isinstance(node, ast.Name) and node.id == local
+        if named and work.names.lookup(local, work.names.scope_of(node)) is None:
+            yield node
+
+
+def place_of(work: Work, use: ast.AST) -> ast.stmt | None:
+    """Behind torch's import in the function or class around it, or in the module; else at the top of the outermost
+    function."""
+    function: Function | None = None
+    own = work.names.scope_of(use)
+    scope: Scope | None = own
+    while scope is not None:
+        node = scope.node
+        if isinstance(node, Function | ast.Module) or (isinstance(node, ast.ClassDef) and scope is own):
+            later = isinstance(node, ast.Module) and function is not None  # a function runs when the module is there
+            found = import_in(node.body, (CHECKERS, MAIN) if later else (CHECKERS,))
+            if found is not None and (work.source.places[found] <= work.source.places[use] or later):
+                return found
+        function = node if isinstance(node, Function) else function
+        scope = scope.outer
+    return first_statement(function) if function is not None else None
+
+
+def first_statement(function: Function) -> ast.stmt:
+    """Behind the docstring."""
+    first, *rest = function.body
+    told = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    return rest[0] if told and rest else first
+
+
+def say(work: Work, place: ast.stmt, local: str) -> None:
+    line = work.lines[place.lineno - 1]
+    message = f"{local} is imported with torch: where that fails there is no {local} either, so ask for torch before it"
+    zh = f"{local} 与 torch 一同导入:若 torch 导入失败,{local} 也不存在,使用前请先判断 torch 是否可用"
+    work.findings.append(Finding(work.path, line, line, 1, "engine.imports", "advice", "advice", message, zh, "low"))

@@ -1,0 +1,154 @@
+"""Decisions of a script that follow what one rank alone has seen: the loss of its own samples. Not a rule.
+
+Under DataParallel one process sees every sample. With one process a card each has a loss of its own: one rank would
+lower the learning rate, stop early or keep its weights while the others go on, and wait for it for ever.
+
+What comes out of a batch of the training loader is followed through assignments, sums, meters and what a function
+returns. Sizes are alike on every rank, and so is the number of a step.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._training import Alias, FunctionNode, Loaders, is_self_attribute
+
+ALIKE = ("shape", "dtype", "device", "ndim")
+ASKED = ("size", "dim", "numel", "len")
+KEEPS = ("append", "extend", "update", "add")
+"""Methods by which a list or a meter takes something in."""
+HARMLESS = ("print", "item", "append", "update", "format", "float", "int", "min", "max", "round", "str", "abs", "write")
+LOGGERS = ("log", "logger", "logging", "writer", "pbar", "tqdm", "warnings")
+
+
+class Decisions:
+    """What is known to one rank alone in a file, and what is decided by it."""
+
+    def __init__(self, site: Site, training: list[Loaders]) -> None:
+        self.site, self.source, self.training = site, site.source, training
+        self.local: set[Alias] = set()
+        self.given: set[FunctionNode] = set()  # functions that return such a value
+        for seen in training:
+            self.note_batches(seen)
+        while self.spread():
+            pass
+
+    def note_batches(self, seen: Loaders) -> None:
+        for node in self.source.nodes:
+            if isinstance(node, ast.For) and seen.goes_over(node.iter) and seen.learns(node.body):
+                counted = isinstance(node.target, ast.Tuple) and "enumerate" in ast.unparse(node.iter)
+                self.note(node.target.elts[-1] if counted else node.target)  # type: ignore[attr-defined]
+
+    # ---- names
+
+    def key(self, node: ast.AST) -> Alias | None:
+        if isinstance(node, ast.Name):
+            function = self.source.function(node)
+            return (function if self.training[0].bound_in(function, node.id) else None, node.id)
+        return (self.training[0].class_of(node), ast.unparse(node)) if is_self_attribute(node) else None
+
+    def note(self, target: ast.AST) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            for one in target.elts:
+                self.note(one)
+        elif isinstance(target, ast.Subscript | ast.Starred):
+            self.note(target.value)
+        elif (key := self.key(target)) is not None:
+            self.local.add(key)
+
+    def knows(self, node: ast.AST) -> bool:
+        """Whether an expression has in it what this rank alone has seen."""
+        if isinstance(node, ast.Attribute) and node.attr in ALIKE:
+            return False
+        if isinstance(node, ast.Compare) and all(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
+            return False
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ASKED:
+                return False
+            if self.training[0].called(node) in self.given:
+                return True
+        if self.key(node) in self.local:
+            return True
+        return any(self.knows(one) for one in ast.iter_child_nodes(node))
+
+    # ---- spreading
+
+    def spread(self) -> bool:
+        before = len(self.local) + len(self.given)
+        for node in self.source.nodes:
+            self.through(node)
+        return len(self.local) + len(self.given) > before
+
+    def through(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
+            if node.value is not None and self.knows(node.value):
+                self.note_all(node)
+        elif isinstance(node, ast.Return) and node.value is not None and self.knows(node.value):
+            function = self.source.function(node)
+            if function is not None:
+                self.given.add(function)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self.through_call(node.value)
+        elif isinstance(node, ast.If | ast.While) and self.knows(node.test):
+            for inner in inside(node):
+                self.note_all(inner)
+
+    def note_all(self, node: ast.AST) -> None:
+        for target in getattr(node, "targets", [getattr(node, "target", None)]):
+            if target is not None:
+                self.note(target)
+
+    def through_call(self, call: ast.Call) -> None:
+        """`losses.update(loss.item())`, `history.append(loss)`, `early_stopping(loss, model)`."""
+        values = [*call.args, *(word.value for word in call.keywords)]
+        held = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPS else call.func
+        own = self.training[0].called(call) is not None or self.site.qualified(held) is not None
+        if not own and getattr(held, "id", "") not in HARMLESS and any(map(self.knows, values)):
+            self.note(held)
+
+    # ---- deciding
+
+    def found(self) -> ast.AST | None:
+        """The first place where the ranks would part."""
+        return next((node for node in self.source.nodes if self.parts(node)), None)
+
+    def parts(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+            return any(self.knows(one) for one in (*node.args, *(word.value for word in node.keywords)))
+        if isinstance(node, ast.Assign) and any(is_rate(one) for one in node.targets):
+            return self.knows(node.value)
+        if isinstance(node, ast.If | ast.While) and self.knows(node.test):
+            return any(acts(one) for one in inside(node))
+        return False
+
+
+def inside(node: ast.If | ast.While) -> Iterator[ast.AST]:
+    for statement in (*node.body, *node.orelse):
+        yield from ast.walk(statement)
+
+
+def is_rate(target: ast.expr) -> bool:
+    """`group["lr"] = …`."""
+    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == "lr"
+
+
+def acts(node: ast.AST) -> bool:
+    """Whether it does more than keep a number or tell of it; a rank that fails ends them all."""
+    if isinstance(node, ast.Break | ast.Continue | ast.Return):
+        return True
+    if isinstance(node, ast.Assign) and any(is_rate(one) for one in node.targets):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    words = ast.unparse(node.func).split(".")
+    return words[-1] not in HARMLESS and not any(word.lower() in LOGGERS for word in words) and not fails(node)
+
+
+def fails(call: ast.Call) -> bool:
+    """`sys.exit(1)`, and what is made to be raised."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    status = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else 0
+    return (name in ("exit", "_exit") and status not in (0, None)) or name.endswith(("Error", "Exception"))
