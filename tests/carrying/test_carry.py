@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, carried, with_copy
-from command import viaduct
+from command import begun, viaduct
 from viaduct.carrying.sharing import newest, written_since
 
 
@@ -38,7 +40,7 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     [
         (("train.py", "--out", "."), "holds what is carried"),
         (("nothing.py",), "there is no nothing.py"),
-        ((".",), "lies within"),
+        ((".",), "--out carried lies within '.'."),
         (("train.py", "--migrated", "nowhere"), "there is no such folder"),
         (("train.py", "--migrated", "empty"), "has no train.py"),
         (("train.py", "--limit", "speed=warn"), "no limit called 'speed'"),
@@ -58,7 +60,35 @@ def test_a_mistake_is_answered_before_anything_is_run_or_written(
     assert answer.returncode == 2, answer.stderr
     assert said in answer.stderr
     assert "Traceback" not in answer.stderr
+    assert "this executes" not in answer.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_folder_is_carried_by_the_name_of_its_script(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(TORCH)
+    (project / "table.csv").write_bytes(b"x" * 2**20)
+    answer = viaduct("carry", ".", "--out", "../cc", "--entry", "train.py", "--steps", "1", cwd=project)
+    assert "this executes train.py, with your rights" in answer.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interruption_is_no_verdict_and_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    source = "import time, torch\nopen('table.csv', 'r+b').write(b'XX')\nopen('SEEN', 'w')\ntime.sleep(100)\n"
+    (tmp_path / "train.py").write_text(source.replace("SEEN", str(tmp_path / "seen")))
+    (tmp_path / "table.csv").write_bytes(b"x" * 2**20)
+    (tmp_path / "carried").mkdir()
+    (tmp_path / "carried" / "mine.txt").write_text("mine")
+    with begun("carry", "train.py", "--force", cwd=tmp_path) as command:
+        command.wait_for(lambda said: (tmp_path / "seen").exists())
+        os.kill(command.pid, number)
+        said, talk = command.communicate(60)
+    assert (command.returncode, said) == (code, ""), talk
+    assert "viaduct carry: interrupted while the original ran; nothing is left behind." in talk
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["carried", "seen", "table.csv", "train.py"]
+    assert [path.name for path in (tmp_path / "carried").iterdir()] == ["mine.txt"]
+    assert (tmp_path / "table.csv").read_bytes() == b"x" * 2**20
 
 
 def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> None:

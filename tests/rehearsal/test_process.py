@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import numpy
 import pytest
 
-from command import viaduct
+from command import begun, viaduct
 from rehearsal.rehearsing import TRAINS, rehearsed
 from viaduct.rehearsal.surroundings import environment
 
@@ -18,18 +19,21 @@ def test_nothing_of_the_users_is_overwritten_and_the_exit_code_is_the_scripts(tm
     here = tmp_path / "elsewhere"
     (here / "data").mkdir(parents=True)
     (here / "model.pth").write_bytes(b"x" * 2**20)
+    (here / "table.csv").write_bytes(b"x" * 2**20)
     (here / "data" / "list.txt").write_text("mine")
     source = TRAINS + (
         "assert open('data/list.txt').read() == 'mine'\n"
         "open('model.pth', 'w').write('new'); open('data/list.txt', 'w').write('new'); open('log', 'w').write('new')\n"
+        "open('table.csv', 'r+b').write(b'new')\n"
         "train(2)\nsys.exit(7)\n"
     )
     answer = rehearsed(tmp_path, source, "--on", "original")
     assert (answer.code, answer.summary["steps"]) == (7, 2), answer.talk
     assert (here / "model.pth").stat().st_size == 2**20
     assert (here / "data" / "list.txt").read_text() == "mine"
-    assert sorted(path.name for path in here.iterdir()) == ["data", "model.pth"]
-    assert answer.summary["wrote"] == ["data/list.txt", "log", "model.pth"]
+    assert (here / "table.csv").read_bytes() == b"x" * 2**20
+    assert sorted(path.name for path in here.iterdir()) == ["data", "model.pth", "table.csv"]
+    assert answer.summary["wrote"] == ["data/list.txt", "log", "model.pth", "table.csv"]
     assert (answer.record / "work" / "log").read_text() == "new"
 
 
@@ -49,6 +53,50 @@ def test_a_script_is_stopped_after_its_steps_and_cleans_up(tmp_path: Path) -> No
     assert len(answer.summary["losses"]) == 3
     assert "this executes train.py, with your rights" in answer.talk
     assert "3 steps, stopped there" in answer.talk
+
+
+SWALLOWS = TRAINS + "while True:\n    try:\n        train(10**9)\n    except BaseException:\n        pass\n"
+
+
+def test_a_script_that_swallows_its_stop_is_ended_and_what_it_does_behind_it_does_not_count(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, SWALLOWS, "--on", "original", "--steps", "3", "--timeout", "60", "--seed", "1")
+    assert answer.code == 0, answer.talk
+    assert "3 steps, stopped there" in answer.talk
+    assert "it is ended after 10 s" in answer.talk
+    assert (answer.summary["steps"], len(answer.summary["losses"]), answer.summary["bound"]) == (3, 3, "")
+    assert 10 < answer.summary["seconds"] < 30
+    (tmp_path / "plain").mkdir()
+    plain = rehearsed(tmp_path / "plain", TRAINS + "train(3)\n", "--on", "original", "--seed", "1")
+    assert plain.summary["losses"] == answer.summary["losses"]
+    left, right = (numpy.load(one.record / "observed" / "rank-0" / "weights.npz") for one in (answer, plain))
+    assert all((left[name] == right[name]).all() for name in ("weight", "bias"))
+
+
+@pytest.mark.slow
+def test_a_script_that_swallows_the_end_of_its_time_is_told_of_truly(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, SWALLOWS, "--on", "original", "--timeout", "1")
+    assert (answer.code, answer.summary["bound"]) == (1, "time")
+    assert answer.summary["steps"] > 0
+    assert 10 < answer.summary["seconds"] < 30
+    assert "stopped by the limit of time" in answer.talk
+    assert "no step was taken" not in answer.talk
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interruption_is_told_as_one_with_the_steps_that_were_taken(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINS + "train(3)\nprint('waits', flush=True)\nimport time\ntime.sleep(100)\n")
+    with begun("rehearse", "train.py", "--on", "original", "--record", "record", cwd=tmp_path) as command:
+        command.wait_for(lambda said: "waits" in said)
+        os.kill(command.pid, number)
+        _, talk = command.communicate(60)
+    assert command.returncode == code, talk
+    assert "viaduct rehearse: 3 steps, " in talk
+    assert f"It was interrupted by {number.name}." in talk
+    summary = json.loads((tmp_path / "record" / "summary.json").read_text())
+    assert (summary["steps"], summary["interrupted"]) == (3, number)
+    assert summary["peak_bytes"] > 2**20
 
 
 def test_a_loop_without_end_is_stopped_where_it_stands(tmp_path: Path) -> None:
@@ -190,6 +238,27 @@ def test_a_rank_that_fails_ends_the_others(tmp_path: Path) -> None:
     assert answer.code == 1
     assert "rank 1 ended" in answer.talk
     assert "ValueError: unwell" in answer.talk
+
+
+DIES = (
+    TRAINS
+    + """\
+import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    os._exit(3)
+dist.barrier()
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_is_not_explained_by_anothers_line(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, DIES, "--on", "original", "--ranks", "2")
+    assert answer.code == 3, answer.talk
+    assert (answer.summary["failed_rank"], answer.summary["failure"]) == (1, "rank 1 ended with exit code 3")
 
 
 @pytest.mark.slow

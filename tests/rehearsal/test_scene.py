@@ -26,15 +26,56 @@ def test_what_is_written_does_not_reach_the_users_files(origin: Path, tmp_path: 
     scene = Scene(origin, tmp_path / "work")
     scene.set_up()
     work = scene.folder
-    for name in ("model.pth", "small.cfg", "data/new.txt", "data/deep/new.txt"):
-        (work / name).write_text("theirs")
+    for name in ("model.pth", "small.cfg", "data/new.txt", "data/deep/new.txt", "data/deep/large.bin"):
+        with (work / name).open("r+b" if (work / name).exists() else "wb") as file:
+            file.write(b"theirs")
     assert (origin / "small.cfg").read_text() == "mine"
     assert (origin / "model.pth").read_bytes()[:1] == b"1"
+    assert (origin / "data" / "deep" / "large.bin").read_bytes()[:1] == b"0"
     assert sorted(path.name for path in (origin / "data").iterdir()) == ["deep"]
-    assert scene.clear() == ["data/deep/new.txt", "data/new.txt", "model.pth", "small.cfg"]
+    assert scene.changed_originals() == []
+    expected = ["data/deep/large.bin", "data/deep/new.txt", "data/new.txt", "model.pth", "small.cfg"]
+    assert scene.clear() == expected
 
 
-def test_large_data_is_a_link_and_history_is_left_out(origin: Path, tmp_path: Path) -> None:
+def test_what_the_users_links_lead_to_is_not_overwritten(origin: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    (origin / "out.txt").symlink_to(outside)
+    (origin / "latest").symlink_to("data/deep")
+    (origin / "circle").symlink_to("circle")
+    scene = Scene(origin, tmp_path / "work")
+    scene.set_up()
+    (scene.folder / "out.txt").write_text("theirs")
+    (scene.folder / "latest" / "large.bin").write_text("theirs")
+    assert outside.read_text() == "mine"
+    assert (origin / "data" / "deep" / "large.bin").read_bytes()[:1] == b"0"
+    assert (scene.folder / "data" / "deep" / "large.bin").read_text() == "theirs"
+
+
+def test_what_was_changed_behind_a_link_is_noticed(
+    origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenes, "ROOM", 0)
+    data = tmp_path / "elsewhere"
+    data.mkdir()
+    (data / "gone.txt").write_text("mine")
+    (origin / "linked").symlink_to(data)
+    scene = Scene(origin, tmp_path / "record" / "work")
+    scene.set_up()
+    assert scene.changed_originals() == []
+    with (scene.folder / "data" / "deep" / "large.bin").open("r+b") as file:
+        file.write(b"XX")
+    (scene.folder / "linked" / "gone.txt").unlink()
+    (scene.folder / "linked" / "new.txt").touch()
+    expected = [data / "gone.txt", data / "new.txt", origin / "data" / "deep" / "large.bin"]
+    assert scene.changed_originals() == sorted(map(str, expected))
+
+
+def test_data_beyond_the_room_is_a_link_and_history_is_left_out(
+    origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenes, "ROOM", scenes.SMALL)
     scene = Scene(origin, tmp_path / "work")
     scene.set_up()
     assert (scene.folder / "data" / "deep" / "large.bin").is_symlink()

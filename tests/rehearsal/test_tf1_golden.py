@@ -20,11 +20,12 @@ x = tf.placeholder(tf.float32, [2, 3], name="data/x")
 w = tf.get_variable("layer/w", [3, 1], initializer=tf.ones_initializer())
 y = tf.matmul(x, w, name="layer/product")
 y = tf.cond(tf.reduce_sum(y) > 0, lambda: y * 2, lambda: y)
-step = tf.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(y), tf.train.get_or_create_global_step())
+rate = tf.placeholder(tf.float32, [], name="rate")
+step = tf.train.GradientDescentOptimizer(rate).minimize(tf.reduce_sum(y), tf.train.get_or_create_global_step())
 with tf.Session() as sess:
     sess.run(tf.global_variables_initializer())
     for number in range(10):
-        sess.run(step, {x: np.full([2, 3], number + 1)})
+        sess.run(step, {x: np.full([2, 3], number + 1), rate: 0.5})
     print("never reached")
 """
 
@@ -43,6 +44,10 @@ def test_chosen_steps_are_written_whole_and_the_script_ends_after_them(tmp_path:
     assert len({name.split(".")[-2] for name in files}) == 1, "one time for all"
     tensors = {name.rsplit(".", 2)[0]: np.load(path) for name, path in files.items()}
     assert np.array_equal(tensors["data_x.0"], np.full([2, 3], 3.0)), "what was fed is there too"
+    assert tensors["data_x.0"].dtype == np.float32, "in the placeholder's type, not in NumPy's int64"
+    assert tensors["rate.0"].dtype == np.float32
+    assert tensors["rate.0"] == np.float32(0.5)
+    assert f"viaduct compare NPU_DUMP {out}/step_000002 --explain" in answer.stderr, "the truth comes second"
     # The first gradient is doubled (its sum is above 0), the second is of twice the data: 4 and 4, each by half.
     assert np.array_equal(tensors["layer_product.0"], np.full([2, 1], 3 * 3 * (1 - 2.0 - 2.0)))
     side = read(out / "step_000002")
@@ -58,6 +63,11 @@ def test_what_cannot_be_dumped_is_said_and_nothing_is_left(tmp_path: Path) -> No
     assert answer.returncode == 2
     assert "it took 10 training steps" in answer.stderr
     assert "Traceback" not in answer.stderr
+    assert not (tmp_path / "golden").exists()
+    nobody = viaduct("dump", script, "--only", "layer/produkt*", "--out", tmp_path / "golden", cwd=tmp_path)
+    assert nobody.returncode == 2
+    assert "no operator is called like 'layer/produkt*'; close are: layer/product" in nobody.stderr
+    assert "--steps" not in nobody.stderr
     assert not (tmp_path / "golden").exists()
     wrong = viaduct("dump", script, "--level", "op", "--out", tmp_path / "golden", cwd=tmp_path)
     assert wrong.returncode == 2

@@ -118,6 +118,41 @@ def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -
         assert words in answer.talk
 
 
+WIDE = """
+import numpy as np
+import tensorflow as tf
+from npu_bridge.npu_init import *
+x = tf.placeholder(tf.float64, [2, 3])
+y = tf.cast(tf.reshape(x, [6]), tf.float32)  # carried to the card and made narrow there
+{middle}
+step = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+with tf.Session(config=npu_config_proto()) as sess:
+    sess.run(tf.global_variables_initializer())
+    sess.run(step, {{x: np.ones([2, 3])}})
+"""
+NARROW = "w = tf.get_variable('w', [6])"
+
+
+@pytest.mark.parametrize(
+    ("middle", "code", "said"),
+    [
+        (f"{NARROW}; loss = tf.reduce_sum(w * y)", 0, ""),
+        (f"{NARROW}; loss = tf.cast(tf.reduce_sum(tf.exp(tf.cast(w, tf.float64))), tf.float32)", 0, "computes in"),
+        ("w = tf.get_variable('w', [6], tf.float64); loss = tf.reduce_sum(w)", 1, "w (VariableV2) is float64"),
+    ],
+    ids=["narrow", "some_operator", "what_is_trained"],
+)
+def test_float64_is_refused_in_weights_told_of_operators_and_may_be_fed(
+    middle: str, code: int, said: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "wide.py"
+    script.write_text(WIDE.format(middle=middle))
+    answer = rehearsed("npu", script)
+    assert answer.code == code, answer.talk[-3000:]
+    assert [(name, line) for name, line, _ in answer.hits] == ([("float64", 7)] if said else []), answer.talk
+    assert said in answer.talk
+
+
 def inside(script: Path, words: str) -> int:
     return next(number for number, line in enumerate(script.read_text().splitlines(), 1) if words in line)
 

@@ -88,8 +88,9 @@ class Agreement:
     def of(self, kind: Kind) -> list[Pair]:
         return [pair for pair in self.pairs if pair.kind == kind]
 
-    def worst(self, kind: Kind) -> Pair | None:
-        return max(self.of(kind), key=lambda pair: pair.error, default=None)
+    def judged(self, kind: Kind) -> list[Pair]:
+        """Those that can show a mistake."""
+        return [pair for pair in self.of(kind) if pair.told or pair.why]
 
 
 def moment(pair: Pair) -> tuple[float, int, int]:
@@ -245,4 +246,7 @@ def untold(pairs: list[Pair]) -> Iterator[str]:
         hidden = [pair for pair in pairs if pair.kind == kind and not pair.told]
         if hidden:
             count = sum(pair.kind == kind for pair in pairs)
-            yield f"{len(hidden)} of {count} {kind}s {when} are mostly rounding, and tell nothing: {hidden[0].name} …"
+            some = "is" if len(hidden) == 1 else "are"
+            tells = "tells" if len(hidden) == 1 else "tell"
+            names = hidden[0].name + (" …" if len(hidden) > 1 else "")
+            yield f"{len(hidden)} of {count} {kind}s {when} {some} mostly rounding, and {tells} nothing: {names}"

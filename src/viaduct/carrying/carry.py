@@ -12,11 +12,12 @@ from viaduct.carrying import reference, sharing
 from viaduct.carrying.agreement import Agreement
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.branching import Branch, branches
-from viaduct.carrying.causes import Explanation, Other, explain
+from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.running import Run, plan_for, plan_of, run, stage_of
 from viaduct.carrying.suspects import Suspect, suspects
+from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.plan import StageName
 
 Tell = Callable[[str], None]
@@ -41,6 +42,8 @@ class Carried:
     suspects: list[Suspect] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
     known: list[str] = field(default_factory=list)  # changes of numbers that were meant
+    unfelt: list[Other] = field(default_factory=list)  # made differently, though both agree
+    idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
     aside: Path | None = None  # where the old content of OUT is now
 
@@ -59,6 +62,7 @@ def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carrie
     check_out(asked.source, asked.out, asked.force)
     sides = migrate(asked)
     stage = stage_of(asked, sides)
+    tell(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
     with prepared(asked.out) as aside:
         write(sides, asked)
         carried = travel(asked, sides, stage, tell)
@@ -94,9 +98,13 @@ def compare(carried: Carried, tell: Tell) -> None:
         found = with_known_changes(carried, rules, tell) or found
     carried.agreement = found
     carried.verdict = "differs" if found.verdict == "differ" else "unsure" if found.verdict == "unsure" else "agrees"
+    assert carried.base is not None
+    assert carried.migrated is not None
+    carried.idle = idle(carried.base.observed, carried.migrated.observed)
+    if carried.verdict == "agrees":
+        unlike = {(str((carried.sides.folder / f).resolve()), n) for f, ns in carried.sides.unlike.items() for n in ns}
+        carried.unfelt = without_effect(carried.base.observed, carried.migrated.observed, unlike)
     if found.verdict == "differ":
-        assert carried.base is not None
-        assert carried.migrated is not None
         carried.explanation = explain(found, carried.base.observed, carried.migrated.observed, carried.asked.to)
         carried.suspects = suspects(carried.sides, carried.explanation)
         at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]

@@ -15,11 +15,14 @@ import numpy as np
 
 from viaduct.carrying.agreement import Agreement, Pair, distance
 from viaduct.carrying.observed import Observed, Rank
-from viaduct.rehearsal.looking import Fact
+from viaduct.rehearsal.looking import IDLE, Fact
 
 NOTABLE = 1e-5  # relative difference of a module's output
 RATIO = 1e-3  # within which all gradients have one factor
 ABSENT = "(not there)"
+# Constants that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
+OF_GRADIENTS = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?:.*/)?[^/]*_grad(?:_\d+)?/")
+HOW = {"foreach", "fused", "capturable", "workers", "last_epoch"}  # how something is computed, or how far it has come
 At = tuple[str, int]
 
 
@@ -89,6 +92,8 @@ def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
     """In the original's order. What only one side has is left out: a migration adds and removes much on purpose."""
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
+        if fact.kind == "op" and fact.what.get("type") == "Const" and OF_GRADIENTS.search(fact.name):
+            continue
         partner = theirs.get((fact.kind, fact.name))
         if partner is None or fact.what == partner.what or fact.what.get("type") != partner.what.get("type"):
             continue
@@ -96,6 +101,21 @@ def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
             a, b = fact.what.get(name, ABSENT), partner.what.get(name, ABSENT)
             if a != b and (fact.kind != "op" or is_number(a, b)):
                 yield Other(fact.kind, fact.name, name, a, b, fact.at, partner.at)
+
+
+def without_effect(left: Observed, right: Observed, unlike: set[At]) -> list[Other]:
+    """Of two runs that agree: numbers that differ all the same. Of TensorFlow's operators only those of lines
+    (`unlike`) that our rules would not write so: others follow from shapes, or have the name of another operator."""
+    return [
+        one
+        for one in other_facts(left.first.facts, right.first.facts)
+        if one.what not in HOW and is_number(one.left, one.right) and (one.kind != "op" or one.right_at in unlike)
+    ]
+
+
+def idle(*sides: Observed) -> list[Fact]:
+    """Optimizers that took no step, on whichever side."""
+    return list({fact.name: fact for side in sides for fact in side.first.facts if fact.kind == IDLE}.values())
 
 
 def is_number(*values: Any) -> bool:
@@ -179,7 +199,7 @@ def by_gradients(found: Explanation, agreement: Agreement, left: Observed, right
     if first is None or first.kind != "gradient":
         return
     ratio = common_ratio(left.first, right.first)
-    if ratio is None:
+    if ratio is None or abs(ratio - 1) <= RATIO:  # one factor, and it is none
         return
     found.remarks.append(f"All gradients are {ratio:.6g} times those of the original.")
     found.words += ("scale", "unscale", "average", "size", "mean", "sum", "allreduce")

@@ -22,7 +22,9 @@ def check_out(source: Path, out: Path, force: bool) -> None:
     if aim == project or aim in project.parents:
         raise BadValue(f"--out {out} holds what is carried.", "Name a folder of its own.")
     if project.is_dir() and project in aim.parents:
-        raise BadValue(f"--out {out} lies within {source}.", "Name a folder beside it, so that it is not copied too.")
+        raise BadValue(
+            f"--out {out} lies within {str(source)!r}.", "Name a folder beside it, so that it is not copied too."
+        )
     if os.path.lexists(out) and not out.is_dir():
         raise BadValue(f"--out {out} is there and is not a folder.", "Name a new folder.")
     if out.is_dir() and any(out.iterdir()) and not force:
@@ -35,14 +37,17 @@ def check_out(source: Path, out: Path, force: bool) -> None:
 @contextmanager
 def prepared(out: Path) -> Iterator[Path | None]:
     """An empty folder. What was there is kept beside it, under a name that is given; it is back after an error."""
+    empty = out.is_dir()
     aside = step_aside(out) if out.is_dir() and any(out.iterdir()) else None
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield aside
-    except Exception:
+    except BaseException:  # an interruption too
         shutil.rmtree(out, ignore_errors=True)
         if aside is not None:
             aside.rename(out)
+        elif empty:
+            out.mkdir()
         raise
 
 

@@ -41,6 +41,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
         "first_difference": of_pair(first) if first else None,
         "module": carried.explanation.module if carried.explanation else "",
         "made_differently": [asdict(other) for other in carried.explanation.others] if carried.explanation else [],
+        "without_effect": [{name: number(value) for name, value in asdict(other).items()} for other in carried.unfelt],
         "suspects": [asdict(one) | {"place": one.place} for one in carried.suspects],
         "pairs": [of_pair(pair) for pair in found.pairs] if found else [],
         "limits": carried.limits,

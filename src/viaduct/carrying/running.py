@@ -14,6 +14,7 @@ from viaduct.carrying.listening import kept_in
 from viaduct.carrying.migrated import Sides
 from viaduct.carrying.observed import Observed, read
 from viaduct.carrying.places import RUNS
+from viaduct.errors import ViaductError
 from viaduct.rehearsal import project, tf1_stage
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
@@ -45,6 +46,12 @@ class Run:
         path = Path(self.plan.record) / OUTPUT
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
+    def said_by(self, rank: int | None) -> str:
+        """The output; of several ranks only that one's lines, where it is known who failed."""
+        if rank is None:
+            return self.output
+        return "\n".join(line for line in self.output.splitlines() if line.startswith(f"[rank {rank}] "))
+
     @property
     def last_words(self) -> str:
         return "\n".join(self.output.splitlines()[-ENDS:])
@@ -52,9 +59,21 @@ class Run:
     @property
     def failed_at(self) -> tuple[str, int] | None:
         """The innermost line of the user's own in the last traceback."""
-        frames = [(file, int(line)) for file, line in FRAME.findall(self.output)]
+        frames = [(file, int(line)) for file, line in FRAME.findall(self.said_by(self.summary.failed_rank))]
         own = [at for at in frames if at[0].startswith(self.plan.project + "/")]
         return own[-1] if own else None
+
+
+class Interrupted(ViaductError):
+    """By a signal: no failure of the script's, and no answer. The exit code is a shell's for that signal."""
+
+    def __init__(self, number: int, when: str = "") -> None:
+        self.exit_code = 128 + number
+        super().__init__(f"interrupted{' ' + when if when else ''}; nothing is left behind.")
+
+
+def side_words(side: Side) -> str:
+    return "the migrated script" if side == "migrated" else "the original"
 
 
 def stage_of(asked: Asked, sides: Sides) -> StageName:
@@ -108,4 +127,6 @@ def run(side: Side, plan: Plan, tell: Callable[[str], None]) -> Run:
         summary = rehearse(plan, Scene(Path.cwd(), Path(plan.work)), tell)
     for line in told(summary, plan)[:1]:
         tell(f"{side}: {line}")
+    if summary.interrupted:
+        raise Interrupted(summary.interrupted, f"while {side_words(side)} ran")
     return Run(side, plan, summary, read(plan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from viaduct.carrying.agreement import Kind, Pair
@@ -37,7 +38,7 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
         ("Meant", f"Made in the original too, since it is known to change numbers: {what}.") for what in carried.known
     ]
     if carried.agreement is not None:
-        found += [("Note", remark) for remark in carried.agreement.remarks]
+        found += [("Note", remark) for remark in (*carried.agreement.remarks, *unfelt(carried), *idle(carried))]
     for path in carried.shared:
         found.append(
             ("Shared", f"The original wrote to {path}, and the migrated script found it there: give a relative path.")
@@ -53,6 +54,32 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
     return found
 
 
+def unfelt(carried: Carried) -> list[str]:
+    """Two runs may agree because they were too short for what differs."""
+    if not carried.unfelt:
+        return []
+    shown_ones = "; ".join(f"{other.words}{at(carried, other.right_at)}" for other in carried.unfelt[:SHOWN])
+    more = f"; and {len(carried.unfelt) - SHOWN} more" if len(carried.unfelt) > SHOWN else ""
+    return [f"Made differently, without effect in {steps(carried)}: {shown_ones}{more}. --steps N shows more of it."]
+
+
+def idle(carried: Carried) -> list[str]:
+    return [
+        f"{fact.name[0].upper()}{fact.name[1:]} ({fact.what['class']}) took no step in {steps(carried)}"
+        f"{at(carried, fact.at)}: what it does is not compared."
+        for fact in carried.idle
+    ]
+
+
+def steps(carried: Carried) -> str:
+    count = carried.original.summary.steps
+    return f"{count} {'step' if count == 1 else 'steps'}"
+
+
+def at(carried: Carried, place: tuple[str, int] | None) -> str:
+    return f" ({shown(carried, place[0])}:{place[1]})" if place else ""
+
+
 def failure(carried: Carried) -> list[tuple[str, str]]:
     """The card's limits say it best; without one, how the run ended and where."""
     if carried.verdict not in ("no original", "failed", "limits"):
@@ -61,8 +88,8 @@ def failure(carried: Carried) -> list[tuple[str, str]]:
     run = carried.original if carried.verdict == "no original" else carried.migrated
     if met or run is None:
         return met
-    at = run.failed_at
-    place = f", at {shown(carried, at[0])}:{at[1]}" if at else ""
+    last = run.failed_at
+    place = f", at {shown(carried, last[0])}:{last[1]}" if last else ""
     return [("What happened", f"{ending(run)}{place}.")]
 
 
@@ -83,8 +110,8 @@ def last_line(output: str) -> str:
 
 def limit_words(hit: dict[str, object]) -> str:
     place = hit["place"]
-    at = f"{Path(place['file']).name}:{place['line']}: " if isinstance(place, dict) else ""
-    return f"{at}{hit['name']}: {hit['what']} {hit['change']}"
+    line = f"{Path(place['file']).name}:{place['line']}: " if isinstance(place, dict) else ""
+    return f"{line}{hit['name']}: {hit['what']} {hit['change']}"
 
 
 def where(carried: Carried) -> list[tuple[str, str]]:
@@ -93,8 +120,7 @@ def where(carried: Carried) -> list[tuple[str, str]]:
         return []
     lines = [("What is known", remark) for remark in found.remarks]
     for other in found.others[:SHOWN]:
-        at = f" ({shown(carried, other.right_at[0])}:{other.right_at[1]})" if other.right_at else ""
-        lines.append(("Made differently", f"{other.words}{at}."))
+        lines.append(("Made differently", f"{other.words}{at(carried, other.right_at)}."))
     for one in carried.suspects[:2]:
         lines.append(
             ("Look at", f"{one.place}: {one.new or 'gone: ' + one.old}" + (f" ({one.why})" if one.why else ""))
@@ -114,18 +140,28 @@ def kind_words(carried: Carried, kind: Kind) -> str:
     pairs = carried.agreement.of(kind)
     if not pairs:
         return f"no {kind} was seen"
-    what = {"loss": "losses", "gradient": "gradients of the first step", "weight": "weights at the end"}[kind]
+    many = len(pairs) != 1
+    what = {
+        "loss": "losses" if many else "loss",
+        "gradient": f"gradient{'s' * many} of the first step",
+        "weight": f"weight{'s' * many} at the end",
+    }[kind]
     equal = sum(pair.same for pair in pairs)
     if equal == len(pairs):
         return f"{len(pairs)} {what}, equal in every bit"
-    return f"{len(pairs)} {what}, {equal} equal in every bit{worst_words(carried.agreement.worst(kind))}"
+    return f"{len(pairs)} {what}, {equal} equal in every bit{worst_words(carried.agreement.judged(kind))}"
 
 
-def worst_words(worst: Pair | None) -> str:
-    if worst is None or worst.why:
-        return ""
+def worst_words(pairs: list[Pair]) -> str:
+    """Of those that are judged: what tells nothing must not contradict the verdict."""
+    measured = [pair for pair in pairs if not pair.why and math.isfinite(pair.error)]
+    beyond = [pair.name for pair in pairs if not pair.why and not math.isfinite(pair.error)]
+    worst = max(measured, key=lambda pair: pair.error, default=None)
+    words = f", {len(beyond)} beyond measure (from zero, not finite, or whole numbers: {beyond[0]})" if beyond else ""
+    if worst is None or not worst.error:
+        return words
     rounding = f", where {worst.allowed:.1e} is allowed" if worst.noise else ""
-    return f", the largest difference {worst.error:.1e}{rounding}"
+    return f"{words}, the largest {'other ' if beyond else ''}difference {worst.error:.1e}{rounding}"
 
 
 def shown(carried: Carried, file: str) -> str:

@@ -6,8 +6,6 @@ A copy is taken at once, since the next operator may write into the same memory.
 
 from __future__ import annotations
 
-import difflib
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ from torch.utils.weak import TensorWeakRef
 
 from viaduct.comparison import tally
 from viaduct.comparison.index import Entry
-from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps
+from viaduct.comparison.naming import EVERYTHING, FileNames, Only, Steps, none_like
 from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import Writer
 
@@ -59,11 +57,7 @@ class Plan:
         """What to say where names were met and none of them was wanted; nothing where all is well."""
         if not self.asked or any(name in self.only for name in self.asked):
             return ""
-        wanted, names = ",".join(self.only.patterns), sorted(self.asked)
-        bare = [re.sub(r"[*?\[\]]", "", pattern) for pattern in self.only.patterns]
-        close = [name for text in bare for name in difflib.get_close_matches(text, names, 3, 0.4)]
-        some = ", ".join(dict.fromkeys(close)) or ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        return f"no operator is called like {wanted!r}; {'close are' if close else 'there are'}: {some}."
+        return none_like(self.only.patterns, self.asked)
 
 
 class Capture:

@@ -6,6 +6,7 @@ torch.compile) or of which kernel a library happened to choose.
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import hashlib
 import re
@@ -92,6 +93,15 @@ def parse_only(text: str | None) -> Only:
     if text is not None and text.strip() and not patterns:
         raise BadValue(f"the pattern {text!r} names nothing.", "Write names with * and ?, as 'layer3.*'.")
     return Only(patterns)
+
+
+def none_like(patterns: Iterable[str], names: Iterable[str]) -> str:
+    """What to say where names were met and none of them fits: those that come close, or some."""
+    known = sorted(names)
+    bare = [re.sub(r"[*?\[\]]", "", pattern) for pattern in patterns]
+    close = [name for text in bare for name in difflib.get_close_matches(text, known, 3, 0.4)]
+    some = ", ".join(dict.fromkeys(close)) or ", ".join(known[:5]) + (", …" if len(known) > 5 else "")
+    return f"no operator is called like {','.join(patterns)!r}; {'close are' if close else 'there are'}: {some}."
 
 
 def step_folder(step: int) -> str:

@@ -3,7 +3,7 @@
 A thread looks at the clock and at the memory of this process and those it has started. At a bound it shows where the
 script stands, and asks the main thread to stop: a signal's handler raises `StopScript` there, so `finally` blocks and
 `atexit` functions still run. A script that does not answer within `GRACE_S` (it computes in C, it waits for another
-rank) is ended with exit code 1.
+rank) is ended with exit code 1. One that was stopped after its steps and does not end is ended with 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Literal, NoReturn
@@ -35,9 +35,13 @@ class Bounds:
 
     def __init__(self, timeout: float | None, memory: int | None) -> None:
         self.timeout, self.memory = timeout, memory
+        self.look: Callable[[], None] = lambda: None  # ten times a second
+        self.last_word: Callable[[], None] = lambda: None  # before the process is ended without its answer
+        self.asked: Callable[[], float | None] = lambda: None  # when it was asked to stop, its steps taken
         self.met: Bound = ""
         self.peak = 0  # bytes, of all processes together
         self._began = time.monotonic()
+        self._over = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-bounds", daemon=True)
 
@@ -48,13 +52,18 @@ class Bounds:
 
     def close(self) -> None:
         """The script is over; its memory's peak is known."""
+        self._over = time.monotonic()
         self._ended.set()
         self.peak = max(self.peak, tree_memory())
 
     def _watch(self) -> None:
         while not self._ended.wait(EVERY_S):
             self.peak = max(self.peak, now := tree_memory())
-            if self.timeout is not None and time.monotonic() - self._began > self.timeout:
+            self.look()
+            asked = self.asked()
+            if asked is not None and time.monotonic() - asked > GRACE_S:
+                self._end("its steps are taken, and it does not stop", 0)
+            elif self.timeout is not None and time.monotonic() - self._began > self.timeout:
                 self._meet("time", f"it did not end within {self.timeout:g} s")
             elif self.memory is not None and now > self.memory:
                 self._meet("memory", f"it took {now / 2**20:,.0f} MiB of {self.memory / 2**20:,.0f} allowed")
@@ -65,12 +74,19 @@ class Bounds:
         print(standing(), end="", file=sys.stderr, flush=True)
         os.kill(os.getpid(), SIGNAL)
         if not self._ended.wait(GRACE_S):
-            self._end()
+            faulthandler.dump_traceback(all_threads=True)
+            self._end("it does not stop", 1)
 
-    def _end(self) -> NoReturn:
-        print(f"viaduct rehearse: it does not stop; it is ended after {GRACE_S:g} s.", file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(all_threads=True)
-        os._exit(1)
+    def _end(self, why: str, code: int) -> NoReturn:
+        print(f"viaduct rehearse: {why}; it is ended after {GRACE_S:g} s.", file=sys.stderr, flush=True)
+        try:
+            self.last_word()
+        finally:
+            os._exit(code)
+
+    @property
+    def seconds(self) -> float:
+        return round((self._over or time.monotonic()) - self._began, 3)
 
     def _stop(self, number: int, frame: FrameType | None) -> NoReturn:
         raise StopScript

@@ -11,14 +11,15 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from viaduct.errors import ViaductError
+from viaduct.rehearsal import guard
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.bounds import Bounds, tree
 from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.stage import Attendance, set_stage
 from viaduct.scripts.runner import Ended, load_file, run_script
 
@@ -32,10 +33,13 @@ def main() -> int:
     try:
         script = load_file(Path(plan.script), plan.arguments)
         attendance = set_stage(plan, ours=True)
+        guard.install(plan)
+        listen(plan, bounds, attendance)
         bounds.start()
-        began = time.perf_counter()
         ended = run_script(script)
-        note(plan, ended, bounds, attendance, time.perf_counter() - began)
+        bounds.close()
+        attendance.finish(complete=not (ended.code or ended.stopped or bounds.met))
+        note(plan, ended, bounds, attendance)
     except ViaductError as error:
         print(f"viaduct rehearse: {error}", file=sys.stderr)
         return error.exit_code
@@ -44,19 +48,33 @@ def main() -> int:
     return 1 if bounds.met else ended.code
 
 
-def note(plan: Plan, ended: Ended, bounds: Bounds, attendance: Attendance, seconds: float) -> None:
-    bounds.close()
-    attendance.finish(complete=not (ended.code or ended.stopped or bounds.met))
+def listen(plan: Plan, bounds: Bounds, attendance: Attendance) -> None:
+    """What is known of this process is written as it goes, and once more if it must be ended."""
+    alive = Progress(plan.record, "alive")
+    bounds.asked = lambda: attendance.asked
+    bounds.look = lambda: alive.note(
+        rank=plans.rank(), steps=attendance.taken, seconds=bounds.seconds, peak_bytes=bounds.peak
+    )
+
+    def last_word() -> None:
+        note(plan, Ended(1 if bounds.met else 0, not bounds.met), bounds, attendance)
+        if not bounds.met:
+            attendance.keep()
+
+    bounds.last_word = last_word
+
+
+def note(plan: Plan, ended: Ended, bounds: Bounds, attendance: Attendance) -> None:
     folder = Path(plan.record) / "ended"
     folder.mkdir(exist_ok=True)
     said = {
         "rank": plans.rank(),
         "code": ended.code,
-        "stopped": ended.stopped and not bounds.met,
+        "stopped": (ended.stopped or attendance.asked is not None) and not bounds.met,
         "bound": bounds.met,
         "failure": ended.failure,
         "steps": attendance.taken,
-        "seconds": round(seconds, 3),
+        "seconds": bounds.seconds,
         "peak_bytes": bounds.peak,
     }
     (folder / f"{os.getpid()}.json").write_text(json.dumps(said))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import json
 import os
+import threading
+import time
 from collections.abc import Iterator
 from multiprocessing import process, util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, rank
+from viaduct.rehearsal.progress import Progress
 from viaduct.scripts.runner import StopScript
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
@@ -32,6 +34,8 @@ class Counter(Watcher):
         self.plan, self.ours = plan, ours
         self.observation = Observation(plan) if plan.observe else None
         self.taken = 0
+        self.asked: float | None = None
+        self._progress = Progress(plan.record, "steps")
         self.rank = 0  # as it is while steps are taken: at the end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
@@ -54,7 +58,7 @@ class Counter(Watcher):
 
     def start_again(self) -> None:
         """In a process that multiprocessing has forked: its steps are its own."""
-        self.ours, self.taken = False, 0
+        self.ours, self.taken, self.asked = False, 0, None
         register_end(self.finish)
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
@@ -65,24 +69,41 @@ class Counter(Watcher):
         self._optimizer = optimizer
 
     def on_step_end(self, step: int) -> None:
+        if self.asked is not None:  # it has swallowed the stop and trains on; that is no part of the rehearsal
+            self.stop()
         self.taken, self.rank = step + 1, rank()
+        self._progress.note(rank=self.rank, steps=self.taken)
         if self.observation:
             self.observation.step_ends(step, self._optimizer)
         if self.plan.steps and self.taken >= self.plan.steps:
+            self.keep()
+            self.asked = time.monotonic()
+            if not self.ours:
+                end_later()
             self.stop()
 
     def stop(self) -> None:
         raise StopScript if self.ours else SystemExit(0)
 
+    def keep(self) -> None:
+        """What was seen. At a stop it is kept at once: a script that swallows it goes on changing its weights."""
+        if self.observation and self.asked is None:
+            self.observation.write(self.rank)
+
     def finish(self, complete: bool = False) -> None:
-        """Keep what was seen. A process that took no step (a data loader's) leaves nothing."""
+        """A process that took no step (a data loader's) leaves nothing."""
         if not self.taken:
             return
-        note_steps(self.plan, self.rank, self.taken)
-        if self.observation:
-            self.observation.write(self.rank)
+        self.keep()
         if self.plan.steps and self.taken >= self.plan.steps:
             leave_group()
+
+
+def end_later() -> None:
+    """A process of the script's own that does not stop, as `bounds.py` has it for the one that we have started."""
+    timer = threading.Timer(GRACE_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
 
 
 def leave_group() -> None:
@@ -91,13 +112,6 @@ def leave_group() -> None:
 
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
-
-
-def note_steps(plan: Plan, number: int, taken: int) -> None:
-    """One file a process; the summary reads them."""
-    folder = Path(plan.record) / "steps"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{os.getpid()}.json").write_text(json.dumps({"rank": number, "steps": taken}))
 
 
 def register_end(finish: Any) -> None:

@@ -10,10 +10,10 @@ import json
 from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
-from viaduct.rehearsal.counting import note_steps
 from viaduct.rehearsal.looking import keep
 from viaduct.rehearsal.observe import folder_of, save_arrays
 from viaduct.rehearsal.plan import Plan, rank
+from viaduct.rehearsal.progress import Progress
 
 if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import Watched
@@ -39,15 +39,22 @@ class GraphCounter:
     def taken(self) -> int:
         return self.watched.steps
 
+    @property
+    def asked(self) -> float | None:
+        return self.watched.asked
+
+    def keep(self) -> None:
+        if self.taken and self.plan.observe:
+            self.write()
+
     def finish(self, complete: bool) -> None:
         self.watched.finish()
         if complete:  # a script that was stopped, or has failed, had no chance to close its sessions
             tf1_stage.finish()
         if not self.taken:
             return
-        note_steps(self.plan, rank(), self.taken)
-        if self.plan.observe:
-            self.write()
+        Progress(self.plan.record, "steps").note(rank=rank(), steps=self.taken)
+        self.keep()
 
     def write(self) -> None:
         folder = folder_of(self.plan.record, rank())

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from viaduct.rehearsal import guard
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.plan import Plan
 
@@ -24,6 +25,7 @@ def join() -> None:
     """In a process of a rehearsal, before its first line; anywhere else nothing happens."""
     plan = plans.current() if os.environ.get(plans.VARIABLE) else None
     if plan is not None and not is_ours():
+        guard.install(plan)
         sys.meta_path.insert(0, Curtain(plan))
 
 

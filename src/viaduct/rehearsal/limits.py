@@ -48,8 +48,8 @@ LIMITS: dict[str, Limit] = {
     # PyTorch, then TensorFlow 1; the order is that of docs/rehearse.md.
     "float64": Limit(
         "both",
-        "The cores compute in float16, bfloat16 and float32; float64 is unsupported or limited to a few operators.",
-        "计算核心支持 float16、bfloat16 和 float32；float64 不支持，或仅限少数算子。",
+        "The cores compute in float16, bfloat16 and float32; float64 and complex128 have few operators or none.",
+        "计算核心支持 float16、bfloat16 和 float32；float64 与 complex128 不支持，或仅限少数算子。",
     ),
     "data-parallel": Limit(
         "torch",
@@ -68,8 +68,8 @@ LIMITS: dict[str, Limit] = {
     ),
     "cuda-left": Limit(
         "torch",
-        "There is no CUDA on the machine: CUDA devices, torch.cuda and .cuda() fail there.",
-        "目标机器上没有 CUDA：CUDA 设备、torch.cuda 与 .cuda() 都会失败。",
+        "There is no CUDA on the machine: CUDA devices, torch.cuda and .cuda() fail there, autocast is off.",
+        "目标机器上没有 CUDA：CUDA 设备、torch.cuda 与 .cuda() 都会失败，autocast 不起作用。",
     ),
     "nccl-left": Limit(
         "torch",

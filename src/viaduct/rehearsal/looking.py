@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ FACTS, FORWARD = "facts.json", "forward.npz"
 ELEMENTS = 1 << 16  # of an output that are kept
 CALLS = 4096  # outputs that are kept
 LOADERS = 64
+IDLE = "idle"  # the kind of an optimizer that took no step
 _MADE = "_viaduct_made"
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -47,6 +49,8 @@ class Look:
 
     facts: list[Fact] = field(default_factory=list)
     _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)  # module, name, output
+    _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were made
+    _schedules: list[Any] = field(default_factory=list)
     _over: bool = False
     _handle: Any = None
 
@@ -56,7 +60,9 @@ class Look:
         from torch.utils.data import DataLoader
 
         remember_line(torch.nn.Module)
-        remember_line(torch.optim.Optimizer)
+        remember_line(torch.optim.Optimizer, lambda optimizer: self._optimizers.append(weakref.ref(optimizer)))
+        remember_line(torch.optim.lr_scheduler.LRScheduler, self._schedules.append)
+        remember_line(torch.optim.lr_scheduler.ReduceLROnPlateau, self._schedules.append)
         remember_line(torch.amp.GradScaler, self._scaler)
         remember_line(DataLoader, self._loader)
         self._handle = register_module_forward_hook(self._called)
@@ -95,12 +101,17 @@ class Look:
 
         return not self._over and torch.is_grad_enabled() and len(self._calls) < CALLS
 
+    def _alive(self) -> list[torch.optim.Optimizer]:
+        """What a script made and threw away again is of no interest."""
+        return [optimizer for made in self._optimizers if (optimizer := made()) is not None]
+
     def step_ends(self, optimizers: list[torch.optim.Optimizer]) -> None:
         if self._over:
             return
         self._over = True
         self._handle.remove()
-        for number, optimizer in enumerate(optimizers):
+        waiting = [one for one in self._alive() if not any(one is stepped for stepped in optimizers)]
+        for number, optimizer in enumerate([*optimizers, *waiting]):
             for place, group in enumerate(optimizer.param_groups):
                 what = {"class": type(optimizer).__name__, **plain_values(group)}
                 self.facts.append(Fact("optimizer", f"optimizer {number} group {place}", what, made(optimizer)))
@@ -110,7 +121,20 @@ class Look:
         if not any((fact.kind, fact.name) == ("network", name) for fact in self.facts):
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, made(wrapper)))
 
-    def write(self, folder: Path, networks: Mapping[str, nn.Module]) -> None:
+    def _at_the_end(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
+        """Schedules, and optimizers that took no step."""
+        for number, schedule in enumerate({id(one): one for one in self._schedules}.values()):
+            what = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
+            if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
+                what["milestones"] = sorted(schedule.milestones.elements())
+            yield Fact("schedule", f"{type(schedule).__name__} {number}", what, made(schedule))
+        alive = self._alive()
+        for number, optimizer in enumerate(alive, 1):
+            if not any(optimizer is one for one in stepped):
+                name = f"optimizer {number} of {len(alive)}"
+                yield Fact(IDLE, name, {"class": type(optimizer).__name__}, made(optimizer))
+
+    def write(self, folder: Path, networks: Mapping[str, nn.Module], stepped: list[torch.optim.Optimizer]) -> None:
         from viaduct.rehearsal.observe import save_arrays
 
         names = {
@@ -123,6 +147,7 @@ class Look:
         for key, module in modules.items():
             what = {"class": type(module).__name__, **plain_values(vars(module))}
             self.facts.append(Fact("module", known[key] or "(network)", what, made(module)))
+        self.facts += self._at_the_end(stepped)
         keep(folder, self.facts)
         arrays = (
             (f"{number:05d} {' '.join(filter(None, (known[id(module)], name)))}", array)

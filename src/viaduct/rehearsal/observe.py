@@ -155,7 +155,7 @@ class Observation:
         save_arrays(folder / "gradients.npz", self._gradients)
         save_arrays(folder / "weights.npz", {name: as_array(value) for name, value in self.named("everything").items()})
         if self._look:
-            self._look.write(folder, self._prefixes())
+            self._look.write(folder, self._prefixes(), self._optimizers)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> None:

@@ -10,16 +10,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from viaduct.rehearsal import guard
 from viaduct.rehearsal.bounds import GRACE_S
 from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.progress import last_signs
 from viaduct.rehearsal.scene import Scene
-from viaduct.rehearsal.summary import Summary, gather
+from viaduct.rehearsal.summary import End, Summary, gather
 from viaduct.rehearsal.surroundings import ROOT, environment, of_rank, surroundings, write_table
 
 # Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
@@ -28,7 +31,9 @@ CODE = (
     "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
     "from viaduct.rehearsal.child import main; sys.exit(main())"
 )
+LOOK_S = 0.5
 IMPORTS_S = 120.0  # beyond the script's own time: setting the stage, and ending
+SHOWN = 5  # files of the user's that were changed
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -38,49 +43,74 @@ def rehearse(plan: Plan, scene: Scene | None, tell: Callable[[str], None]) -> Su
     if scene is not None:
         scene.set_up()
         tell_links(scene, tell)
+        guard.save(plan.record, scene.originals)
     plan.save()
     if plan.processes > 1 and plan.on == "npu":
         write_table(plan)
     command = [plan.python, "-c", CODE.format(root=str(ROOT))]
-    code = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
+    end = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
+    changed = scene.changed_originals() if scene is not None else []
+    tell_changed(changed, tell)
     wrote = scene.clear() if scene is not None else []
-    return gather(plan, code, wrote)
+    return gather(plan, end, wrote, changed)
 
 
 def tell_links(scene: Scene, tell: Callable[[str], None]) -> None:
     if scene.linked:
         more = "" if len(scene.linked) < 4 else f" and {len(scene.linked) - 3} more"
         listed = ", ".join(scene.linked[:3]) + more
-        tell(f"links to your own folders: {listed}; what the script writes into them is written there.")
+        tell(f"links to your own folders: {listed}; the script may read them, not write there.")
 
 
-def run_alone(plan: Plan, command: list[str]) -> int:
+def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:
+    for path in changed[:SHOWN]:
+        tell(f"ATTENTION: your own {path} was changed while the script ran; it is reached through a link.")
+    if len(changed) > SHOWN:
+        tell(f"ATTENTION: so were {len(changed) - SHOWN} more; summary.json names them.")
+
+
+def run_alone(plan: Plan, command: list[str]) -> End:
     process = subprocess.Popen(
         command, env=surroundings(plan), cwd=plan.work, stdin=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        with forwarded(process):
-            code = process.wait(plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None)
+        with forwarded(process) as signals:
+            code = wait(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
     except subprocess.TimeoutExpired:
         print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
-        code = 1
+        code = 128 + signals[0] if signals else 1
     finally:
         end_group(process.pid)
         process.wait()
-    return code if code >= 0 else 128 - code
+    return End(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0)
+
+
+def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
+    """For its end; after a signal has come, `GRACE_S` longer and no more."""
+    end = time.monotonic() + limit if limit is not None else None
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(LOOK_S)
+        if signals and (end is None or end > time.monotonic() + GRACE_S):
+            end = time.monotonic() + GRACE_S
+            limit = GRACE_S
+        if end is not None and time.monotonic() > end:
+            raise subprocess.TimeoutExpired(process.args, limit or 0.0)
 
 
 @contextmanager
-def forwarded(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """Ctrl-C and its like reach the script, which may clean up; we wait for it."""
+def forwarded(process: subprocess.Popen[Any]) -> Iterator[list[int]]:
+    """Ctrl-C and its like reach the script, which may clean up; we wait for it. Gives those that came."""
+    came: list[int] = []
 
     def forward(number: int, frame: Any) -> None:
+        came.append(number)
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
     before = {number: signal.signal(number, forward) for number in FORWARDED}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -92,7 +122,7 @@ def end_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> int:
+def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> End:
     from viaduct.cluster.launch import quiet_import, threads
 
     with quiet_import():
@@ -119,9 +149,10 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> in
         finally:
             os.chdir(here)
     if outcome.signal:
-        return 128 + outcome.signal
+        return End(128 + outcome.signal, interrupted=0 if outcome.by_ranks else outcome.signal)
     if not outcome.failures:
-        return 0
-    first = outcome.failures[0]
+        return End(0)
+    heard = last_signs(Path(plan.record))  # torch looks at its ranks ten times a second, and sees several ends at once
+    first = min(outcome.failures, key=lambda failure: heard.get(failure.rank, 0.0))
     tell(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
-    return first.exit_code if first.exit_code >= 0 else 128 - first.exit_code
+    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank)

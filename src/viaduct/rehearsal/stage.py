@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from viaduct.errors import BadValue
-from viaduct.rehearsal import seeds
+from viaduct.rehearsal import guard, seeds
 from viaduct.rehearsal.plan import Plan, rank
 
 TORCH_SINCE = (2, 13)
@@ -18,6 +18,13 @@ class Attendance(Protocol):
 
     @property
     def taken(self) -> int: ...
+
+    @property
+    def asked(self) -> float | None:
+        """When the script was first asked to stop, its steps taken: time.monotonic()."""
+
+    def keep(self) -> None:
+        """Write what was seen up to the stop."""
 
     def finish(self, complete: bool) -> None:
         """`complete`: the script has run to its own end, and well."""
@@ -48,6 +55,7 @@ def set_torch(plan: Plan, ours: bool) -> Attendance:
         torch_stage.install_cuda_as_cpu(cards=plan.ranks)
     else:
         torch_stage.install(plan.on, cards=plan.ranks)
+    guard.watch_torch_save()
     if plan.fake_data:
         from viaduct.rehearsal.fake_data import torchvision_sets
 

@@ -11,7 +11,7 @@ import json
 import platform
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,22 @@ from typing import Any
 from viaduct import __version__
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.progress import gathered, read
 from viaduct.rehearsal.project import PROVIDED, pip_line
 
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
 MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
 
 KILLED = {137: ": the machine may have run out of memory"}
+
+
+@dataclass(frozen=True)
+class End:
+    """How the processes ended, seen from outside."""
+
+    code: int
+    interrupted: int = 0  # the signal that came from outside
+    rank: int | None = None  # of several the one that failed first
 
 
 @dataclass
@@ -42,6 +52,8 @@ class Summary:
     exit_code: int = 0
     steps: int = 0
     stopped: bool = False  # after as many steps as were asked for
+    failed_rank: int | None = None  # of several the one that failed first
+    interrupted: int = 0  # the signal that came from outside
     bound: str = ""  # "time" or "memory": what has stopped it
     failure: str = ""  # the last line of its traceback
     seconds: float = 0.0
@@ -49,6 +61,7 @@ class Summary:
     losses: list[list[float]] = field(default_factory=list)  # of rank 0, by step
     limits: list[dict[str, Any]] = field(default_factory=list)
     wrote: list[str] = field(default_factory=list)  # in its own folder
+    changed: list[str] = field(default_factory=list)  # of the user's own, behind links
     versions: dict[str, str] = field(default_factory=dict)
 
     def save(self, record: str) -> None:
@@ -56,11 +69,10 @@ class Summary:
         (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8")
 
 
-def gather(plan: Plan, code: int, wrote: list[str]) -> Summary:
+def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:
     record = Path(plan.record)
-    ended = [json.loads(path.read_text()) for path in sorted((record / "ended").glob("*.json"))]
-    steps = [json.loads(path.read_text()) for path in sorted((record / "steps").glob("*.json"))]
-    blamed = next((one for one in ended if one["code"] or one["bound"]), ended[0] if ended else {})
+    ended, steps = gathered(record), read(record, "steps").values()
+    blamed = blamed_of(ended, end)
     summary = Summary(
         command=plan.command,
         on=plan.on,
@@ -69,11 +81,14 @@ def gather(plan: Plan, code: int, wrote: list[str]) -> Summary:
         arguments=list(plan.arguments),
         ranks=plan.ranks,
         seed=plan.seed,
-        script_exit_code=code,
+        script_exit_code=end.code,
         steps=max((one["steps"] for one in (*ended, *steps)), default=0),
         stopped=any(one["stopped"] for one in ended),
+        failed_rank=end.rank,
+        interrupted=end.interrupted,
         bound=blamed.get("bound", ""),
         failure=blamed.get("failure", ""),
+        changed=changed,
         seconds=max((one["seconds"] for one in ended), default=0.0),
         peak_bytes=sum(one["peak_bytes"] for one in ended),
         losses=read_losses(plan),
@@ -84,6 +99,15 @@ def gather(plan: Plan, code: int, wrote: list[str]) -> Summary:
     summary.exit_code = judged(summary, plan)
     summary.save(plan.record)
     return summary
+
+
+def blamed_of(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
+    """The process whose end explains the others'. A rank that died without a word is not explained by another's."""
+    if end.rank is not None:
+        how = f"was ended by {signal_name(end.code - 128)}" if end.code > 128 else f"ended with exit code {end.code}"
+        said = next((one for one in ended if one["rank"] == end.rank), {})
+        return {**said, "failure": said.get("failure") or ("" if said.get("bound") else f"rank {end.rank} {how}")}
+    return next((one for one in ended if one["code"] or one["bound"]), ended[0] if ended else {})
 
 
 def judged(summary: Summary, plan: Plan) -> int:
@@ -162,6 +186,8 @@ def signal_name(number: int) -> str:
 
 
 def advice(summary: Summary, plan: Plan) -> list[str]:
+    if summary.interrupted:
+        return [f"It was interrupted by {signal_name(summary.interrupted)}."]
     match = MISSING.search(summary.failure)
     if match and match[1].partition(".")[0] in PROVIDED:
         return [f"The stand-in has no module {match[1]!r}."]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -119,8 +122,26 @@ def main(
     )
     from viaduct.carrying.carry import carry
 
-    tell(f"this executes {source.name}, with your rights, each time in a folder of its own.")
-    raise typer.Exit(show(carry(asked, tell, finish)))
+    with interruptible():
+        carried = carry(asked, tell, finish)
+    raise typer.Exit(show(carried))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Between two runs, too, Ctrl-C and SIGTERM take back what was begun."""
+
+    def interrupt(number: int, frame: Any) -> NoReturn:
+        from viaduct.carrying.running import Interrupted
+
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def check_way(word: str) -> str:

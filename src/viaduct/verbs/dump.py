@@ -117,11 +117,21 @@ def dump_graph(script: Script, steps: str, out: Path, only: str | None, run_on: 
         if ended.code:
             return ended.code
         shutil.rmtree(out, ignore_errors=True)
-        why = f"--only {only} fits none of its operators" if dump.written else f"it took {dump.taken} training steps"
-        raise BadValue(
-            f"nothing of {script.name} was dumped: {why}.", "Steps count from 0: choose among them with --steps."
-        )
+        raise nothing_of_graph(dump, script)
     return tell_of_graph(dump, script, chosen.missing(dump.written), out) or ended.code
+
+
+def nothing_of_graph(dump: Golden, script: Script) -> BadValue:
+    """No operator fits, or no step does."""
+    from viaduct.comparison.naming import none_like
+
+    if dump.written:
+        names = none_like(dump.only, dump.met)
+        return BadValue(f"--only: {names}", "Write names with * and ?: 'layer3/*,fc/MatMul'. Nothing was dumped.")
+    return BadValue(
+        f"nothing of {script.name} was dumped: it took {dump.taken} training steps.",
+        "Steps count from 0: choose among them with --steps.",
+    )
 
 
 def tell_of_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
@@ -130,8 +140,8 @@ def tell_of_graph(dump: Golden, script: Script, missing: str, out: Path) -> int:
     if dump.left_out:
         tell(f"Left out: {dump.left_out} tensors inside tf.cond or tf.while_loop, which may have no value or many.")
     counts = ", ".join(f"{step} ({count} tensors)" for step, count in dump.written.items())
-    tell(f"Dumped step {counts} of {script.name} to {out}. Compare it with the NPU's:")
-    tell(f"  viaduct compare {out}/step_{max(dump.written):06d} NPU_DUMP --explain")
+    tell(f"Dumped step {counts} of {script.name} to {out}. Compare the NPU's with it:")
+    tell(f"  viaduct compare NPU_DUMP {out}/step_{max(dump.written):06d} --explain")
     return 0
 
 
@@ -152,8 +162,8 @@ def conclude(dump: ScriptDump, ended: Ended, out: Path) -> int:
     if missing := dump.plan.steps.missing(dump.written):
         tell(f"Not reached: step {missing}. The script took {dump.seen.steps}.")
     steps = ", ".join(str(step) for step in dump.written)
-    tell(f"Dumped step {steps} of {dump.script.name} to {out}. Compare it with another dump:")
-    tell(f"  viaduct compare {out} OTHER --explain")
+    tell(f"Dumped step {steps} of {dump.script.name} to {out}. If it is the truth, compare the accelerator's with it:")
+    tell(f"  viaduct compare ACCELERATOR_DUMP {out} --explain")
     return ended.code
 
 

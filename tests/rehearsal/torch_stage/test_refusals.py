@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ def test_float64_on_the_card_is_refused_however_it_comes_there() -> None:
         torch.ones(2, dtype=torch.float64).npu()
     with refused("float64"):
         torch.nn.Linear(2, 2).double().npu()
+    for wide in (lambda: torch.zeros(2, dtype=torch.complex128, device="npu"), lambda: x.to(torch.complex128)):
+        with refused("float64"):
+            wide()
     line = limits.hits[0].place
     assert line is not None
     assert "dtype=torch.float64" in line.text
@@ -66,12 +70,62 @@ def test_what_is_left_of_cuda_is_refused(tmp_path: Path) -> None:
     ):
         with refused("cuda-left"):
             call()
+    for mixed in (
+        lambda: torch.autocast("cuda"),
+        lambda: torch.autocast(device_type="cuda", dtype=torch.bfloat16),
+        lambda: torch.amp.GradScaler(),
+        lambda: torch.amp.GradScaler("cuda"),
+    ):
+        with refused("cuda-left"):
+            mixed()
     with refused("nccl-left"):
         torch.distributed.init_process_group("nccl", rank=0, world_size=1, init_method=f"file://{tmp_path}/group")
     path = cuda_file(tmp_path / "cuda.pt")
     with refused("map-location"):
         torch.load(path)
     assert torch.load(path, map_location="npu")["weight"].device.type == "npu"
+
+
+@on("npu")
+def test_mixed_precision_of_cuda_is_told_with_its_line_only_where_it_would_be_on() -> None:
+    from torch.cuda.amp import GradScaler, autocast
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of old names
+        GradScaler(enabled=False)
+        with torch.autocast("cuda", enabled=False), torch.autocast("npu"):
+            assert limits.hits == []
+        with refused("cuda-left"):
+            autocast()
+        with refused("cuda-left"):
+            GradScaler()
+    places = [hit.place for hit in limits.hits]
+    assert [place.text for place in places if place] == ["autocast()", "GradScaler()"]
+
+
+@on("npu")
+def test_an_npu_refuses_a_number_wherever_a_device_is_given() -> None:
+    for call in (
+        lambda: torch.zeros(2, device=0),
+        lambda: torch.device(0),
+        lambda: torch.tensor([1.0], device=0),
+        lambda: torch.randn(2, device=1),
+        lambda: torch.nn.Linear(2, 2, device=0),
+        lambda: torch.ones(2).new_zeros(2, device=0),
+        lambda: torch.zeros_like(torch.ones(2), device=0),
+    ):
+        with refused("int-device"):
+            call()
+    assert torch.ones(1).npu(1).device == torch.device("npu", 1)
+    assert isinstance(torch.device("npu:0"), torch.device)
+    assert torch.zeros(2, device="npu:1").sum(0).device == torch.device("npu", 1)
+
+
+@on("npu")
+def test_a_default_device_reaches_every_factory() -> None:
+    torch.set_default_device("npu:1")
+    made = torch.zeros(2), torch.tensor([1.0]), torch.as_tensor([1.0]), torch.nn.Linear(1, 1).weight
+    assert {one.device for one in made} == {torch.device("npu", 1)}
 
 
 @on("npu")

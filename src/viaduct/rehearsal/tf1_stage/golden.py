@@ -48,6 +48,7 @@ class Golden:
     only: tuple[str, ...] = ()  # shell patterns of operators' names; none: all
     taken: int = 0
     written: dict[int, int] = field(default_factory=dict)  # tensors by step
+    met: set[str] = field(default_factory=set)  # names of operators, where only some are wanted
     left_out: int = 0  # operators inside loops and branches, of the last step
 
     def write(self, step: int, values: list[tuple[str, int, np.ndarray[Any, Any]]], time: int) -> None:
@@ -65,6 +66,8 @@ class Golden:
         self.written[step] = len(values)
 
     def wants(self, op: str) -> bool:
+        if self.only:
+            self.met.add(op)
         return not self.only or any(fnmatch.fnmatchcase(op, pattern) for pattern in self.only)
 
     def abandon(self) -> None:

@@ -4,6 +4,7 @@ that change are told, with the line that made them. So are sessions that train w
 from __future__ import annotations
 
 import functools
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any, Literal
@@ -15,6 +16,13 @@ from viaduct.rehearsal.tf1_stage import dumping, sessions
 from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import Pass
 
+# What hands values on, or comes from the host; everything else computes.
+CARRIES = re.compile(
+    r"Cast|Const|Identity(N)?|Placeholder\w*|(OneShot)?Iterator\w*|QueueDequeue\w*|Reshape|Squeeze|ExpandDims|Pack|Shape"
+    r"|StopGradient|ReadVariableOp|Assert|PyFunc\w*|EagerPyFunc|NoOp|\w*Summary\w*"
+)
+VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
+WIDE = ("float64", "complex128")
 CUBE = ("MatMul", "BatchMatMul", "BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative")
 
 
@@ -153,18 +161,33 @@ def check_shapes(run: Pass) -> None:
 
 
 def check_types(run: Pass) -> None:
-    """The first operator to blame: its gradients come after it."""
-    wide = [op for op in run.reach.ops if op.type in CUBE and op.outputs[0].dtype.base_dtype.name == "float64"]
-    if not wide:
-        return
-    op = min(wide, key=lambda op: op._id)
-    limits.violated(
-        "float64",
-        f"{op.name} ({op.type}) computes in float64.",
-        "The cube unit has no float64: the operator is not found, or runs on the slow AI CPU.",
-        "Cast its inputs to tf.float32.",
-        at=users_line_of(op),
-    )
+    """The first operator to blame, whose gradients come after it. Matrix and convolution operators and what is trained
+    are refused; of other operators the AI CPU has some, so that they are a warning."""
+    wide = sorted((op for op in run.reach.ops if is_wide(op)), key=lambda op: op._id)
+    trained = {variable.op for variable in run.graph.get_collection("trainable_variables")}
+    refused = [op for op in wide if op.type in CUBE or op in trained]
+    computing = [op for op in wide if op.type not in VARIABLES]
+    for op in (refused or computing)[:1]:
+        limits.violated(
+            "float64",
+            f"{op.name} ({op.type}) {'is' if op.type in VARIABLES else 'computes in'} {wide_type(op)}.",
+            "The cores have no float64: the operator is not found, or runs on the slow AI CPU.",
+            "Make it of tf.float32, or cast its inputs to it.",
+            at=users_line_of(op),
+            doubtful=not refused,
+        )
+
+
+def is_wide(op: Any) -> bool:
+    return bool(wide_type(op)) and not CARRIES.fullmatch(op.type)
+
+
+def wide_type(op: Any) -> str:
+    """float64 or complex128, where one of its results is; a resource variable says it in an attribute."""
+    names = [tensor.dtype.base_dtype.name for tensor in op.outputs]
+    if op.type == "VarHandleOp":
+        names.append(op.get_attr("dtype").name)
+    return next((name for name in names if name in WIDE), "")
 
 
 def users_line_of(op: Any) -> tuple[str, int] | None:

@@ -32,15 +32,24 @@ def tensors_of(run: Pass) -> list[Any]:
 def values_of(run: Pass, tensors: list[Any], arrays: list[Any]) -> Iterator[Value]:
     """What was fetched, after what was fed; an empty tensor is nothing to compare."""
     for name, given in run.feeds.items():
-        array = np.asarray(given) if given is not None else None
+        tensor = run.graph.as_graph_element(name)
+        array = as_fed(given, tensor) if given is not None else None
         if array is not None and array.size and array.dtype.kind in "biufc":
-            tensor = run.graph.as_graph_element(name)
             yield Value(tensor.op, tensor.value_index, array)
     for tensor, array in zip(tensors, arrays, strict=True):
-        found = np.asarray(array)
-        plain = found if found.dtype.kind in "biufc" else found.astype(np.float32)
+        plain = plainly(np.asarray(array))
         if plain.size:
             yield Value(tensor.op, tensor.value_index, plain)
+
+
+def as_fed(given: Any, tensor: Any) -> np.ndarray[Any, Any] | None:
+    """In the placeholder's type, as TensorFlow takes it: 0.8 in Python has 64 bits, the graph may know 32."""
+    kind = np.dtype(tensor.dtype.base_dtype.as_numpy_dtype)
+    return None if kind.kind in "OSU" else plainly(np.asarray(given, dtype=kind))
+
+
+def plainly(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 
 def microseconds() -> int:

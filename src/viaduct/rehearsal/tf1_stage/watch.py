@@ -14,6 +14,7 @@ script's own is ended at its next step with StopScript. Evaluations and predicti
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,7 @@ class Watched(sessions.Observer):
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     trainable: list[str] = field(default_factory=list)
     stopped: bool = False  # by us
+    asked: float | None = None  # when it was first asked to stop: time.monotonic()
     _wishes: list[tuple[str, str]] = field(default_factory=list)
     _unsaved: Opened | None = None
 
@@ -56,6 +58,7 @@ class Watched(sessions.Observer):
 
     def stop(self) -> None:
         self.stopped = True
+        self.asked = self.asked or time.monotonic()
         raise StopScript
 
     def wanted(self, run: Pass) -> list[Any]:

@@ -1,4 +1,7 @@
-"""float64 on the card: a limit where the script asks for it, none where PyTorch itself does for an instant."""
+"""float64 on the card, alone or as a pair in complex128: a limit where the script asks for it.
+
+It is none where PyTorch itself does for an instant.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import torch
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import cards
 
+WIDE = {torch.float64: "float64", torch.complex128: "complex128"}
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # GradScaler inverts its scale in float64, which both plug-ins serve; printing looks at a tensor's digits, and a trace
 # is checked against what it was traced from.
@@ -24,7 +28,8 @@ def met(what: str) -> None:
         "float64",
         f"{what}.",
         f"Most operators of the {cards.name.upper()} have no float64: they fail, or go to the host and are slow.",
-        "Use torch.float32: `.float()`, `dtype=torch.float32`, or an array of float32 before it goes to the device.",
+        "Use torch.float32: `.float()`, `dtype=torch.float32`, or an array of float32 before it goes to the device; "
+        "complex64 for complex128.",
     )
 
 

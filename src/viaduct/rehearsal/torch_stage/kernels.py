@@ -134,8 +134,8 @@ class _Call:
             return known[0]
         if card_of(result) >= 0:
             return result
-        if result.dtype is torch.float64:
-            doubles.met(f"{self.operator} made a float64 tensor")
+        if result.dtype in doubles.WIDE:
+            doubles.met(f"{self.operator} made a {doubles.WIDE[result.dtype]} tensor")
         if result.data_ptr() in self.inputs():
             result = result.clone()  # an input handed on in another tensor: memory is not to be counted twice
         return onto(result, self.index if self.index >= 0 else cards.current)
@@ -189,8 +189,8 @@ def _checked(device: Any, dtype: torch.dtype | None) -> int:
     index = index_of(device)
     if index >= cards.count:
         raise RuntimeError(f"Invalid device ID: {index}. The rehearsal has {cards.count} {cards.told} device(s).")
-    if (dtype or torch.get_default_dtype()) is torch.float64:
-        doubles.met("a float64 tensor is made on the device")
+    if (dtype := dtype or torch.get_default_dtype()) in doubles.WIDE:
+        doubles.met(f"a {doubles.WIDE[dtype]} tensor is made on the device")
     return index
 
 

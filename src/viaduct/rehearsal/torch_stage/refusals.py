@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ def install() -> None:
     compiling.install(_check_backend)
     for name in ("_lazy_init", "set_device", "Stream", "Event", "get_device_properties"):
         setattr(torch.cuda, name, _left(name, getattr(torch.cuda, name)))
+    classes: Any = ((torch.amp.autocast_mode.autocast, "autocast"), (torch.amp.GradScaler, "GradScaler"))
+    for kind, name in classes:
+        kind.__init__ = _without_effect(name, kind.__init__)
 
 
 def _data_parallel(function: Any) -> Any:
@@ -61,6 +65,27 @@ def _check_backend(backend: Any) -> None:
             f"It generates code for CPUs and NVIDIA's cards; on the {cards.name.upper()} it fails or does nothing.",
             "Leave torch.compile out, or give the vendor's backend.",
         )
+
+
+def _without_effect(name: str, function: Any) -> Any:
+    """autocast and GradScaler of CUDA, `torch.cuda.amp`'s too: without CUDA they switch themselves off."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        device = given.arguments.get("device_type", given.arguments.get("device"))
+        if device == "cuda" and given.arguments["enabled"]:
+            limits.violated(
+                "cuda-left",
+                f"{name} is made for CUDA.",
+                "There is no CUDA: it switches itself off with a warning, and nothing is in mixed precision.",
+                f"Write torch.amp.{name}('{cards.name}', …).",
+            )
+        function(self, *args, **kwargs)
+
+    return init
 
 
 def _left(name: str, thing: Any) -> Any:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import beneath, cards, onto
@@ -16,6 +17,7 @@ _NAME = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
 
 
 def install() -> None:
+    _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
     torch.Tensor.to = _indexed(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _indexed(torch.Tensor.new_tensor)  # type: ignore[method-assign]
     torch.tensor, torch.as_tensor = _indexed(torch.tensor), _indexed(torch.as_tensor)
@@ -46,12 +48,12 @@ def _placed(device: Any, numbers: bool) -> Any:
     if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
         return torch.device(cards.name, cards.current)
     if numbers and isinstance(device, int) and not isinstance(device, bool):
-        _refuse_number(device)
+        refuse_number(device)
         return torch.device(cards.name, device)
     return device
 
 
-def _refuse_number(number: int) -> None:
+def refuse_number(number: int) -> None:
     if cards.name == "npu":
         limits.violated(
             "int-device",

@@ -1,0 +1,55 @@
+"""How far a process of a rehearsal has come, written as it goes: one that is killed has no last word.
+
+RECORD/steps/PID.json     {"rank": 0, "steps": 12}                              after every step
+RECORD/alive/PID.json     {"rank": 0, "steps": 12, "seconds": 3.1, "peak_bytes": …}   ten times a second
+RECORD/ended/PID.json     as `child.py` writes it at the end; it counts more than the others
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+WIDTH = 160  # a note is overwritten where it stands, in one piece: a reader never finds half of one
+
+
+class Progress:
+    """One note of this process, in the record's folder of that name; made when there is something to say."""
+
+    def __init__(self, record: str, folder: str) -> None:
+        self.folder = Path(record) / folder
+        self._file, self._pid = -1, 0
+
+    def note(self, **said: Any) -> None:
+        if self._pid != os.getpid():  # the first one, or this process was forked
+            self.folder.mkdir(exist_ok=True)
+            self._pid = os.getpid()
+            self._file = os.open(self.folder / f"{self._pid}.json", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.pwrite(self._file, json.dumps(said).ljust(WIDTH).encode(), 0)
+
+
+def read(record: Path, folder: str) -> dict[str, dict[str, Any]]:
+    """By process."""
+    found = {path.stem: path.read_text() for path in sorted((record / folder).glob("*.json"))}
+    return {pid: json.loads(text) for pid, text in found.items() if text.strip()}
+
+
+def gathered(record: Path) -> list[Mapping[str, Any]]:
+    """Of every process that we have started what is known: its last word, or else how far it had come."""
+    alive = {
+        pid: {"code": None, "stopped": False, "bound": "", "failure": "", **said}
+        for pid, said in read(record, "alive").items()
+    }
+    return [*(alive | read(record, "ended")).values()]
+
+
+def last_signs(record: Path) -> dict[int, float]:
+    """Of each rank when it was last heard of. One that died without a word was alive until then."""
+    found: dict[int, float] = {}
+    for folder in ("alive", "ended"):  # who has ended by itself has said so after its last sign of life
+        for pid, said in read(record, folder).items():
+            found[said["rank"]] = (record / folder / f"{pid}.json").stat().st_mtime
+    return found

@@ -1,0 +1,99 @@
+"""Two runs that agree may have been too short for what differs: that is said, on the terminal, the page and in JSON."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy
+from carrying.numbers import observed
+from viaduct.carrying.agreement import judge, measure
+from viaduct.carrying.causes import explain, other_facts, without_effect
+from viaduct.carrying.words import worst_words
+from viaduct.rehearsal.looking import Fact
+
+SECOND = """\
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+first, second = nn.Linear(4, 4).cuda(), nn.Linear(4, 4).cuda()
+one = torch.optim.SGD(first.parameters(), lr=0.1)
+two = torch.optim.Adam(second.parameters(), lr=0.1)
+for step in range(9):
+    for network, optimizer in ((first, one), (second, two)):
+        loss = network(torch.ones(2, 4).cuda()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_path: Path) -> None:
+    copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
+    journey = with_copy(tmp_path, SECOND, copy, "--steps", "4")
+    assert journey.code == 0, journey.said + journey.talk
+    assert "Note" not in journey.said
+    assert journey.record["without_effect"] == []
+
+
+def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
+    copy = once(once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
+    journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")
+    assert (journey.code, journey.record["verdict"]) == (0, "agrees"), journey.said + journey.talk
+    assert "Made differently, without effect in 1 step: " in journey.said
+    found = {one["what"]: (one["left"], one["right"]) for one in journey.record["without_effect"]}
+    assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
+    assert "momentum is 0.9 in the original and 0.99 after the migration (train.py:" in journey.said
+    assert "without effect in 1 step" in (journey.out / "report.html").read_text()
+    assert "1 loss, equal" in journey.said
+
+
+def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
+    copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
+    journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
+    assert journey.code == 0, journey.said + journey.talk
+    assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (train.py:8)" in journey.said
+
+
+def op(name: str, value: object, line: int) -> Fact:
+    return Fact("op", name, {"type": "Const", "value": value}, ("train.py", line))
+
+
+def test_constants_that_gradients_take_from_shapes_are_not_made_differently() -> None:
+    names = ("gradients/Mean_grad/Const", "training/Adam/gradients/gradients/loss/Mean_grad/Const_1", "Momentum/rate")
+    left, right = [op(name, 0, 1) for name in names], [op(name, 16, 1) for name in names]
+    assert [other.name for other in other_facts(left, right)] == ["Momentum/rate"]
+
+
+def test_of_operators_only_lines_that_nobody_expects_are_told() -> None:
+    left, right = (observed(facts=[op("a", value, 1), op("b", value, 2)]) for value in (1, 2))
+    assert [other.name for other in without_effect(left, right, {("train.py", 2)})] == ["b"]
+
+
+def test_the_largest_difference_is_among_what_is_judged() -> None:
+    wild = {"gradients": {"w": np.ones(4, np.float32), "b": np.array([1e-9, 0], np.float32)}}
+    shaken = {"gradients": {"w": np.full(4, 1 + 1e-6, np.float32), "b": np.array([-1e-9, 1e-9], np.float32)}}
+    found = judge(measure(observed(**wild), observed(**shaken)), measure(observed(**wild), observed(**shaken)))
+    assert found.verdict == "rounding"
+    assert "difference 9.5e-07, where" in worst_words(found.judged("gradient"))
+    assert "1 of 2 gradients of the first step is mostly rounding" in found.remarks[0]
+
+
+def test_what_has_no_measure_is_not_called_inf() -> None:
+    found = judge(measure(observed(), observed(weights={"w": np.ones(4, np.float32), "steps": np.array(9)})))
+    assert math.isinf(found.bad[0].error)
+    assert worst_words(found.judged("weight")) == (
+        ", 1 beyond measure (from zero, not finite, or whole numbers: steps)"
+    )
+
+
+def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
+    other = observed(gradients={"w": np.full(4, 1.0005, np.float32)})
+    found = explain(judge(measure(observed(), other)), observed(), other, "npu")
+    assert not any("times" in remark for remark in found.remarks)
+    twice = observed(gradients={"w": np.full(4, 2, np.float32)})
+    found = explain(judge(measure(observed(), twice)), observed(), twice, "npu")
+    assert found.remarks == ["All gradients are 2 times those of the original."]
