@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -58,20 +59,31 @@ SPAWNS += ["--world-size", "1", "--rank", "0"]
 TORCH: dict[str, tuple[list[str], str]] = {
     "checkpoint_resume": ([], ""),
     "amp_grad_scaler": ([], ""),
-    "gan": (["--to", "mlu"], ""),
+    "gan": ([], ""),
     "trainer_class": (["--ranks", "2"], ""),
-    "own_cuda_methods": (["--to", "mlu"], ""),
-    "imagenet_ddp": ([*SPAWNS, "--dist-url", "tcp://127.0.0.1:23411"], ""),
+    "own_cuda_methods": ([], ""),
+    "cuda_extension/train": ([], ""),
+    "imagenet_ddp": (SPAWNS, ""),
     "data_parallel": ([], "data-parallel"),
     "segmentation_fp64": ([], "float64"),
 }
 
 
+def free_port() -> int:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        port: int = door.getsockname()[1]
+        return port
+
+
 @needs_torch_examples
+@pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("name", TORCH)
-def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, tmp_path: Path) -> None:
+def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to: str, tmp_path: Path) -> None:
     words, limit = TORCH[name]
-    journey = carried_example(tmp_path, f"torch/{name}", *words)
+    if words is SPAWNS:
+        words = [*words, "--dist-url", f"tcp://127.0.0.1:{free_port()}"]
+    journey = carried_example(tmp_path, f"torch/{name}", "--to", to, *words)
     assert journey.code == (1 if limit else 0), journey.said + journey.talk[-3000:]
     refused = [hit["name"] for hit in journey.record["limits"] if hit["mode"] == "error"]
     assert refused[:1] == ([limit] if limit else [])
