@@ -40,9 +40,6 @@ finally:
 )
 
 
-@pytest.mark.xfail(
-    reason="a loss that reads a ref variable which its gradients do not need is now and then read after the update"
-)
 def test_a_loop_of_the_scripts_own_is_ended_and_its_numbers_are_exact(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text(PLAIN)

@@ -41,6 +41,7 @@ class Watched(sessions.Observer):
     asked: float | None = None  # when it was first asked to stop: time.monotonic()
     _wishes: list[tuple[str, str]] = field(default_factory=list)
     _unsaved: Opened | None = None
+    _loss: float | None = None  # of the coming step, where it was computed before it
 
     @property
     def steps(self) -> int:
@@ -67,7 +68,11 @@ class Watched(sessions.Observer):
         if not run.training:
             return []
         tensors: list[Any] = []
-        if (loss := loss_of(run)) is not None:
+        self._loss = None
+        loss = loss_of(run)
+        if loss is not None and reads_variables(beyond(run, loss)):
+            self._loss = loss_before(run, loss)
+        elif loss is not None:
             self._wishes.append(("loss", ""))
             tensors.append(loss)
         for name, gradient in gradients_of(run) if not self.steps else []:
@@ -79,7 +84,7 @@ class Watched(sessions.Observer):
     def seen(self, run: Pass, values: list[Any]) -> None:
         if not run.training:
             return
-        loss = None
+        loss = self._loss
         parts: dict[str, dict[str, Any]] = {}
         for (kind, name), value in zip(self._wishes, values, strict=True):
             if kind == "loss":
@@ -125,8 +130,29 @@ def loss_of(run: Pass) -> Any:
 def harmless(run: Pass, found: gradients.Gradients) -> bool:
     """A gradient does not need the loss itself, so a run may leave its last operators out. Adding them must change
     nothing: none of them reads data, draws random numbers or waits to be fed."""
-    more = dependencies([found.loss.op], run.reach.fed) - run.reach.ops
-    return not any(op.op_def.is_stateful or op.type.startswith("Placeholder") for op in more)
+    return not any(op.op_def.is_stateful or op.type.startswith("Placeholder") for op in beyond(run, found.loss))
+
+
+def beyond(run: Pass, loss: Any) -> set[Any]:
+    """What a loss needs and the run does not compute anyway."""
+    return dependencies([loss.op], run.reach.fed) - run.reach.ops
+
+
+def reads_variables(ops: set[Any]) -> bool:
+    """Whether they look into a variable's own memory, which the update of the same run may have changed by then."""
+    sources = [tensor for op in ops for tensor in op.inputs]
+    sources += [tensor for source in sources if source.op.type == "Identity" for tensor in source.op.inputs]
+    return any(tensor.dtype._is_ref_dtype for tensor in sources)
+
+
+def loss_before(run: Pass, loss: Any) -> float | None:
+    """The loss in a run of its own before the step; None where that would read data or draw random numbers."""
+    needed = dependencies([loss.op], run.reach.fed)
+    drawn = any(op.op_def.is_stateful and not op.type.startswith("Variable") for op in needed)
+    if drawn or any(value is None for value in run.feeds.values()):  # None: fed in parts, as sparse tensors are
+        return None
+    with sessions.by_ourselves():
+        return float(np.mean(run.opened.session.run(loss, feed_dict=run.feeds)))
 
 
 def gradients_of(run: Pass) -> list[tuple[str, Any]]:
