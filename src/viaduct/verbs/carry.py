@@ -14,8 +14,7 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
-from viaduct.rehearsal.plan import StageName
-from viaduct.verbs.rehearse import parse_size
+from viaduct.verbs.rehearse import Arguments, FakeData, Framework, Launch, Memory, OneLimit, Ranks, parse_size
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
 def main(
     source: Annotated[Path, typer.Argument(help="A script, or a project's folder with --entry.", metavar="SCRIPT")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
-    ] = None,
+    arguments: Arguments = None,
     to: Annotated[Literal["npu", "mlu"], typer.Option(help="The accelerator.")] = "npu",
     out: Annotated[Path, typer.Option(help="The migrated copy, both runs and the report go there.")] = Path("carried"),
     force: Annotated[
@@ -39,28 +36,17 @@ def main(
         typer.Option(help="Compare with this copy, migrated or changed by hand, instead of migrating.", metavar="DIR"),
     ] = None,
     steps: Annotated[int, typer.Option(help="Training steps that are compared.", min=1, metavar="N")] = 20,
-    ranks: Annotated[int, typer.Option(help="Ranks on this machine; as many cards are seen.", min=1)] = 1,
+    ranks: Ranks = 1,
     seed: Annotated[int, typer.Option(help="Of Python, NumPy and the framework, on both sides.", min=0)] = 7,
     limits_mode: Annotated[
         limits.Mode, typer.Option("--limits", help="What the card's documented limits do to the migrated script.")
     ] = "error",
-    limit: Annotated[
-        list[str] | None, typer.Option(help="One limit otherwise, such as float64=warn.", metavar="NAME=MODE")
-    ] = None,
+    limit: OneLimit = None,
     timeout: Annotated[float, typer.Option(help="Seconds for each run; 0: no limit.", min=0)] = 600.0,
-    memory: Annotated[
-        str | None, typer.Option(help="Of each rank with all that it starts, such as 8G.", metavar="SIZE")
-    ] = None,
-    fake_data: Annotated[
-        bool, typer.Option("--fake-data", help="Make up records where files are missing and shapes are declared.")
-    ] = False,
-    framework: Annotated[
-        StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")
-    ] = None,
-    launch: Annotated[
-        Literal["auto", "self", "ranks"],
-        typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
-    ] = "auto",
+    memory: Memory = None,
+    fake_data: FakeData = False,
+    framework: Framework = None,
+    launch: Launch = "auto",
     distributed: Annotated[
         bool, typer.Option("--distributed", help="Migrate for several devices; with --ranks it is so anyway.")
     ] = False,

@@ -21,12 +21,28 @@ from viaduct.rehearsal.summary import Summary, told
 
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
+# Flags that `carry` has too.
+Arguments = Annotated[
+    list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+]
+Ranks = Annotated[int, typer.Option(help="Ranks on this machine; as many cards are seen.", min=1)]
+OneLimit = Annotated[
+    list[str] | None, typer.Option(help="One limit otherwise, such as float64=warn.", metavar="NAME=MODE")
+]
+Memory = Annotated[str | None, typer.Option(help="Of each rank with all that it starts, such as 8G.", metavar="SIZE")]
+FakeData = Annotated[
+    bool, typer.Option("--fake-data", help="Make up records where files are missing and shapes are declared.")
+]
+Framework = Annotated[StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")]
+Launch = Annotated[
+    Literal["auto", "self", "ranks"],
+    typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
+]
+
 
 def main(
     script: Annotated[Path, typer.Argument(help="The script to run.")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
-    ] = None,
+    arguments: Arguments = None,
     on: Annotated[
         Literal["npu", "mlu", "original"],
         typer.Option(help="The card that is played. original: an unmigrated script, its CUDA calls on the CPU."),
@@ -38,32 +54,21 @@ def main(
         int | None,
         typer.Option(help="End each pass over a DataLoader after so many batches: the whole script, briefly.", min=1),
     ] = None,
-    ranks: Annotated[int, typer.Option(help="Ranks on this machine; as many cards are seen.", min=1)] = 1,
+    ranks: Ranks = 1,
     limits_mode: Annotated[
         limits.Mode, typer.Option("--limits", help="What the card's documented limits do to the script.")
     ] = "error",
-    limit: Annotated[
-        list[str] | None, typer.Option(help="One limit otherwise, such as float64=warn.", metavar="NAME=MODE")
-    ] = None,
+    limit: OneLimit = None,
     timeout: Annotated[float, typer.Option(help="Seconds; 0: no limit.", min=0)] = 600.0,
-    memory: Annotated[
-        str | None, typer.Option(help="Of each rank with all that it starts, such as 8G.", metavar="SIZE")
-    ] = None,
+    memory: Memory = None,
     seed: Annotated[int | None, typer.Option(help="Of Python, NumPy and the framework.", min=0)] = None,
-    fake_data: Annotated[
-        bool, typer.Option("--fake-data", help="Make up records where files are missing and shapes are declared.")
-    ] = False,
+    fake_data: FakeData = False,
     record: Annotated[
         Path | None, typer.Option(help="Keep the record there: summary, limits, losses, weights, what it wrote.")
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="Run in this folder itself, not in a mirror of it.")] = False,
-    framework: Annotated[
-        StageName | None, typer.Option(help="The framework that trains.", show_default="by its imports")
-    ] = None,
-    launch: Annotated[
-        Literal["auto", "self", "ranks"],
-        typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
-    ] = "auto",
+    framework: Framework = None,
+    launch: Launch = "auto",
     lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the limits' reasons.")] = "en",
 ) -> None:
     """Run a migrated script where there is no accelerator, on a stand-in that keeps the card's documented limits.
