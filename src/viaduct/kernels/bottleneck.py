@@ -22,10 +22,9 @@ from viaduct.kernels.norm import (
     line,
     line_and_shortcut,
     masked_gradient_sums,
+    norm_of,
     picture_of,
     rows_of,
-    settle,
-    statistics,
 )
 
 Weights = dict[nn.Conv2d, Tensor]  # of convolutions, in the precision of computation
@@ -63,13 +62,14 @@ class BottleneckFunction(torch.autograd.Function):
         gradient = rows_of(gradient.to(x.dtype).contiguous(memory_format=torch.channels_last))
         change, sums3 = masked_gradient_sums(gradient, three.x, three.norm, signs)
         at3 = input_gradient(change, three.x, three.norm, sums3)
+        weight3 = weight_gradient(at3, second)
         change2 = at3 @ three.weight
         sums2 = gradient_sums(change2, two.x, two.norm)
         at2 = input_gradient(change2, two.x, two.norm, sums2, relu=True)
         change1, weight2 = convolved_backward(at2, first, two, ctx.block.conv2)
         sums1 = gradient_sums(change1, one.x, one.norm)
         at1 = input_gradient(change1, one.x, one.norm, sums1, relu=True)
-        made = [(weight_gradient(at1, rows_of(x)), sums1), (weight2, sums2), (weight_gradient(at3, second), sums3)]
+        made = [(weight_gradient(at1, rows_of(x)), sums1), (weight2, sums2), (weight3, sums3)]
         shortcut = change
         if side is not None:
             shortcut, weight, sums = projected_backward(change, x, side, ctx.block.shortcut)
@@ -100,13 +100,13 @@ def flat(made: list[tuple[Tensor, Sums]], block: Any) -> list[Tensor]:
 def pointed(rows: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> Branch:
     weight = weights[conv].flatten(1)
     x = rows @ weight.t()
-    return Branch(x, settle(statistics(x), len(x), layer), weight)
+    return Branch(x, norm_of(x, layer), weight)
 
 
 def convolved(x: Tensor, conv: nn.Conv2d, layer: nn.BatchNorm2d, weights: Weights) -> tuple[Branch, Tensor]:
     y = grouped.forward(x, weights[conv], conv)
     rows = rows_of(y)
-    return Branch(rows, settle(statistics(rows), len(rows), layer), weights[conv]), y
+    return Branch(rows, norm_of(rows, layer), weights[conv]), y
 
 
 def convolved_backward(gradient: Tensor, x: Tensor, branch: Branch, conv: nn.Conv2d) -> tuple[Tensor, Tensor]:

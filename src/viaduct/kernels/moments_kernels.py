@@ -1,7 +1,8 @@
 """Means and variances of channels, gathered in parts: what the kernels around batch norm share.
 
 Rows are pixels, columns are channels, as channels_last has them. A part is what one program has seen: its mean and its
-sum of squared deviations, so that nothing cancels however far a channel lies from zero.
+sum of squared deviations, so that nothing cancels however far a channel lies from zero. The last program to arrive at a
+column of channels brings the parts together; a kernel of its own for that would be waited for twice.
 """
 
 from __future__ import annotations
@@ -11,37 +12,45 @@ import triton.language as tl
 
 
 @triton.jit
-def settle_kernel(
-    means, squares, counts, weight, bias, running_mean, running_var, batches, mean_out, inverse_out, scale_out,
-    shift_out, rows, channels, parts, epsilon, momentum,
-    TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
+def arrives_last(tickets, parts):
+    """Whether all other programs of this column have written their parts. The ticket is 0 again afterwards."""
+    tl.debug_barrier()
+    last = tl.atomic_add(tickets + tl.program_id(0), 1, sem="acq_rel") == parts - 1
+    if last:
+        tl.store(tickets + tl.program_id(0), 0)
+    return last
+
+
+@triton.jit
+def settle(
+    means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
+    momentum, column, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Parts become mean, 1/deviation and the line `scale * x + shift`; the running statistics follow."""
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    """Parts become mean, 1/deviation and the line `scale * x + shift`, the rows of `made`; the running statistics
+    follow. Means count from that of the first part, so that nothing cancels."""
     inside = column < channels
+    pivot = tl.load(means + column, mask=inside, other=0.0, cache_modifier=".cg")
     total = tl.zeros((PARTS, COLUMNS), tl.float32)
+    square = tl.zeros((PARTS, COLUMNS), tl.float32)
     for first in range(0, parts, PARTS):
         part = first + tl.arange(0, PARTS)
         there = (part < parts)[:, None] & inside[None, :]
-        seen = tl.load(counts + part, mask=part < parts, other=0.0)
-        total += seen[:, None] * tl.load(means + part[:, None] * channels + column[None, :], mask=there, other=0.0)
-    mean = tl.sum(total, 0) / rows
-    spread = tl.zeros((PARTS, COLUMNS), tl.float32)
-    for first in range(0, parts, PARTS):
-        part = first + tl.arange(0, PARTS)
-        there = (part < parts)[:, None] & inside[None, :]
-        seen = tl.load(counts + part, mask=part < parts, other=0.0)
         place = part[:, None] * channels + column[None, :]
-        apart = tl.load(means + place, mask=there, other=0.0) - mean[None, :]
-        spread += tl.where(there, tl.load(squares + place, mask=there, other=0.0) + seen[:, None] * apart * apart, 0.0)
-    squared = tl.sum(spread, 0)
+        seen = tl.load(counts + part, mask=part < parts, other=0.0, cache_modifier=".cg")
+        mean = tl.load(means + place, mask=there, other=0.0, cache_modifier=".cg")
+        apart = tl.where(there, mean - pivot[None, :], 0.0)
+        total += seen[:, None] * apart
+        square += tl.load(squares + place, mask=there, other=0.0, cache_modifier=".cg") + seen[:, None] * apart * apart
+    added = tl.sum(total, 0)
+    mean = pivot + added / rows
+    squared = tl.maximum(tl.sum(square, 0) - added * (added / rows), 0.0)
     inverse = 1.0 / tl.sqrt(squared / rows + epsilon)
     scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32) * inverse
-    tl.store(mean_out + column, mean, mask=inside)
-    tl.store(inverse_out + column, inverse, mask=inside)
-    tl.store(scale_out + column, scale, mask=inside)
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32) - mean * scale
-    tl.store(shift_out + column, shift, mask=inside)
+    tl.store(made + column, mean, mask=inside)
+    tl.store(made + channels + column, inverse, mask=inside)
+    tl.store(made + 2 * channels + column, scale, mask=inside)
+    tl.store(made + 3 * channels + column, shift, mask=inside)
     if TRACK:
         old_mean = tl.load(running_mean + column, mask=inside, other=0.0)
         old_var = tl.load(running_var + column, mask=inside, other=0.0)
@@ -53,11 +62,21 @@ def settle_kernel(
 
 
 @triton.jit
-def total_kernel(
-    first_parts, second_parts, first_out, second_out, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    """Sums over the parts of two tables."""
+def settle_kernel(
+    means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
+    momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """For parts that another kernel has left."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    settle(
+        means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts, epsilon,
+        momentum, column, TRACK, PARTS, COLUMNS,
+    )  # fmt: skip
+
+
+@triton.jit
+def add_up(table, made, channels, parts, column, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Two tables of parts, one behind the other, become the two rows of `made`."""
     inside = column < channels
     one = tl.zeros((PARTS, COLUMNS), tl.float32)
     two = tl.zeros((PARTS, COLUMNS), tl.float32)
@@ -65,7 +84,14 @@ def total_kernel(
         part = first + tl.arange(0, PARTS)
         there = (part < parts)[:, None] & inside[None, :]
         place = part[:, None] * channels + column[None, :]
-        one += tl.load(first_parts + place, mask=there, other=0.0)
-        two += tl.load(second_parts + place, mask=there, other=0.0)
-    tl.store(first_out + column, tl.sum(one, 0), mask=inside)
-    tl.store(second_out + column, tl.sum(two, 0), mask=inside)
+        one += tl.load(table + place, mask=there, other=0.0, cache_modifier=".cg")
+        two += tl.load(table + parts * channels + place, mask=there, other=0.0, cache_modifier=".cg")
+    tl.store(made + column, tl.sum(one, 0), mask=inside)
+    tl.store(made + channels + column, tl.sum(two, 0), mask=inside)
+
+
+@triton.jit
+def total_kernel(table, made, channels, parts, PARTS: tl.constexpr, COLUMNS: tl.constexpr):
+    """For tables that another kernel has left."""
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    add_up(table, made, channels, parts, column, PARTS, COLUMNS)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import moments_kernels, norm_kernels
-from viaduct.kernels.sizes import blocks, parts_for, processors, tile
+from viaduct.kernels.sizes import blocks, gather_for, tickets, tile
 
-PARTS = 256  # that are added up at once
+PARTS, COLUMNS = 256, 16  # of tables that a kernel of its own adds up
 
 
 @dataclass(frozen=True)
@@ -51,29 +51,37 @@ def picture_of(rows: Tensor, like_NCHW: Tensor) -> Tensor:
     return rows.view(count, height, width, rows.shape[1]).permute(0, 3, 1, 2)
 
 
-def statistics(x: Tensor) -> Parts:
+def norm_of(x: Tensor, layer: nn.BatchNorm2d) -> Norm:
+    """The norm of this batch; the layer's running statistics follow it."""
     rows, channels = x.shape
-    height, width, warps = (16, 128, 4) if channels >= 128 and rows >= 100_000 else (32, 64, 4)
-    share, parts = parts_for(rows, height, blocks(channels, width), processors(x) * 8)
-    made = Parts.empty(parts, channels, x)
-    norm_kernels.moments_kernel[(blocks(channels, width), parts)](
-        *(x, made.means, made.squares, made.counts, rows, channels, share, height, width), num_warps=warps
+    cut = gather_for(x, 1)
+    columns, parts = cut.programs(x)
+    left = Parts.empty(parts, channels, x)
+    made = torch.empty((4, channels), dtype=torch.float32, device=x.device)
+    norm_kernels.moments_kernel[(columns, parts)](
+        *(x, left.means, left.squares, left.counts, tickets(x), *tracked(layer, made), made, rows, channels),
+        *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, cut.height, cut.height, cut.width),
+        **cut.options,
     )
-    return made
+    return Norm(made[0], made[1], made[2], made[3])
 
 
 def settle(parts: Parts, rows: int, layer: nn.BatchNorm2d) -> Norm:
-    """The norm of this batch; the layer's running statistics follow it."""
+    """The same from parts that another kernel has left."""
     count, channels = parts.means.shape
     made = torch.empty((4, channels), dtype=torch.float32, device=parts.means.device)
-    track = layer.running_mean is not None
-    moments_kernels.settle_kernel[(blocks(channels, 16),)](
-        *(parts.means, parts.squares, parts.counts, layer.weight, layer.bias),
-        *((layer.running_mean, layer.running_var, layer.num_batches_tracked) if track else (made, made, made)),
-        *(made[0], made[1], made[2], made[3], rows, channels, count, layer.eps, layer.momentum or 0.0),
-        *(track, PARTS, 16),
+    moments_kernels.settle_kernel[(blocks(channels, COLUMNS),)](
+        *(parts.means, parts.squares, parts.counts, *tracked(layer, made), made, rows, channels, count),
+        *(layer.eps, layer.momentum or 0.0, layer.running_mean is not None, PARTS, COLUMNS),
     )
     return Norm(made[0], made[1], made[2], made[3])
+
+
+def tracked(layer: nn.BatchNorm2d, made: Tensor) -> tuple[Tensor, ...]:
+    """A layer's weights and running statistics, or something in the place of the latter."""
+    if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
+        return layer.weight, layer.bias, made, made, made
+    return layer.weight, layer.bias, layer.running_mean, layer.running_var, layer.num_batches_tracked
 
 
 def line(x: Tensor, norm: Norm, relu: bool = True) -> Tensor:
@@ -95,7 +103,7 @@ def _line(x: Tensor, norm: Norm, y: Tensor, other: Tensor | None, own: Norm | No
     rows, channels = x.shape
     height, width, warps = tile(channels)
     kind = 0 if other is None else 1 if own is None else 2
-    norm_kernels.line_kernel[(blocks(rows, height), blocks(channels, width))](
+    norm_kernels.line_kernel[(blocks(rows, height) * blocks(channels, width),)](
         *(x, x if other is None else other, y, signs, norm.scale, norm.shift),
         *((own or norm).scale, (own or norm).shift, rows, channels, relu, kind, height, width),
         num_warps=warps,
@@ -122,24 +130,23 @@ def masked_gradient_sums(gradient: Tensor, x: Tensor, norm: Norm, signs: Tensor)
 
 def _sums(gradient: Tensor, x: Tensor, norm: Norm, mask: int, signs: Tensor, masked: Tensor) -> Sums:
     rows, channels = x.shape
-    height, width, warps = 32, 64, 4
-    share, parts = parts_for(rows, height, blocks(channels, width), processors(x) * 4)
+    cut = gather_for(x, 2)
+    columns, parts = cut.programs(x)
     table = torch.empty((2, parts, channels), dtype=torch.float32, device=x.device)
-    norm_kernels.sums_kernel[(blocks(channels, width), parts)](
-        *(gradient, x, signs, norm.mean, norm.inverse, norm.scale, norm.shift, table[0], table[1], masked),
-        *(rows, channels, share, mask, height, width),
-        num_warps=warps,
+    made = torch.empty((2, channels), dtype=torch.float32, device=x.device)
+    norm_kernels.sums_kernel[(columns, parts)](
+        *(gradient, x, signs, norm.mean, norm.inverse, norm.scale, norm.shift, table, made, tickets(x), masked),
+        *(rows, channels, mask, cut.height, cut.height, cut.width),
+        **cut.options,
     )
-    return add_up(table)
+    return Sums(made[0], made[1])
 
 
 def add_up(table: Tensor) -> Sums:
-    """Two tables of parts, added up."""
+    """Two tables of parts that another kernel has left, added up."""
     _, parts, channels = table.shape
     made = torch.empty((2, channels), dtype=torch.float32, device=table.device)
-    moments_kernels.total_kernel[(blocks(channels, 16),)](
-        table[0], table[1], made[0], made[1], channels, parts, PARTS, 16
-    )
+    moments_kernels.total_kernel[(blocks(channels, COLUMNS),)](table, made, channels, parts, PARTS, COLUMNS)
     return Sums(made[0], made[1])
 
 
@@ -148,7 +155,7 @@ def input_gradient(gradient: Tensor, x: Tensor, norm: Norm, sums: Sums, relu: bo
     rows, channels = x.shape
     out = torch.empty_like(x)
     height, width, warps = tile(channels)
-    norm_kernels.input_kernel[(blocks(rows, height), blocks(channels, width))](
+    norm_kernels.input_kernel[(blocks(rows, height) * blocks(channels, width),)](
         *(gradient, x, norm.mean, norm.inverse, norm.scale, norm.shift, sums.total, sums.product, out),
         *(rows, channels, int(relu), height, width),
         num_warps=warps,

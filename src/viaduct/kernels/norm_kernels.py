@@ -1,36 +1,54 @@
-"""Batch norm over rows of pixels and columns of channels: statistics, the line itself, and the way back."""
+"""Batch norm over rows of pixels and columns of channels: statistics, the line itself, and the way back.
+
+What gathers goes over the rows from the last to the first, all programs together; what follows it goes from the first
+to the last. So each begins with what the one before has left in the card's cache.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from viaduct.kernels.moments_kernels import add_up, arrives_last, settle
+
 
 @triton.jit
-def moments_kernel(x, means, squares, counts, rows, channels, share, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Mean and squared deviations of `share` rows. Sums run relative to the first row, so that nothing cancels."""
+def moments_kernel(
+    x, means, squares, counts, tickets, weight, bias, running_mean, running_var, batches, made, rows, channels, epsilon,
+    momentum, TRACK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The norm of x. Sums of a part run relative to one of its rows, so that nothing cancels."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
+    parts = tl.num_programs(1)
     inside = column < channels
-    first = part * share
-    last = tl.minimum(first + share, rows)
-    pivot = tl.load(x + first.to(tl.int64) * channels + column, mask=inside & (first < rows), other=0.0).to(tl.float32)
+    tiles = tl.cdiv(rows, ROWS)
+    home = (tiles - 1 - part).to(tl.int64) * ROWS * channels
+    pivot = tl.load(x + home + column, mask=inside, other=0.0).to(tl.float32)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     square = tl.zeros((ROWS, COLUMNS), tl.float32)
-    place = first.to(tl.int64) * channels + (tl.arange(0, ROWS)[:, None] * channels + column[None, :])
-    for row in range(first, last, ROWS):
-        there = ((row + tl.arange(0, ROWS)) < last)[:, None] & inside[None, :]
+    seen = 0
+    place = home + (tl.arange(0, ROWS)[:, None] * channels + column[None, :])
+    for turn in range(part, tiles, parts):
+        left = rows - (tiles - 1 - turn) * ROWS
+        there = (tl.arange(0, ROWS) < left)[:, None] & inside[None, :]
         value = tl.load(x + place, mask=there, other=0.0).to(tl.float32)
         apart = tl.where(there, value - pivot[None, :], 0.0)
         total += apart
         square += apart * apart
-        place += ROWS * channels
-    count = tl.maximum(last - first, 0).to(tl.float32)
+        seen += tl.minimum(left, ROWS)
+        place -= parts.to(tl.int64) * ROWS * channels
+    count = seen.to(tl.float32)
     added = tl.sum(total, 0)
-    mean = added / tl.maximum(count, 1.0)
+    mean = added / count
     tl.store(means + part * channels + column, mean + pivot, mask=inside)
     tl.store(squares + part * channels + column, tl.sum(square, 0) - added * mean, mask=inside)
     tl.store(counts + part, count)
+    if arrives_last(tickets, parts):
+        settle(
+            means, squares, counts, weight, bias, running_mean, running_var, batches, made, rows, channels, parts,
+            epsilon, momentum, column, TRACK, PARTS, COLUMNS,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -39,8 +57,10 @@ def line_kernel(
     RELU: tl.constexpr, OTHER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """y = relu(scale * x + shift + other); OTHER 1: as it is, 2: a line of its own. `signs`: a bit where y > 0."""
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    across = tl.cdiv(channels, COLUMNS)
+    block = tl.program_id(0) % across
+    column = block * COLUMNS + tl.arange(0, COLUMNS)
+    row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = column < channels
     there = (row < rows)[:, None] & inside[None, :]
     place = row[:, None] * channels + column[None, :]
@@ -60,7 +80,7 @@ def line_kernel(
     tl.store(y + place, rounded, mask=there)
     if OTHER > 0:
         bits = tl.reshape((rounded > 0).to(tl.int32), (ROWS, COLUMNS // 8, 8)) << tl.arange(0, 8)[None, None, :]
-        byte = tl.program_id(1) * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
+        byte = block * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
         packed = tl.sum(bits, 2).to(tl.uint8)
         fits = (row < rows)[:, None] & (byte < channels // 8)[None, :]
         tl.store(signs + row[:, None] * (channels // 8) + byte[None, :], packed, mask=fits)
@@ -77,38 +97,41 @@ def signs_of(signs, row, rows, channels, block, ROWS: tl.constexpr, COLUMNS: tl.
 
 @triton.jit
 def sums_kernel(
-    gradient, x, signs, mean, inverse, scale, shift, sums, products, masked, rows, channels, share,
-    MASK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    gradient, x, signs, mean, inverse, scale, shift, table, made, tickets, masked, rows, channels,
+    MASK: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Sums of the gradient, and of it times the normalised input. MASK 1: where the line is above 0; 2: by `signs`,
     and the masked gradient is kept."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
+    parts = tl.num_programs(1)
     inside = column < channels
-    first = part * share
-    last = tl.minimum(first + share, rows)
+    tiles = tl.cdiv(rows, ROWS)
     centre = tl.load(mean + column, mask=inside, other=0.0)
     a = tl.load(scale + column, mask=inside, other=0.0)
     b = tl.load(shift + column, mask=inside, other=0.0)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     product = tl.zeros((ROWS, COLUMNS), tl.float32)
-    place = first.to(tl.int64) * channels + (tl.arange(0, ROWS)[:, None] * channels + column[None, :])
-    for start in range(first, last, ROWS):
-        row = (start + tl.arange(0, ROWS)).to(tl.int64)
-        there = (row < last)[:, None] & inside[None, :]
+    place = (tiles - 1 - part).to(tl.int64) * ROWS * channels
+    place += tl.arange(0, ROWS)[:, None] * channels + column[None, :]
+    for turn in range(part, tiles, parts):
+        row = (tiles - 1 - turn).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        there = (row < rows)[:, None] & inside[None, :]
         value = tl.load(x + place, mask=there, other=0.0).to(tl.float32)
         change = tl.load(gradient + place, mask=there, other=0.0).to(tl.float32)
         if MASK == 1:
             change = tl.where(value * a[None, :] + b[None, :] > 0, change, 0.0)
         if MASK == 2:
-            change = tl.where(signs_of(signs, row, last, channels, tl.program_id(0), ROWS, COLUMNS) > 0, change, 0.0)
+            change = tl.where(signs_of(signs, row, rows, channels, tl.program_id(0), ROWS, COLUMNS) > 0, change, 0.0)
             tl.store(masked + place, change.to(masked.dtype.element_ty), mask=there)
         total += change
         product += change * (value - centre[None, :])
-        place += ROWS * channels
+        place -= parts.to(tl.int64) * ROWS * channels
     inv = tl.load(inverse + column, mask=inside, other=0.0)
-    tl.store(sums + part * channels + column, tl.sum(total, 0), mask=inside)
-    tl.store(products + part * channels + column, tl.sum(product, 0) * inv, mask=inside)
+    tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
+    tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inv, mask=inside)
+    if arrives_last(tickets, parts):
+        add_up(table, made, channels, parts, column, PARTS, COLUMNS)
 
 
 @triton.jit
@@ -117,8 +140,10 @@ def input_kernel(
     MASK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the norm's input. MASK 1: the gradient counts where the line is above 0."""
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    across = tl.cdiv(channels, COLUMNS)
+    block = tl.program_id(0) % across
+    column = block * COLUMNS + tl.arange(0, COLUMNS)
+    row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = column < channels
     there = (row < rows)[:, None] & inside[None, :]
     place = row[:, None] * channels + column[None, :]

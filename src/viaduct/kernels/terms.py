@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from viaduct.kernels import pooling, terms_kernels
-from viaduct.kernels.norm import Norm, Sums, add_up, gradient_sums, input_gradient, rows_of, settle, statistics
+from viaduct.kernels.norm import Norm, Sums, gradient_sums, input_gradient, norm_of, rows_of
 from viaduct.kernels.pooling import Pool, as_rows
-from viaduct.kernels.sizes import NEIGHBOURS, blocks, parts_for, processors, tile
+from viaduct.kernels.sizes import NEIGHBOURS, blocks, gather_for, tickets, tile
 
 MOST_READERS = 4
 
@@ -125,7 +125,7 @@ def prepared(term: Term, x: Tensor) -> Made:
     rows = norm = chosen = None
     if term.layer is not None:
         rows = rows_of(x)
-        norm = settle(statistics(rows), len(rows), term.layer)
+        norm = norm_of(rows, term.layer)
     elif term.pool is not None and not term.pool.average:
         shape = (x.shape[0], *term.pool.output(*x.shape[2:]), x.shape[1])
         chosen = torch.empty(shape, dtype=torch.uint8, device=x.device)
@@ -219,18 +219,19 @@ def merge(gradients: list[tuple[Tensor, bool]], signs: Tensor | None, made: list
     first = next((one for one in made if one.norm is not None and one.keep is None), None)
     x, mean, inverse = (like,) * 3 if first is None else (first.x, first.norm.mean, first.norm.inverse)  # type: ignore[union-attr]
     change = like.new_empty((rows, channels))
-    height, width = 32, 64
-    share, parts = parts_for(rows, height, blocks(channels, width), processors(like) * 4)
+    cut = gather_for(like, len(gradients) + (first is not None))
+    columns, parts = cut.programs(like)
     table = torch.empty((2, parts if first else 0, channels), dtype=torch.float32, device=like.device)
+    sums = torch.empty((2, channels), dtype=torch.float32, device=like.device)
     padded = [one for one, _ in gradients] + [like] * (MOST_READERS - len(gradients))
-    masked = sum(cut << index for index, (_, cut) in enumerate(gradients))
-    terms_kernels.merge_kernel[(blocks(channels, width), parts)](
+    masked = sum(positive << index for index, (_, positive) in enumerate(gradients))
+    terms_kernels.merge_kernel[(columns, parts)](
         *(*padded, *(one.stride(0) for one in padded), like if signs is None else signs),
-        *(x, mean, inverse, change, table[0], table[1]),
-        *(rows, channels, share, len(gradients), masked, first is not None, height, width),
-        num_warps=4,
+        *(x, mean, inverse, change, table, sums, tickets(like)),
+        *(rows, channels, len(gradients), masked, first is not None, cut.height, cut.height, cut.width),
+        **cut.options,
     )
-    return change, None if first is None else add_up(table)
+    return change, None if first is None else Sums(sums[0], sums[1])
 
 
 Results = tuple[list[Tensor], list[Tensor]]  # for the terms, and for the weights and biases of the norms among them

@@ -9,6 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from viaduct.kernels.moments_kernels import add_up, arrives_last
 from viaduct.kernels.pooling_kernels import pixels_of, pooled
 
 SAME = tl.constexpr(1)
@@ -103,30 +104,32 @@ def arriving(gradient, pitch, row, column, there, positive, MASKED: tl.constexpr
     return change
 
 
-@triton.jit(do_not_specialize=["rows", "share"])
+@triton.jit(do_not_specialize=["rows"])
 def merge_kernel(
     first, second, third, fourth, first_pitch, second_pitch, third_pitch, fourth_pitch, signs, x, mean, inverse,
-    change, sums, products, rows, channels, share,
-    COUNT: tl.constexpr, MASKED: tl.constexpr, SUMS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    change, table, made, tickets, rows, channels,
+    COUNT: tl.constexpr, MASKED: tl.constexpr, SUMS: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """change = the sum of COUNT gradients; those whose bit is set in MASKED count where `signs` has one. SUMS: also the
-    sums of the change, and of it times x normalised, as far as this program sees them."""
+    sums of the change, and of it times x normalised."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
+    parts = tl.num_programs(1)
+    tiles = tl.cdiv(rows, ROWS)
     inside = column < channels
-    last = tl.minimum((part + 1) * share, rows)
     if SUMS:
         centre = tl.load(mean + column, mask=inside, other=0.0)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     product = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for start in range(part * share, last, ROWS):
-        row = start + tl.arange(0, ROWS)
-        there = (row < last)[:, None] & inside[None, :]
+    for turn in range(part, tiles, parts):
+        row = (tiles - 1 - turn) * ROWS + tl.arange(0, ROWS)
+        there = (row < rows)[:, None] & inside[None, :]
         positive = there
         if MASKED > 0:
             many = (channels + 7) // 8
             byte = tl.program_id(0) * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
-            fits = (row < last)[:, None] & (byte < many)[None, :]
+            fits = (row < rows)[:, None] & (byte < many)[None, :]
             packed = tl.load(signs + row[:, None] * many + byte[None, :], mask=fits, other=0).to(tl.int32)
             positive = tl.reshape((packed[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1, (ROWS, COLUMNS)) > 0
         value = arriving(first, first_pitch, row, column, there, positive, MASKED % 2 == 1)
@@ -144,5 +147,7 @@ def merge_kernel(
             product += tl.where(there, value * (seen - centre[None, :]), 0.0)
     if SUMS:
         inv = tl.load(inverse + column, mask=inside, other=0.0)
-        tl.store(sums + part * channels + column, tl.sum(total, 0), mask=inside)
-        tl.store(products + part * channels + column, tl.sum(product, 0) * inv, mask=inside)
+        tl.store(table + part * channels + column, tl.sum(total, 0), mask=inside)
+        tl.store(table + (parts + part) * channels + column, tl.sum(product, 0) * inv, mask=inside)
+        if arrives_last(tickets, parts):
+            add_up(table, made, channels, parts, column, PARTS, COLUMNS)
