@@ -57,6 +57,48 @@ def test_grouped(channels: int, size: int, stride: int) -> None:
     good(check_grouped(channels, 32, stride, size, stride == 2, 8, "cuda", torch.bfloat16))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("stride", "same"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize("groups_of", [4, 8, 16, 32])
+@pytest.mark.parametrize("size", [(56, 56), (28, 28), (14, 14), (7, 7), (9, 11), (1, 224)])
+def test_grouped_in_cuda(size: tuple[int, int], groups_of: int, stride: int, same: bool, dtype: torch.dtype) -> None:
+    from kernels.checks import check_grouped_cuda
+    from viaduct.kernels import grouped_cuda
+
+    if not grouped_cuda.compiles(0):
+        pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
+    errors = check_grouped_cuda(128, 128 // groups_of, stride, size, same, 21, dtype)
+    good({way: errors[way] for way in ("output", "input")}, most=3e-3)  # rounded once
+    good({"weight": errors["weight"]}, most=1e-4)  # not at all
+
+
+def test_an_h200_compiles_our_grouped_convolutions() -> None:
+    """Else each of the tests above would be skipped there, and training slow, in silence."""
+    from viaduct.kernels import grouped_cuda
+
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("another card")
+    grouped_cuda.kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0)  # raises the compiler's log
+    assert grouped_cuda.compiles(0)
+
+
+def test_a_graph_replays_our_grouped_convolutions_on_its_own_stream() -> None:
+    from kernels.checks import apart, grouped_case
+    from viaduct.kernels import grouped, grouped_cuda
+
+    if not grouped_cuda.compiles(0):
+        pytest.skip("NVRTC does not compile here, or the card is older than Ampere")
+    conv, x, weight, _, _ = grouped_case(128, 32, 1, (14, 14), False, 4, "cuda", torch.bfloat16)
+    layer = grouped.layer_of(x, conv)
+    grouped_cuda.convolution(x, weight, layer)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        made = grouped_cuda.convolution(x, weight, layer)
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    assert apart(made, grouped_cuda.convolution(x, weight, layer)) == 0.0
+
+
 @pytest.mark.parametrize(("rows", "channels"), [(100_000, 64), (5_000, 2048), (33, 16), (200_001, 264)])
 def test_norm(rows: int, channels: int) -> None:
     from kernels.checks import check_norm

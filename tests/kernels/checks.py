@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct.kernels import grouped, norm, pooling, stem
+from viaduct.kernels import grouped, grouped_cuda, norm, pooling, stem
 from viaduct.kernels.amoebanet import stem_readers
 from viaduct.kernels.cell import Pass
 from viaduct.kernels.fuse import fuse
@@ -84,9 +84,9 @@ def check_stem(
 
 def check_blocks(
     kind: type[Bottleneck], same: bool, filters: int, size: int = 8, count: int = 2, device: str = "cpu",
-    dtype: torch.dtype = torch.float32, own: bool = True,
+    dtype: torch.dtype = torch.float32, own: bool = True, mean: bool = False,
 ) -> Errors:  # fmt: skip
-    """A strided block with a projection and one without, one behind the other."""
+    """A strided block with a projection and one without, one behind the other; `mean`: and a mean over the pixels."""
     style = Style(same=same)
     network = nn.Sequential(kind(32, filters, 2, style, True), kind(filters * kind.expansion, filters, 1, style))
     network = network.to(device, memory_format=torch.channels_last)
@@ -102,6 +102,8 @@ def check_blocks(
     with torch.autocast(device, dtype, enabled=not own):
         y = network(x)
     true = reference(true_x)
+    if mean:
+        y, true = (made.mean((2, 3), keepdim=True) for made in (y, true))
     gradient = pictures(*true.shape, device=device, dtype=dtype)
     y.backward(gradient)
     true.backward(gradient.double())
@@ -112,23 +114,46 @@ def check_grouped(
     channels: int, groups: int, stride: int, size: int, same: bool = False, count: int = 2, device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Errors:  # fmt: skip
-    """The two ways back that are ours, whether or not a network would take them for this layer."""
+    """By whom a network would have it done."""
+    conv, x, weight, gradient, true = grouped_case(channels, groups, stride, (size, size), same, count, device, dtype)
+    made = grouped.forward(x, weight, conv)
+    at_input, at_weight = grouped.backward(norm.rows_of(gradient), x, weight, conv)
+    found = {"output": made, "input": at_input, "weight": at_weight}
+    return {name: apart(found[name], true[name]) for name in found}
+
+
+def check_grouped_cuda(
+    channels: int, groups: int, stride: int, size: tuple[int, int], same: bool = False, count: int = 2,
+    dtype: torch.dtype = torch.bfloat16,
+) -> Errors:  # fmt: skip
+    """The kernels in CUDA C++, which only a card can run: all three ways."""
+    conv, x, weight, gradient, true = grouped_case(channels, groups, stride, size, same, count, "cuda", dtype)
+    layer = grouped.layer_of(x, conv)
+    return {
+        "output": apart(grouped_cuda.convolution(x, weight, layer), true["output"]),
+        "input": apart(grouped_cuda.input_gradient(gradient, weight, layer), true["input"]),
+        "weight": apart(grouped_cuda.weight_gradient(gradient, x, layer), true["weight"]),
+    }
+
+
+def grouped_case(
+    channels: int, groups: int, stride: int, size: tuple[int, int], same: bool, count: int, device: str,
+    dtype: torch.dtype,
+) -> tuple[nn.Conv2d, Tensor, Tensor, Tensor, dict[str, Tensor]]:  # fmt: skip
+    """A layer, its input, its weights, a gradient, and what float64 makes of them."""
     conv: nn.Conv2d = nn.Conv2d(channels, channels, 3, stride, 1, groups=groups, bias=False)
     if same:
         conv = SameConv2d(channels, channels, 3, stride, groups)
     conv = conv.to(device)
     weight = conv.weight.detach().to(dtype).contiguous(memory_format=torch.channels_last)
-    x = pictures(count, channels, size, size, device=device, dtype=dtype)
+    x = pictures(count, channels, *size, device=device, dtype=dtype)
     reference = copy.deepcopy(conv).double()
     reference.weight.data = weight.double()
     true_x = x.double().requires_grad_()
-    true = reference(true_x)
-    gradient = pictures(*true.shape, device=device, dtype=dtype)
-    true.backward(gradient.double())
-    return {
-        "input": apart(grouped.input_gradient(gradient, x, weight, conv), true_x.grad),
-        "weight": apart(grouped.weight_gradient(gradient, x, conv), reference.weight.grad),
-    }
+    output = reference(true_x)
+    gradient = pictures(*output.shape, device=device, dtype=dtype)
+    output.backward(gradient.double())
+    return conv, x, weight, gradient, {"output": output, "input": true_x.grad, "weight": reference.weight.grad}
 
 
 def check_norm(rows: int, channels: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Errors:
@@ -290,6 +315,7 @@ CASES = {
     "stem SAME": lambda: check_stem(same=True),
     "bottleneck": lambda: check_blocks(Bottleneck, same=False, filters=16),
     "bottleneck SAME, odd size": lambda: check_blocks(Bottleneck, same=True, filters=16, size=7),
+    "bottleneck, mean": lambda: check_blocks(Bottleneck, same=False, filters=16, size=6, mean=True),
     "grouped bottleneck": lambda: check_blocks(GroupedBottleneck, same=True, filters=128, size=6),
     "groups of 4": lambda: check_grouped(128, 32, 1, 7),
     "groups of 4, stride 2, SAME": lambda: check_grouped(128, 32, 2, 8, same=True),

@@ -28,13 +28,13 @@ def errors() -> dict[str, dict[str, float]]:
 
 
 CASES = [
-    "stem", "stem SAME", "bottleneck", "bottleneck SAME, odd size", "grouped bottleneck", "groups of 4",
-    "groups of 4, stride 2, SAME", "groups of 8, stride 2, SAME, odd size", "groups of 32, stride 2", "norm",
-    "norm of one row tile", "max pool 3x3", "max pool 3x3, stride 2, odd size", "max pool 3x3, stride 2, even size",
-    "max pool 2x2", "max pool 2x2, stride 2", "average pool 3x3", "average pool 3x3, stride 2", "average pool 2x2",
-    "average pool 5x5, stride 3, whole windows", "norm with a ReLU", "norm, part of a larger tensor",
-    "sum of two norms", "sum of a norm and a pool, four readers", "sum of a pool and a picture",
-    "sum of a pool and a norm, dropped paths", "cells",
+    "stem", "stem SAME", "bottleneck", "bottleneck SAME, odd size", "bottleneck, mean", "grouped bottleneck",
+    "groups of 4", "groups of 4, stride 2, SAME", "groups of 8, stride 2, SAME, odd size", "groups of 32, stride 2",
+    "norm", "norm of one row tile", "max pool 3x3", "max pool 3x3, stride 2, odd size",
+    "max pool 3x3, stride 2, even size", "max pool 2x2", "max pool 2x2, stride 2", "average pool 3x3",
+    "average pool 3x3, stride 2", "average pool 2x2", "average pool 5x5, stride 3, whole windows", "norm with a ReLU",
+    "norm, part of a larger tensor", "sum of two norms", "sum of a norm and a pool, four readers",
+    "sum of a pool and a picture", "sum of a pool and a norm, dropped paths", "cells",
 ]  # fmt: skip
 
 

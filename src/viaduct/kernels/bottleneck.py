@@ -17,6 +17,7 @@ from viaduct.kernels import grouped
 from viaduct.kernels.norm import (
     Norm,
     Sums,
+    gradient_rows,
     gradient_sums,
     input_gradient,
     line,
@@ -59,7 +60,7 @@ class BottleneckFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         (one, two, three, side), (x, first, second, signs) = ctx.branches, ctx.seen
-        gradient = rows_of(gradient.to(x.dtype).contiguous(memory_format=torch.channels_last))
+        gradient = gradient_rows(gradient, x.dtype)
         change, sums3 = masked_gradient_sums(gradient, three.x, three.norm, signs)
         at3 = input_gradient(change, three.x, three.norm, sums3)
         weight3 = weight_gradient(at3, second)

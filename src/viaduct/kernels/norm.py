@@ -45,6 +45,21 @@ def rows_of(x_NCHW: Tensor) -> Tensor:
     return x_NCHW.permute(0, 2, 3, 1).reshape(-1, x_NCHW.shape[1])
 
 
+def gradient_rows(gradient_NCHW: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same for what arrives at pictures. Behind a mean over the pixels a picture has the same row again and again,
+    which torch is slow to write out."""
+    count, channels, height, width = gradient_NCHW.shape
+    if gradient_NCHW.stride()[2:] != (0, 0) or height * width == 1:
+        return rows_of(gradient_NCHW.to(dtype).contiguous(memory_format=torch.channels_last))
+    each = gradient_NCHW[:, :, 0, 0].contiguous()
+    out = torch.empty((count * height * width, channels), dtype=dtype, device=each.device)
+    tall, wide, warps = tile(channels)
+    norm_kernels.repeat_kernel[(blocks(len(out), tall) * blocks(channels, wide),)](
+        *(each, out, len(out), channels, height * width, tall, wide), num_warps=warps
+    )
+    return out
+
+
 def picture_of(rows: Tensor, like_NCHW: Tensor) -> Tensor:
     """Rows as pictures again, of the size of others."""
     count, _, height, width = like_NCHW.shape

@@ -159,3 +159,14 @@ def input_kernel(
     slope = tl.load(products + column, mask=inside, other=0.0) / rows * inv
     result = (change - steady[None, :] - (value - centre[None, :]) * slope[None, :]) * a[None, :]
     tl.store(out + place, result.to(out.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def repeat_kernel(each, out, rows, channels, times, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Every row of `each` so many times."""
+    across = tl.cdiv(channels, COLUMNS)
+    column = tl.program_id(0) % across * COLUMNS + tl.arange(0, COLUMNS)
+    row = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    there = (row < rows)[:, None] & (column < channels)[None, :]
+    value = tl.load(each + (row // times)[:, None] * channels + column[None, :], mask=there, other=0.0)
+    tl.store(out + row[:, None] * channels + column[None, :], value.to(out.dtype.element_ty), mask=there)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from viaduct.kernels import pooling_kernels
-from viaduct.kernels.norm import rows_of
+from viaduct.kernels.norm import gradient_rows, rows_of
 from viaduct.kernels.sizes import NEIGHBOURS, blocks
 from viaduct.models.padding import same_padding
 
@@ -88,7 +88,7 @@ def as_rows(x_NCHW: Tensor) -> Tensor:
     """[pixels, channels] without a copy, also of some of the channels of a larger tensor; else a copy."""
     height, width = x_NCHW.stride(2), x_NCHW.stride(3)
     even = x_NCHW.stride(1) == 1 and height == width * x_NCHW.shape[3] and x_NCHW.stride(0) == height * x_NCHW.shape[2]
-    return rows_of(x_NCHW if even else x_NCHW.contiguous(memory_format=torch.channels_last))
+    return rows_of(x_NCHW) if even else gradient_rows(x_NCHW, x_NCHW.dtype)
 
 
 def pooled(x_NCHW: Tensor, pool: Pool) -> Tensor:

@@ -40,12 +40,12 @@ def average_pool_same(x_NCHW: Tensor, kernel: int, stride: int) -> Tensor:
     """Average over the real cells under each window of SAME padding: at an edge, fewer than kernel * kernel."""
     top, bottom = same_padding(x_NCHW.shape[2], kernel, stride)
     left, right = same_padding(x_NCHW.shape[3], kernel, stride)
+    if x_NCHW.is_cuda and bottom + right and x_NCHW.is_contiguous(memory_format=torch.channels_last):
+        return _average_of_padded(x_NCHW, kernel, stride, (left, right, top, bottom))
     if stride == 1 and kernel % 2 == 0:
         # Ceiling mode adds no window here: pad both sides as much as the far one, and drop the first window.
         pooled = F.avg_pool2d(x_NCHW, kernel, 1, padding=(bottom, right), count_include_pad=False)
         return pooled[:, :, bottom - top :, right - left :]
-    if x_NCHW.is_cuda and (top or left) and x_NCHW.is_contiguous(memory_format=torch.channels_last):
-        return _average_of_padded(x_NCHW, kernel, stride, (left, right, top, bottom))
     return F.avg_pool2d(x_NCHW, kernel, stride, padding=(top, left), ceil_mode=True, count_include_pad=False)
 
 
