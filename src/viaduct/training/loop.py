@@ -613,7 +613,8 @@ def seed_all(seed: int) -> None:
 
 def settle_random_numbers(recipe: Recipe) -> None:
     seed_all(recipe.seed)
-    torch.use_deterministic_algorithms(recipe.deterministic)
+    if recipe.deterministic != torch.are_deterministic_algorithms_enabled():  # it imports the compiler: seconds
+        torch.use_deterministic_algorithms(recipe.deterministic)
     # cuDNN's search for the quickest algorithm may pick another one each time.
     torch.backends.cudnn.benchmark = not recipe.deterministic
     torch.backends.cudnn.deterministic = recipe.deterministic
