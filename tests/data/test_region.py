@@ -23,7 +23,7 @@ from viaduct.errors import BadData
 
 from .photographs import encoded, photograph
 
-built = pytest.mark.skipif(region.compiled_see() is None, reason="the extension was not built, or is switched off")
+built = pytest.mark.skipif(region.compiled("see") is None, reason="the extension was not built, or is switched off")
 KINDS = ("444", "422", "420", "440", "411", "grey", "progressive", "restarts", "optimised")
 
 
@@ -106,9 +106,9 @@ def test_a_shrunken_picture_is_read_at_the_places_of_the_shrunken_one() -> None:
 def without_the_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setenv(region.SWITCH, "1")
-        region.compiled_see.cache_clear()
+        region.compiled.cache_clear()
         yield
-    region.compiled_see.cache_clear()
+    region.compiled.cache_clear()
 
 
 @pytest.mark.parametrize("name", PREPROCESSINGS)
@@ -188,7 +188,7 @@ def test_places_outside_of_the_picture_are_never_read(y: int, x: int, height: in
 @built
 def test_wrong_arguments_raise() -> None:
     data, axis, out = made("420", 40, 30), stretched(0, 9, 9), np.empty((9, 9, 3), np.float32)
-    compiled = region.compiled_see()
+    compiled = region.compiled("see")
     assert compiled is not None
     good = [data, *axis, *axis, out, 1, True, True, None, None]
     assert compiled(*good)
@@ -255,15 +255,15 @@ def test_threads_do_not_disturb_each_other_and_nothing_is_leaked() -> None:
 def test_an_extension_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(region.SWITCH, raising=False)
     monkeypatch.setitem(sys.modules, "viaduct.data._region", None)
-    region.compiled_see.cache_clear()
-    assert region.compiled_see() is None
+    region.compiled.cache_clear()
+    assert region.compiled("see") is None
     assert region.decoder().startswith("whole pictures with simplejpeg (no extension: ")
     assert preprocess("official", encoded("small")).shape == (224, 224, 3)
-    region.compiled_see.cache_clear()
+    region.compiled.cache_clear()
 
 
 def test_the_switch_is_obeyed_and_named() -> None:
-    code = "from viaduct.data import region; print(region.decoder(), region.compiled_see() is None)"
+    code = "from viaduct.data import region; print(region.decoder(), region.compiled('see') is None)"
     environment = {**os.environ, region.SWITCH: "1"}
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert answer.stdout == f"whole pictures with simplejpeg ({region.SWITCH} is set) True\n"

@@ -13,6 +13,7 @@ preprocess.py  what each reference network sees of an encoded picture: decoded, 
 geometry.py    the crop sampler and bilinear resizing      colour.py   random colour in training
 jpeg.py        decoding as TensorFlow has it               png.py      the same for PNG
 region.py      decoding only what a crop needs             auto_augment.py   policies, made of operations.py
+crops.py       crops of several records in one call        arrival.py        copies beside the step (torch)
 balance.py     seeing thin classes more often              notices.py        what people are told
 
 `preprocess` and `sample_crop` are public and stable. They are imported when first asked for.

@@ -94,7 +94,7 @@ class RecordFolder:
             return BadRecord(place.path, place.record, place.offset, reason)
 
         expected = place.length + CHECKSUM.size
-        body = self._handle(place.file).read(expected, place.offset + HEADER.size)
+        body = self.handle(place.file).read(expected, place.offset + HEADER.size)
         if len(body) < expected:
             raise damage(truncated(place.length, len(body)) + "; the file has changed")
         data = memoryview(body)[: place.length]
@@ -163,7 +163,7 @@ class RecordFolder:
         except BadRecord:
             return CORRUPT
 
-    def _handle(self, file: int) -> Handle:
+    def handle(self, file: int) -> Handle:
         """An open file. The oldest one is let go when there are many; whoever is reading it keeps it alive."""
         handle = self._handles.get(file)
         if handle is None:

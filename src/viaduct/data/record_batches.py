@@ -1,9 +1,10 @@
 """Batches from TFRecord files: threads read, decode, crop and resize straight into the batch.
 
 A batch is one float32 array N,H,W,3, pinned where the device can copy from it; each thread fills its own rows of it, so
-no picture is copied or pickled on the way. An accelerator normalises; on the CPU the threads do. The arrays are used
-again: a batch on the CPU is good until the next one is asked for. What a picture looks like is a pure function of
-(seed, epoch, position): threads, prefetching and resuming change nothing.
+no picture is copied or pickled on the way. An accelerator normalises; on the CPU the threads do. The host waits for no
+copy (arrival.py), only for the threads, and these seldom for each other (crops.py). The arrays are used again: a batch
+on the CPU is good until the next one is asked for. What a picture looks like is a pure function of (seed, epoch,
+position): threads, prefetching and resuming change nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -22,9 +24,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from viaduct.data.arrival import Arrival
 from viaduct.data.auto_augment import policy_named
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
+from viaduct.data.crops import crops_of
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.data.order import sample_generator
 from viaduct.data.preprocess import normalisation, see
@@ -40,6 +44,7 @@ class Buffer:
     """A batch under construction; reused once the device has read it."""
 
     pictures: Tensor
+    numbers: Tensor  # 2 x N: position in the split, and label
     read: Any = None  # the event after which the device has read it
 
     def wait(self) -> None:
@@ -72,13 +77,16 @@ class RecordBatches:
         self._tolerated = max(1, int(BAD_AT_MOST * self.count))
         self._lock = threading.Lock()
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
-        self._labels = torch.from_numpy(split.labels.copy())
+        self._labels = split.labels
         self._policy = policy_named(records.auto_augment) if train else None
         if train and records.balance and share.rank == 0:
             tell(describe(split.labels, records.balance, split.names))
+        on_cpu = device.type == "cpu"
+        self._crops = crops_of(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)
         self._mean, self._scale = (torch.from_numpy(x).to(device).view(1, 3, 1, 1) for x in (mean, scale))
         self._workers = records.workers or max(1, len(os.sched_getaffinity(0)) // share.neighbours)
+        self._arrival = Arrival(device) if device.type == "cuda" else None
         self._buffers: list[Buffer] = []
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
 
@@ -128,10 +136,14 @@ class RecordBatches:
         return step, buffer, [pool.submit(self._fill, buffer, order, epoch, step, first) for first in rows]
 
     def _fill(self, buffer: Buffer, order: npt.NDArray[np.int64], epoch: int, step: int, first: int) -> None:
-        pictures = buffer.pictures.numpy()
-        for row in range(first, min(first + ROWS_PER_TASK, self._local_batch)):
-            position = step * self.global_batch + int(self._mine[row])
-            self._see(int(order[position]), epoch, position, pictures[row])
+        pictures = buffer.pictures.numpy()[first : first + ROWS_PER_TASK]
+        positions = step * self.global_batch + self._mine[first : first + ROWS_PER_TASK]
+        numbers = order[positions]
+        seen = np.zeros(len(numbers), dtype=np.bool_)
+        if self._crops:
+            seen = self._crops.see(numbers, positions, self._seed, epoch, pictures)
+        for row in np.flatnonzero(~seen).tolist():
+            self._see(int(numbers[row]), epoch, int(positions[row]), pictures[row])
 
     def _see(self, number: int, epoch: int, position: int, out: npt.NDArray[np.float32]) -> None:
         """Put what the network sees of a record into `out`."""
@@ -186,20 +198,24 @@ class RecordBatches:
     def _finish(self, order: npt.NDArray[np.int64], step: int, buffer: Buffer, parts: list[Future[None]]) -> Batch:
         for part in parts:
             part.result()
-        index = torch.from_numpy(order[step * self.global_batch + self._mine])
-        images = self._arrive(buffer)
+        index = order[step * self.global_batch + self._mine]
+        buffer.numbers.copy_(torch.from_numpy(np.stack([index, self._labels[index]])))
+        images, (numbers, labels) = self._arrive(buffer)
         mask = real_mask(self._mine, self.count - step * self.global_batch, self._device)
-        return Batch(images, self._labels[index].to(self._device), mask, index.to(self._device))
+        return Batch(images, labels, mask, numbers)
 
-    def _arrive(self, buffer: Buffer) -> Tensor:
-        images = buffer.pictures.permute(0, 3, 1, 2)
+    def _arrive(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
+        """Pictures and numbers where the step runs. From pinned memory the host waits for neither."""
         if self._device.type == "cpu":
-            return images
-        images = (images.to(self._device, non_blocking=True) - self._mean) * self._scale
-        if self._device.type == "cuda":
-            buffer.read = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            buffer.read.record()
-        return images
+            return buffer.pictures.permute(0, 3, 1, 2), buffer.numbers.clone()
+        if self._arrival is None:
+            return self._copy(buffer)
+        images, numbers, buffer.read = self._arrival.of(partial(self._copy, buffer))
+        return images, numbers
+
+    def _copy(self, buffer: Buffer) -> tuple[Tensor, Tensor]:
+        images = buffer.pictures.permute(0, 3, 1, 2).to(self._device, non_blocking=True)
+        return images.sub_(self._mean).mul_(self._scale), buffer.numbers.to(self._device, non_blocking=True)
 
     def _free_buffer(self) -> Buffer:
         if self._buffers:
@@ -207,7 +223,9 @@ class RecordBatches:
             buffer.wait()
             return buffer
         shape = (self._local_batch, self._records.size, self._records.size, 3)
-        return Buffer(torch.empty(shape, pin_memory=self._device.type == "cuda"))
+        pinned = self._device.type == "cuda"
+        numbers = torch.empty((2, self._local_batch), dtype=torch.int64, pin_memory=pinned)
+        return Buffer(torch.empty(shape, pin_memory=pinned), numbers)
 
 
 class SyntheticBatches:

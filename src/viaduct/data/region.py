@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,11 +44,12 @@ def see(
     normal: Lines | None = None,
 ) -> bool:
     """Decode what lies at these places into `out`, normalised if `normal` says how; False if that cannot be."""
-    compiled = compiled_see()
-    if compiled is None or not jpeg.is_jpeg(data) or not is_whole(data):
+    quick = compiled("see")
+    if quick is None or not jpeg.is_jpeg(data) or not is_whole(data):
         return False
     shift, factor = normal or (None, None)
-    return compiled(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
+    done: bool = quick(data, *rows, *columns, out, shrink, dct == "fast", fancy_upsampling, shift, factor)
+    return done
 
 
 def is_whole(data: jpeg.Encoded) -> bool:
@@ -64,14 +66,15 @@ def decoder() -> str:
 
 
 @cache
-def compiled_see() -> Callable[..., bool] | None:
+def compiled(name: str) -> Callable[..., Any] | None:
+    """A function of the extension; None where it is not used, not built, or built of an older source."""
     if switched_off():
         return None
     try:
-        compiled: Callable[..., bool] = extension().see
+        found: Callable[..., Any] | None = getattr(extension(), name, None)
     except ImportError:
         return None
-    return compiled
+    return found
 
 
 def extension() -> ModuleType:
