@@ -1,0 +1,118 @@
+"""Does all that makes a step quick harm what is learned? The same recipe, several seeds, quick and plain.
+
+    python benchmarks/same_accuracy.py --data cifar-10-batches-bin --device cuda
+
+quick: bf16, graph mode, sinks, kernels of our own (where the device has them); plain: fp32, eager, every step driven by
+the host, PyTorch's kernels. Prints the top-1 of every run, both means, their difference and its standard error, and
+exits 1 if the difference is 0.3 points or more and also two standard errors or more. --at-once N runs N trainings side
+by side: their rates then say nothing, their accuracy does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+POINTS = 0.3
+WAYS = {
+    "quick": ["--precision", "bf16", "--mode", "graph", "--sink", "50", "--kernels", "auto"],
+    "plain": ["--precision", "fp32", "--mode", "eager", "--sink", "0", "--kernels", "off"],
+}
+
+
+def train(options: argparse.Namespace, way: str, seed: int) -> dict[str, Any]:
+    run = options.runs / f"{way}-{seed}"
+    words = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", str(options.data)]
+    words += ["--device", options.device, "--run", str(run), "--seed", str(seed), "--epochs", str(options.epochs)]
+    made = subprocess.run([*words, "--eval-every", "0", *WAYS[way]], capture_output=True, text=True)
+    if made.returncode:
+        raise SystemExit(f"{way}, seed {seed}: {(made.stderr or made.stdout).strip()[-2000:]}")
+    summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
+    print(f"{way}, seed {seed}: {100 * summary['final']['top1']:.2f} %", flush=True)
+    return summary
+
+
+def verdict(quick: list[float], plain: list[float]) -> tuple[float, float]:
+    """Difference of the means and its standard error, in points."""
+    error = math.sqrt(stdev(quick) ** 2 / len(quick) + stdev(plain) ** 2 / len(plain))
+    return fmean(quick) - fmean(plain), error
+
+
+def row(way: str, runs: list[dict[str, Any]], tops: list[float]) -> dict[str, str]:
+    last = runs[-1]
+    kernels = last.get("own_kernels") or 0
+    how = f"{last['precision']}, {last['mode']}, sink {last['sink']}{' on the device' * bool(last['sink_on_device'])}, "
+    each = ", ".join(f"{top:.2f}" for top in tops)
+    return {
+        "way": way,
+        "how": f"{how}{kernels} parts on own kernels",
+        "top-1 % by seed": each,
+        "mean": f"{fmean(tops):.2f}",
+        "deviation": f"{stdev(tops):.2f}",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", default="resnet50_cifar10_modern")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--runs", type=Path, default=Path("runs/same_accuracy"), help="where the runs go")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    if options.seeds < 2:
+        parser.error("--seeds must be at least 2: one run has no deviation")
+    wanted = [(way, seed) for seed in range(1, options.seeds + 1) for way in ("plain", "quick")]
+    with ThreadPoolExecutor(options.at_once) as pool:
+        done = dict(zip(wanted, pool.map(lambda one: train(options, *one), wanted), strict=True))
+    runs = {way: [done[way, seed] for seed in range(1, options.seeds + 1)] for way in WAYS}
+    tops = {way: [100 * one["final"]["top1"] for one in runs[way]] for way in WAYS}
+    difference, error = verdict(tops["quick"], tops["plain"])
+    harmless = abs(difference) < POINTS or abs(difference) < 2 * error
+    for way in WAYS:
+        print(row(way, runs[way], tops[way]))
+    print(f"quick - plain: {difference:+.2f} points, standard error {error:.2f}: {'harmless' if harmless else 'HARM'}")
+    if options.out:
+        options.out.write_text(json.dumps(record(options, runs, tops, difference, error), indent=1) + "\n")
+    sys.exit(0 if harmless else 1)
+
+
+def record(
+    options: argparse.Namespace,
+    runs: dict[str, list[dict[str, Any]]],
+    tops: dict[str, list[float]],
+    difference: float,
+    error: float,
+) -> dict[str, Any]:
+    any_run = runs["quick"][0]
+    side = f" {options.at_once} trainings shared the device, so there are no rates." if options.at_once > 1 else ""
+    flags = f"--data DIR --device {options.device} --epochs {options.epochs} --seeds {options.seeds}"
+    return {
+        "kind": "benchmark",
+        "title": f"{options.recipe}, {options.epochs} epochs: quick steps against plain ones",
+        "command": f"python benchmarks/same_accuracy.py {flags} --at-once {options.at_once}",
+        "commit": any_run["commit"],
+        "machine": any_run["machine"],
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "note": f"Difference of the means {difference:+.2f} points, standard error {error:.2f}.{side} Quick: "
+        f"`{shlex.join(WAYS['quick'])}`; plain: `{shlex.join(WAYS['plain'])}`.",
+        "columns": ["way", "how", "top-1 % by seed", "mean", "deviation"],
+        "rows": [row(way, runs[way], tops[way]) for way in WAYS],
+        "samples": {way: [{"seed": one["seed"], "top1": one["final"]["top1"]} for one in runs[way]] for way in WAYS},
+    }
+
+
+if __name__ == "__main__":
+    main()
