@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from training import tiny
 from viaduct.benching import kinds, shares
+from viaduct.recipes import Lars, Thor
+from viaduct.training.rundir import RunDir
 
 
 def event(category: str, name: str, begin: float, duration: float, **more: Any) -> dict[str, Any]:
@@ -69,6 +74,44 @@ def test_an_operator_has_the_time_that_those_inside_it_do_not_take() -> None:
     assert found.data_wait == pytest.approx(0.2)
     assert found.host_gaps == pytest.approx(0.2)
     assert found.largest[0]["name"] == "aten::mkldnn_convolution"
+
+
+UPDATE = "Optimizer.step#LarsOptimizer.step"
+
+
+def test_what_runs_inside_of_an_optimizers_step_is_the_optimizers() -> None:
+    events = [
+        event("user_annotation", shares.WINDOW, 0, 1000),
+        event("cpu_op", "aten::mm", 0, 500),
+        event("user_annotation", UPDATE, 500, 400),
+        event("user_annotation", "Optimizer.step#SGD.step", 550, 50),
+        event("cpu_op", "aten::linalg_vector_norm", 550, 100),
+        event("cpu_op", "aten::mm", 650, 200),
+        event("cpu_op", "aten::mul", 900, 100),
+    ]
+    found = shares.of_operators(events, steps=1, ms_per_step=1.0)
+    assert found.by_kind == pytest.approx({kinds.PRODUCT: 0.5, kinds.OPTIMIZER: 0.3, kinds.OTHER: 0.1})
+
+
+def test_so_is_what_it_launches_on_a_card() -> None:
+    events = [
+        event("user_annotation", UPDATE, 0, 20),
+        event("cpu_op", "aten::mm", 0, 10, **{"External id": 7}),
+        event("kernel", "nvjet_tst_128x128", 5, 100, **{"External id": 7}),
+    ]
+    assert shares.of_kernels(events, steps=1, ms_per_step=0.1).by_kind == pytest.approx({kinds.OPTIMIZER: 0.1})
+
+
+@pytest.mark.parametrize("part", [Lars(), Thor(frequency=1)])
+def test_the_optimizers_of_our_own_carry_the_mark(part: Lars | Thor, tmp_path: Path) -> None:
+    training = tiny.training(replace(tiny.RECIPE, optimizer=part), RunDir(tmp_path))
+    training.to_training()
+    batches = training.coming_batches()
+    training.take(next(batches))
+    events = shares.trace(lambda steps: training.take(next(batches)), 1, "cpu")
+    (begin, end), *others = shares.Updates(events).spans
+    assert not others
+    assert end > begin
 
 
 def test_a_device_whose_kernels_nobody_sees_is_named() -> None:

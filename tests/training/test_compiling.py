@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +15,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from training.tiny import RECIPE, normed, trained, training, weights
 from viaduct import models
 from viaduct.errors import BadValue
-from viaduct.recipes import Thor
+from viaduct.recipes import Precision, Sgd, Thor
 from viaduct.training.callbacks import Callback
 from viaduct.training.compiling import CACHE, keep_compiled, regions
 from viaduct.training.dumping import DumpOptions
+from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 
 
@@ -86,10 +92,90 @@ def test_the_blocks_of_amoebanet_hold_nearly_all_of_it() -> None:
     assert alone < 0.1 * inside
 
 
-def test_no_part_that_has_a_forward_pass_of_its_own_is_compiled() -> None:
+def pass_of_ours(part: nn.Module, x: Tensor) -> Tensor:
+    """Stands for a pass on kernels of our own, which are known by where they come from."""
+    return type(part).forward(part, x)  # type: ignore[no-any-return]
+
+
+pass_of_ours.__module__ = "viaduct.kernels.stand_in"
+
+
+def give_kernels(*parts: nn.Module) -> int:
+    for part in parts:
+        part.forward = partial(pass_of_ours, part)
+    return len(parts)
+
+
+def on_our_kernels(which: Callable[[Any], list[nn.Module]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run has kernels of our own in these parts of its network."""
+    monkeypatch.setattr(Training, "fuse", lambda self, network: give_kernels(*which(network)))
+
+
+def test_no_part_that_runs_on_kernels_of_our_own_is_compiled() -> None:
     network = Tower(4)
-    network.blocks[1].conv.forward = lambda x: x  # type: ignore[method-assign]
+    give_kernels(network.get_submodule("blocks.1.conv"))
     assert regions(network) == [network.blocks[0], network.blocks[2], network.last]
+
+
+def test_a_forward_pass_of_somebody_elses_does_not_keep_a_part_from_being_compiled() -> None:
+    network = Tower(4)
+    guarded: Any = network.get_submodule("blocks.1.conv")
+    guarded.forward = partial(nn.Conv2d.forward, guarded)
+    assert len(regions(network)) == 4
+
+
+def test_where_kernels_of_our_own_leave_no_blocks_auto_compiles_nothing(
+    run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_our_kernels(lambda network: [*network.blocks], monkeypatch)  # what is left stands alone
+    done = trained(TOWER, run)
+    assert (compiled(done.model), graphs()) == ([], 0)
+    assert "Compiled" not in capsys.readouterr().err
+
+
+def test_blocks_that_kernels_of_our_own_leave_are_compiled(
+    run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_our_kernels(lambda network: [network.blocks[0]], monkeypatch)
+    assert compiled(trained(TOWER, run).model) == ["blocks.1", "blocks.2", "last"]
+
+
+def test_the_blocks_of_a_network_that_runs_on_our_kernels_as_a_whole_are_not_compiled(
+    run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_our_kernels(lambda network: [network], monkeypatch)
+    assert compiled(trained(TOWER, run).model) == []
+
+
+def test_regional_compiles_what_kernels_of_our_own_leave_even_if_it_stands_alone(
+    run: RunDir, traced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_our_kernels(lambda network: [*network.blocks], monkeypatch)
+    assert compiled(trained(replace(TOWER, compile="regional"), run).model) == ["last"]
+
+
+BF16 = replace(TOWER, precision=Precision("bf16"))
+
+
+@pytest.mark.parametrize(("model", "how"), [(normed, "auto"), (Tower, "whole"), (Tower, "auto"), (normed, "whole")])
+def test_in_bf16_a_guarded_network_is_compiled_all_the_same(run: RunDir, traced: None, model: Any, how: Any) -> None:
+    trained(replace(BF16, model=model, compile=how), run)
+    assert graphs() > 0
+
+
+def single(classes: int) -> nn.Module:
+    """Its second convolution sees one pixel."""
+    first, second = nn.Conv2d(3, 64, 16, bias=False), nn.Conv2d(64, 64, 3, 2, 1, bias=False)
+    return nn.Sequential(first, second, nn.Flatten(), nn.Linear(64, classes))
+
+
+def test_a_compiled_network_in_bf16_keeps_the_gradient_of_a_single_pixel_whole(run: RunDir, traced: None) -> None:
+    recipe = replace(BF16, model=single, compile="whole", optimizer=Sgd(0.01))
+    plain = trained(replace(recipe, mode="eager"), run)
+    done = trained(recipe, run)
+    assert graphs() == 2
+    for name, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
 
 
 def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
@@ -152,6 +238,14 @@ def test_what_was_compiled_is_told_once(run: RunDir, traced: None, capsys: pytes
     assert lines[0].endswith(f"kept for the next run in {os.environ[CACHE]}")
 
 
+def test_on_the_cpu_it_is_told_that_compiling_may_not_pay(
+    run: RunDir, traced: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = trained(TOWER, run)
+    told = [line for line in capsys.readouterr().err.splitlines() if "--mode eager" in line]
+    assert len(told) == (done.torch_device.type == "cpu")
+
+
 def test_the_cache_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(CACHE, "mine")
     keep_compiled()
@@ -169,6 +263,45 @@ def test_a_cache_that_cannot_be_written_is_left_to_torch(monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     keep_compiled()
     assert CACHE not in os.environ
+
+
+def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Path) -> None:
+    code = (
+        "import os, torch._dynamo\n"
+        "from viaduct.training.compiling import CACHE, keep_compiled\n"
+        "before = os.environ[CACHE]\nkeep_compiled()\nprint(before)\nprint(os.environ[CACHE])\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if name != CACHE} | {"XDG_CACHE_HOME": str(tmp_path)}
+    answer = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True)
+    before, after = answer.stdout.split()
+    assert "torchinductor" in before
+    assert after == str(tmp_path / "viaduct" / "compiled")
+
+
+def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(tmp_path: Path) -> None:
+    code = (
+        "import os, viaduct.training.compiling as compiling, torch._dynamo\n"
+        "compiling.keep_compiled()\nprint(os.environ[compiling.CACHE])\n"
+    )
+    mine = default_cache_dir()
+    known = {**os.environ, CACHE: mine, "XDG_CACHE_HOME": str(tmp_path)}
+    answer = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == mine
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own modules, imported with its compiler
+def test_a_single_pixel_in_bf16_is_whole_in_code_that_was_compiled_for_real(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    torch._dynamo.reset()
+    recipe = replace(BF16, model=single, compile="whole", optimizer=Sgd(0.01))
+    plain = trained(replace(recipe, mode="eager"), RunDir(tmp_path / "plain"))
+    done = trained(recipe, RunDir(tmp_path / "graph"))
+    assert any((tmp_path / "cache").iterdir())
+    for name, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import torch
 from training.tiny import RECIPE, After, make, pictures, within
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
-from viaduct.training.callbacks import MetricsFile
+from viaduct.training.callbacks import Callback, MetricsFile
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, conduct, load_images
@@ -63,6 +63,37 @@ def test_nothing_is_written_where_there_is_nothing_to_resume(run: RunDir) -> Non
     with pytest.raises(BadRun, match=r"there is no run in .* to evaluate"):
         conducted(run, replace(TINY, evaluation=Evaluation(eval_only=True)))
     assert not run.path.exists()
+
+
+class Close(Callback):
+    closely = True
+
+
+def test_the_summary_says_how_the_steps_were_run(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    conducted(run, replace(TINY, sink=4, compile="regional", kernels="off"))
+    summary = run.summary()
+    assert summary is not None
+    assert (summary["mode"], summary["compile"], summary["compiled"]) == ("eager", "regional", "off")
+    assert (summary["kernels"], summary["own_kernels"]) == ("off", 0)
+    assert (summary["sink"], summary["sink_on_device"]) == (4, False)
+    assert summary["sink_obstacle"] == "cpu captures no graphs"
+    assert summary["machine"]["threads"] == torch.get_num_threads()
+    assert "--compile regional has no say in eager mode; --mode graph compiles." in said(capsys)
+
+
+def test_a_callback_that_looks_closely_is_the_summarys_reason_for_no_sinks(run: RunDir) -> None:
+    conducted(run, replace(TINY, sink=4, callbacks=(Close(),)))
+    summary = run.summary()
+    assert summary is not None
+    assert summary["sink_obstacle"] == "a callback looks at every step"
+
+
+def test_a_run_without_sinks_has_no_obstacle_to_them(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    conducted(run, replace(TINY, callbacks=(Close(),)))
+    summary = run.summary()
+    assert summary is not None
+    assert summary["sink_obstacle"] is None
+    assert "--compile" not in said(capsys)
 
 
 def test_a_finished_run_is_whole_and_is_left_alone(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

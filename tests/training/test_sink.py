@@ -108,6 +108,26 @@ def test_nobody_is_told_of_a_step_within_a_sink(run: RunDir) -> None:
     assert {7, 14, 15} <= set(told.at("checkpoint"))
 
 
+class StopsAt(Callback):
+    """Asks for the end as soon as it hears of that step or a later one."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def step(self, training: Training) -> None:
+        if training.step >= self.number:
+            training.request_stop("enough")
+
+
+def test_a_stop_is_asked_for_and_takes_place_at_the_end_of_a_sink(run: RunDir) -> None:
+    recorder = Recorder()
+    done = trained(replace(BASE, sink=4), run, StopsAt(6), recorder, Checkpointing())
+    assert done.step == 8  # 4, 5 (an evaluation), 8
+    assert done.stopping == "enough"
+    assert recorder.at("evaluation") == [5, 8]
+    assert recorder.at("checkpoint")[-1] == 8
+
+
 def test_a_sink_may_be_longer_than_an_epoch(run: RunDir) -> None:
     recipe = within(BASE, "evaluation", every_epochs=0)
     _, alone = watched(recipe, run)

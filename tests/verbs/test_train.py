@@ -72,6 +72,11 @@ def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
         (["--compile", "all"], ["compile=all is not auto | regional | whole | off"]),
         (["--kernels", "on"], ["--kernels on: they are for cuda, and this run is on cpu"]),
         (["--sink", "-3"], ["sink is -3; it must be 0 or more"]),
+        (["--sink", "4", "--set", "sink=3"], ["--sink 4 and --set sink=3 contradict each other."]),
+        (
+            ["--save-every", "4", "--set", "checkpoint.every_steps=3"],
+            ["--save-every 4 and --set checkpoint.every_steps"],
+        ),
         (["--device", "gpu"], ["no device called 'gpu'"]),
         (["--device", "npu"], ["torch_npu"]),
         (["--batch", "100000"], ["100000"]),
@@ -322,3 +327,10 @@ def test_a_finished_run_starts_no_ranks(finished: Path) -> None:
         assert answer.returncode == 0, answer.stderr
         assert answer.stderr.count("has finished already") == 1
         assert "ranks" not in answer.stderr
+
+
+def test_a_flag_and_a_setting_that_say_the_same_are_no_contradiction() -> None:
+    flags = {"sink": ("sink", "4"), "precision": ("precision.compute", "bf16"), "lr": ("optimizer.lr", "0.10")}
+    settings = ["sink=4", "precision.compute = BF16", "optimizer.lr=.1", "mode=graph"]
+    changes = train.changes_from(flags, settings)
+    assert dict(changes) == {"sink": "4", "precision.compute": "BF16", "optimizer.lr": ".1", "mode": "graph"}

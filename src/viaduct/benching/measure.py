@@ -82,6 +82,7 @@ class Outcome:
     ceilings: ceilings.Ceilings
     compute: str
     notes: list[str]
+    facts: dict[str, Any] = field(default_factory=dict)  # what ours was, as it ran
 
     @property
     def ours(self) -> Measured:
@@ -105,7 +106,7 @@ def measure(setting: Setting, peers: list[Peer], absent: dict[str, str], lengths
         run.take_turns()
         if lengths.profile:
             run.look()
-        return Outcome(run.measured, absent | run.absent, best, plan.compute, run.notes)
+        return Outcome(run.measured, absent | run.absent, best, plan.compute, run.notes, run.facts())
 
 
 class Run:
@@ -138,9 +139,13 @@ class Run:
         if isinstance(ours.variant, Ours):
             ours.way = ours.variant.way
             ours.title = f"{OURS}, {ours.way}"
-            self.notes += [ours.variant.told] if ours.variant.told else []
+            self.notes += ours.variant.told()
         for peer in peers:
             self.try_peer(peer)
+
+    def facts(self) -> dict[str, Any]:
+        ours = self.measured[0].variant
+        return ours.facts() if isinstance(ours, Ours) else {}
 
     def try_peer(self, peer: Peer) -> None:
         """A peer that cannot run here is named with its reason; ours is measured all the same."""
@@ -187,7 +192,8 @@ class Run:
 
     def take_turns(self) -> None:
         lengths, count = self.lengths, len(self.measured)
-        self.tell(f"{lengths.windows} windows of {lengths.steps} steps, {count} variant{'s' * (count > 1)} in turn")
+        windows, steps = counted(lengths.windows, "window"), counted(lengths.steps, "step")
+        self.tell(f"{windows} of {steps}, {counted(count, 'variant')} in turn")
         with memory_named(self.setting):
             turns = take_turns(
                 {one.title: one.variant for one in self.measured},
@@ -208,6 +214,10 @@ class Run:
             steps = whole(few, max(1, self.setting.recipe.sink)) if one.peer == OURS else few
             with memory_named(self.setting):
                 one.shares = shares.look(one.variant, steps, kind, 1000 * one.seconds.median)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def whole(steps: int, sink: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ import torch
 from viaduct.benching.shares import fetching
 from viaduct.data.batches import Batch
 from viaduct.data.records import SYNTHETIC, Records
+from viaduct.data.source import PictureSet
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
+from viaduct.training.compiling import unheard_compile
 from viaduct.training.loop import Training
+from viaduct.training.own_kernels import kernels_for
+from viaduct.training.precision import plan_for
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
 
@@ -35,6 +40,20 @@ class Setting:
     @property
     def synthetic(self) -> bool:
         return self.data == SYNTHETIC
+
+    @cached_property
+    def endless(self) -> Recipe:
+        return endless(self.recipe, self.synthetic)
+
+    @cached_property
+    def images(self) -> PictureSet:
+        """Found once, however often the measurement is repeated: they are not what is measured."""
+        return load_images(self.endless.data, self.data)
+
+    def refuse(self) -> None:
+        """What a run would refuse: better said before anything is measured."""
+        kernels_for(self.endless, plan_for(self.recipe.precision, self.device), self.place.type, closely=False)
+        _ = self.images
 
 
 def endless(recipe: Recipe, synthetic: bool) -> Recipe:
@@ -58,10 +77,8 @@ class Ours:
     """Takes the steps of a recipe; what it takes them of, it fetches as a run does."""
 
     def __init__(self, setting: Setting) -> None:
-        recipe = endless(setting.recipe, setting.synthetic)
-        images = load_images(recipe.data, setting.data)
         run = RunDir(setting.scratch)
-        self.training = Training(recipe, run, images, setting.device, setting.place, callbacks=[])
+        self.training = Training(setting.endless, run, setting.images, setting.device, setting.place, callbacks=[])
         self.training.to_training()
         if self.training.shadow:
             self.training.shadow.begin()
@@ -76,9 +93,11 @@ class Ours:
 
     def described(self) -> str:
         recipe = self.training.recipe
+        compiled = self.training.computation.compilation.came_of_it
+        blocks = [compiled] if compiled != "off" else []
         sink = [f"sink {recipe.sink}"] if recipe.sink else []
         kernels = ["own kernels"] if self.training.computation.fused else []
-        return ", ".join([self.training.plan.compute, recipe.mode, *sink, *kernels])
+        return ", ".join([self.training.plan.compute, recipe.mode, *blocks, *sink, *kernels])
 
     def first(self) -> None:
         """The first step, driven by the host, sink or not."""
@@ -89,10 +108,23 @@ class Ours:
         while self.training.step < end:
             self.training.proceed(self.batches)
 
-    @property
-    def told(self) -> str | None:
-        """Why a sink is none, if so."""
-        return self.training.sink.told() if self.training.sink else None
+    def told(self) -> list[str]:
+        """Why a sink is none, if so, and what else was asked for in vain."""
+        lines = [self.training.sink.told() if self.training.sink else None, unheard_compile(self.training.recipe)]
+        return [line for line in lines if line]
+
+    def facts(self) -> dict[str, Any]:
+        """What was run, beside what was asked for; `sink_on_device` is known when the steps have been taken."""
+        training = self.training
+        return {
+            "compile": training.recipe.compile,
+            "compiled": training.computation.compilation.came_of_it,
+            "kernels": training.recipe.kernels,
+            "own_kernels": training.computation.fused,
+            "sink": training.recipe.sink,
+            "sink_on_device": training.sink is not None and training.sink.replay is not None,
+            "sink_obstacle": training.sink_obstacle,
+        }
 
     def close(self) -> None:
         self.training.train_batches.close()

@@ -61,9 +61,9 @@ class Peer:
         return f"{self.name} {self.network}, {self.way}"
 
 
-def ways_for(text: str, kind: str) -> tuple[str, ...]:
+def ways_for(text: str | None, kind: str) -> tuple[str, ...]:
     """What was asked for, or what is usual on the device."""
-    if text:
+    if text is not None:
         return tuple(names_in(text, tuple(WAYS), "way"))
     return USUAL_WAYS.get(kind, USUAL_WAYS_ELSEWHERE)
 
@@ -75,10 +75,16 @@ def names_in(text: str, known: tuple[str, ...], kind: str) -> list[str]:
         return list(known)
     for name in names:
         if name not in known:
-            raise UnknownName(kind, name, known, f"There are: {', '.join(known)}.")
+            raise unknown(kind, name, known)
     if not names:
         raise BadValue(f"no {kind} is named in {text!r}.", f"There are: {', '.join(known)}.")
     return names
+
+
+def unknown(kind: str, name: str, known: tuple[str, ...]) -> UnknownName:
+    """With the list, once: it is there already where no name comes close."""
+    error, listing = UnknownName(kind, name, known), f"There are: {', '.join(known)}."
+    return error if listing in error.hints else UnknownName(kind, name, known, listing)
 
 
 def find(names: list[str], ways: tuple[str, ...], recipe: Recipe) -> tuple[list[Peer], dict[str, str]]:

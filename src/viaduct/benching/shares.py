@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from viaduct.benching import kinds
 
 FETCH = "viaduct: next batch"
 WINDOW = "viaduct: window"
+UPDATE = "Optimizer.step#"  # the mark that torch puts around every optimizer's step, our own ones' too
 ON_CARD = ("kernel", "gpu_memcpy", "gpu_memset")
 LARGEST = 12  # kernels that are named
 Span = tuple[float, float]
@@ -103,6 +105,8 @@ def of_kernels(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> 
 def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
     """By the operator that launched it, where that is known and says something; else by its name."""
     by_name = kinds.of_kernel(event["name"])
+    if launched.get((event.get("args") or {}).get("External id")) == kinds.OPTIMIZER:
+        return kinds.OPTIMIZER
     if by_name not in (kinds.PRODUCT, kinds.OTHER):
         return by_name
     operator = launched.get((event.get("args") or {}).get("External id"), kinds.OTHER)
@@ -111,11 +115,26 @@ def kind_of(event: dict[str, Any], launched: dict[Any, str]) -> str:
 
 def launching_kinds(events: list[dict[str, Any]]) -> dict[Any, str]:
     """External id -> the kind of the operator that has it."""
-    found = {}
+    updates, found = Updates(events), {}
     for event in events:
         if event.get("cat") == "cpu_op":
-            found[(event.get("args") or {}).get("External id")] = kinds.of_operator(event["name"])
+            found[(event.get("args") or {}).get("External id")] = updates.kind_of(event)
     return found
+
+
+class Updates:
+    """Whatever runs inside of an optimizer's step is the optimizer's, be it a norm or a matrix product."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        marked = (event for event in events if str(event["name"]).startswith(UPDATE))
+        found = [(event["ts"], ends(event)) for event in marked if event.get("cat") == "user_annotation"]
+        self.spans = outermost(found)  # THOR's holds that of the SGD which it ends with
+        self.begins = [begin for begin, _ in self.spans]
+
+    def kind_of(self, operator: dict[str, Any]) -> str:
+        place = bisect_right(self.begins, operator["ts"]) - 1
+        inside = place >= 0 and operator["ts"] < self.spans[place][1]
+        return kinds.OPTIMIZER if inside else kinds.of_operator(operator["name"])
 
 
 def of_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -> Shares:
@@ -124,10 +143,11 @@ def of_operators(events: list[dict[str, Any]], steps: int, ms_per_step: float) -
     fetched = spans(events, FETCH)
     busiest = next(event["tid"] for event in events if event["name"] == WINDOW)
     inside = [event for event in events if event.get("cat") == "cpu_op" and event["tid"] == busiest]
+    updates = Updates(events)
     by_name: dict[tuple[str, str], list[float]] = {}
     for event, own in own_times(inside):
         if not any(begin <= event["ts"] < end for begin, end in fetched):
-            by_name.setdefault((event["name"], kinds.of_operator(event["name"])), []).append(own)
+            by_name.setdefault((event["name"], updates.kind_of(event)), []).append(own)
     scale = ms_per_step / ((window[1] - window[0]) / 1000 / steps)
     by_kind = in_kinds({key: scale * sum(times) for key, times in by_name.items()}, steps)
     waiting = scale * sum(end - begin for begin, end in fetched) / 1000 / steps
@@ -172,6 +192,15 @@ def largest_of(by_name: dict[tuple[str, str], list[float]], steps: int, scale: f
 def spans(events: list[dict[str, Any]], name: str) -> list[Span]:
     found = (event for event in events if event["name"] == name and event.get("cat") == "user_annotation")
     return [(event["ts"], ends(event)) for event in found]
+
+
+def outermost(found: list[Span]) -> list[Span]:
+    """Without those that lie inside of another, in order."""
+    kept: list[Span] = []
+    for begin, end in sorted(found, key=lambda span: (span[0], -span[1])):
+        if not kept or end > kept[-1][1]:
+            kept.append((begin, end))
+    return kept
 
 
 def overlap(gaps: list[Span], others: list[Span]) -> float:

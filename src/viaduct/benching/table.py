@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 from rich import box
@@ -9,18 +11,38 @@ from rich.console import Console
 from rich.table import Table
 
 from viaduct.benching.record import COLUMNS
+from viaduct.errors import BadData
+from viaduct.training.outlet import lead_nowhere
 
 WIDTH = 125  # figures that are cut off are none: a narrower terminal wraps the lines
 
 
-def show(record: dict[str, Any], console: Console | None = None) -> None:
-    console = console or Console(highlight=False, markup=False, soft_wrap=True, width=max(Console().width, WIDTH))
+def show(record: dict[str, Any]) -> None:
+    """Print it all at once; a reader who has left already misses nothing."""
+    text = drawn(record)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        lead_nowhere(sys.stdout)
+    except OSError as error:
+        lead_nowhere(sys.stdout)
+        raise BadData(
+            f"the figures cannot be printed: {error.strerror}.", "--json FILE writes them to a file."
+        ) from None
+
+
+def drawn(record: dict[str, Any]) -> str:
+    page, width = io.StringIO(), max(Console().width, WIDTH)
+    lively = sys.stdout.isatty()
+    console = Console(file=page, force_terminal=lively, highlight=False, markup=False, soft_wrap=True, width=width)
     console.print(f"{record['title']}; {record['machine']['description']}")
     console.print(speeds(record))
     if times := where_time_goes(record):
         console.print(times)
     for line in remarks(record):
         console.print(line)
+    return page.getvalue()
 
 
 def speeds(record: dict[str, Any]) -> Table:

@@ -10,17 +10,25 @@ What was compiled is kept for the next run, in the user's cache folder unless TO
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from viaduct.recipes import Recipe
+
 How = Literal["auto", "regional", "whole", "off"]
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
+KERNELS = "viaduct.kernels."
+# What the user has said, if torch has not spoken yet: later nobody can tell the two apart.
+GIVEN = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
+SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
 FORMS = 64  # how many different blocks of one class are compiled; torch's own limit, 8, is meant for accidents
 
 
@@ -31,25 +39,37 @@ class Compilation:
         self.whole = whole  # what is called: the network, or what wraps it for several ranks
         self.parts = [] if how in ("whole", "off") else regions(network)
         fused = any(is_fused(module) for module in network.modules())
-        if how == "auto" and len(self.parts) < 2 and not fused:
-            self.parts = []
+        if how == "auto":
+            self.parts = worth_compiling(self.parts, network, fused)
         self.regional = bool(self.parts) or how == "regional" or fused
         # Whole, the device's graphs take over what the host does between kernels; for blocks that is a sink's work.
         self.device_graphs = device_graphs and not self.regional and how != "off"
-        self._told = how == "off"
-        if how != "off":
+        self.compiles = how != "off" and (bool(self.parts) or not self.regional)
+        self._told = not self.compiles
+        if self.compiles:
             keep_compiled()
-        self.run: Callable[..., Any] = self.compiled(how)
+        self.run: Callable[..., Any] = self.compiled()
 
-    def compiled(self, how: How) -> Callable[..., Any]:
-        if how == "off":
+    @property
+    def came_of_it(self) -> str:
+        """What is compiled in fact: `regional`, `whole`, or nothing, `off`."""
+        if not self.compiles:
+            return "off"
+        return "regional" if self.regional else "whole"
+
+    @property
+    def underway(self) -> bool:
+        """Whether the first step is still to come to its end: compiling is done then."""
+        return not self._told
+
+    def compiled(self) -> Callable[..., Any]:
+        if not self.compiles:
             return self.whole
         if not self.regional:
             mode = "reduce-overhead" if self.device_graphs else None
             run: Callable[..., Any] = torch.compile(self.whole, mode=mode, dynamic=False)
             return run
-        if self.parts:
-            allow_forms()
+        allow_forms()
         for part in self.parts:
             part.compile(dynamic=False)
         return self.whole
@@ -72,7 +92,12 @@ class Compilation:
         if not seconds:
             return None
         blocks = f"{len(self.parts)} blocks of the network, {forms} of them different," if self.parts else "the network"
-        return f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
+        told = f"Compiled {blocks} in {seconds:.1f} s; kept for the next run in {os.environ.get(CACHE, 'nowhere')}"
+        return f"{told}\n{SLOWER_ON_CPU}" if on_cpu(self.whole) else told
+
+
+def on_cpu(network: nn.Module) -> bool:
+    return all(parameter.device.type == "cpu" for parameter in network.parameters())
 
 
 def regions(network: nn.Module) -> list[nn.Module]:
@@ -92,13 +117,32 @@ def regions(network: nn.Module) -> list[nn.Module]:
     return [part for part in visit(network) if not any(is_fused(module) for module in part.modules())]
 
 
+def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> list[nn.Module]:
+    """What `auto` compiles. Beside kernels of our own, a part that stands alone is not worth the compiler's start, and
+    parts inside of one that has kernels are passed over in training. Without them, one block is no better than all."""
+    if not fused:
+        return parts if len(parts) > 1 else []
+    inside = {id(part) for module in network.modules() if is_fused(module) for part in module.modules()}
+    left = [part for part in parts if id(part) not in inside]
+    counts = Counter(type(part) for part in left)
+    return left if any(count > 1 for count in counts.values()) else []
+
+
 def is_block(module: nn.Module) -> bool:
     return not type(module).__module__.startswith("torch.") and any(True for _ in module.children())
 
 
 def is_fused(module: nn.Module) -> bool:
-    """Whether it has a forward pass of its own, beside that of its class."""
-    return "forward" in vars(module)
+    """Whether its forward pass runs on kernels of our own: not any that is set on an instance, as guards are, too."""
+    own = vars(module).get("forward")
+    return isinstance(own, partial) and str(getattr(own.func, "__module__", "")).startswith(KERNELS)
+
+
+def unheard_compile(recipe: Recipe) -> str | None:
+    """What to say where somebody chose how to compile, and nothing is compiled."""
+    if recipe.mode == "graph" or recipe.compile in ("auto", "off"):
+        return None
+    return f"--compile {recipe.compile} has no say in eager mode; --mode graph compiles."
 
 
 def allow_forms() -> None:
@@ -109,13 +153,22 @@ def allow_forms() -> None:
 
 def keep_compiled() -> None:
     """In the user's cache folder: torch's own is under /tmp, which is gone after a restart."""
-    if CACHE in os.environ:
+    if CACHE in os.environ and not chosen_by_torch(os.environ[CACHE]):
         return
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "compiled"
     with suppress(OSError):
         place.mkdir(parents=True, exist_ok=True)
         if os.access(place, os.W_OK):
             os.environ[CACHE] = str(place)
+
+
+def chosen_by_torch(place: str) -> bool:
+    """Whether torch has put it there: it does so while torch._dynamo is imported, as for the first optimizer."""
+    if place == GIVEN or "torch._dynamo" not in sys.modules:
+        return False
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    return place == os.path.abspath(default_cache_dir())
 
 
 def spent() -> tuple[float, int]:

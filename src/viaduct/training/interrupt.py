@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
+
+from viaduct.training.outlet import put
 
 
 class Interrupt:
@@ -15,6 +18,7 @@ class Interrupt:
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
         self.received: int | None = None
+        self.compiling: Callable[[], bool] = lambda: False  # a first step that takes minutes wants an explanation
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -34,4 +38,5 @@ class Interrupt:
             os.kill(os.getpid(), number)
         self.received = number
         if not self.quiet:
-            print("\nEnding after this step, with a checkpoint. Ctrl-C once more ends at once.", file=sys.stderr)
+            when = "when the network is compiled and this step is done" if self.compiling() else "after this step"
+            put(f"\nEnding {when}, with a checkpoint. Ctrl-C once more ends at once.", sys.stderr)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from viaduct.training.callbacks import Callback, LogRecord, finite_or_null
 from viaduct.training.checkpoint import Saved
 from viaduct.training.metrics import Score
+from viaduct.training.outlet import put
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
@@ -33,7 +34,7 @@ class Lines(Callback):
     def begin(self, training: Training) -> None: ...
 
     def say(self, line: str) -> None:
-        print(line, flush=True)
+        put(line)
         append(self.path, line)
 
 

@@ -35,6 +35,7 @@ from viaduct.training.layout import choose
 from viaduct.training.metrics import Judge, Score, evaluate
 from viaduct.training.mixup import mix, mix_pictures, mixing_weights
 from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, smoothing_of
+from viaduct.training.outlet import put
 from viaduct.training.own_kernels import fuse, kernels_for
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
@@ -128,6 +129,13 @@ class Training:
     def closely(self) -> bool:
         """Whether somebody looks at every step and into every part of the network."""
         return any(callback.closely for callback in self.callbacks)
+
+    @property
+    def sink_obstacle(self) -> str | None:
+        """Why the steps of a sink are not run on the device alone; None if they are, or none was asked for."""
+        if self.recipe.sink and self.closely:
+            return "a callback looks at every step"
+        return self.sink.obstacle if self.sink else None
 
     def fuse(self, network: nn.Module) -> int:
         """Put kernels of our own to work in the network, where the recipe and the device have them."""
@@ -552,7 +560,7 @@ class Training:
     def tell(self, line: str) -> None:
         """Something that a person should know, said by one rank for all."""
         if self.group.first:
-            print(line, file=sys.stderr, flush=True)
+            put(line, sys.stderr)
 
     def emit(self, event: str, *details: Any) -> None:
         for callback in self.callbacks:

@@ -28,11 +28,13 @@ from viaduct.training.callbacks import (
     StopAtThreshold,
     TensorBoard,
 )
+from viaduct.training.compiling import unheard_compile
 from viaduct.training.distributed import Group, joined
 from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
+from viaduct.training.outlet import put
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.summary import summarise
@@ -113,6 +115,7 @@ def conduct_together(request: Request, group: Group) -> Outcome:
             interrupted=lambda: interrupt.received or 0,
             group=group,
         )
+        interrupt.compiling = lambda: training.computation.compilation.underway
         group.first_does(lambda: start(request, training, saved))
         training.share_start()
         for dump in dumping:
@@ -322,6 +325,8 @@ def manner(training: Training) -> Iterator[str]:
         yield told
     elif training.recipe.sink and training.closely:
         yield f"--sink {training.recipe.sink}: not in this run, whose every step is looked at."
+    if unheard := unheard_compile(training.recipe):
+        yield unheard
 
 
 def name_redone(training: Training, reached: int) -> None:
@@ -361,4 +366,4 @@ def tell(group: Group, line: str) -> None:
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    put(line, sys.stderr)

@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from viaduct import __version__
 from viaduct.devices.base import Device
 from viaduct.recipes import Loaded
@@ -34,8 +36,12 @@ def summarise(loaded: Loaded, training: Training, command: str) -> dict[str, Any
         "ranks": training.group.ranks,
         "precision": training.plan.compute,
         "mode": loaded.recipe.mode,
+        "compile": loaded.recipe.compile,
+        "compiled": training.computation.compilation.came_of_it,
         "sink": loaded.recipe.sink,
         "sink_on_device": training.sink is not None and training.sink.replay is not None,
+        "sink_obstacle": training.sink_obstacle,
+        "kernels": loaded.recipe.kernels,
         "own_kernels": training.computation.fused,
         "seed": loaded.recipe.seed,
         "global_batch": loaded.recipe.data.global_batch,
@@ -62,6 +68,7 @@ def machine(device: Device) -> dict[str, Any]:
         "device": device.NAME,
         "description": device.description(),
         "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "system": platform.system(),
         "versions": device.versions(),

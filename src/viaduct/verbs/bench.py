@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.errors import BadValue
+from viaduct.verbs.train import changes_from
 
 if TYPE_CHECKING:
     from viaduct.benching.peers import Peer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from viaduct.recipes import Loaded, Recipe
 
 CPU_BATCH = 8
+NAMED = {"data.global_batch": "batch", "data.size": "size", "precision.compute": "precision"}  # field -> its flag
 
 
 def main(
@@ -33,6 +35,13 @@ def main(
     ] = None,
     mode: Annotated[
         Literal["eager", "graph"] | None, typer.Option(help="Graph: compiled.", show_default="the recipe's")
+    ] = None,
+    compile: Annotated[
+        Literal["auto", "regional", "whole", "off"] | None,
+        typer.Option(help="In graph mode: what is compiled.", show_default="the recipe's"),
+    ] = None,
+    kernels: Annotated[
+        Literal["auto", "on", "off"] | None, typer.Option(help="Kernels of our own.", show_default="the recipe's")
     ] = None,
     sink: Annotated[
         int | None, typer.Option(help="So many steps at a time without returning to the host.", min=0, show_default="0")
@@ -52,15 +61,19 @@ def main(
         int | None, typer.Option(help="Steps before the first window.", min=0, show_default="20; 1 on the CPU")
     ] = None,
     peer: Annotated[
-        str, typer.Option(help="Whom to measure too: torchvision, timm, plain (our network in a plain loop), or all.")
-    ] = "",
+        str | None,
+        typer.Option(
+            help="Whom to measure too: torchvision, timm, plain (our network in a plain loop), or all.",
+            show_default="nobody",
+        ),
+    ] = None,
     way: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="How torchvision and timm run: eager, compiled, reduce-overhead, max-autotune.",
             show_default="the first three; two on the CPU",
         ),
-    ] = "",
+    ] = None,
     starts: Annotated[
         bool, typer.Option("--starts", help="Also from the start of a process to its first step, each in its own.")
     ] = False,
@@ -105,20 +118,25 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
     from viaduct.benching.record import make_record, write_record
     from viaduct.benching.table import show
 
-    names = peers.names_in(given["peer"], peers.NAMES, "peer") if given["peer"] else []
+    names = peers.names_in(given["peer"], peers.NAMES, "peer") if given["peer"] is not None else []
     room, place = devices.pick(given["device"])
     ways = peers.ways_for(given["way"], place.type)
+    if given["way"] is not None and not names:
+        tell(f"--way {given['way']} has no say without --peer: it is how peers run.")
     recipe = small_on_cpu(loaded.recipe, place.type, given["batch"])
     lengths = Lengths.of(place.type, recipe.sink, given["steps"], given["windows"], given["warmup"], given["profile"])
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(recipe, given["data"], room, place, Path(scratch))
+        setting.refuse()
         found, absent = peers.find(names, ways, recipe)
         started = start_apart(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
         outcomes = [measure_once(setting, found, absent, lengths, tell) for _ in range(given["repeat"])]
     record = make_record(loaded.name, setting, lengths, outcomes, command(), started)
-    if given["json"]:  # first: a reader of the table may have left
-        write_record(given["json"], record)
-    show(record)
+    try:
+        if given["json"]:  # first: nobody may be there to read the table
+            write_record(given["json"], record)
+    finally:
+        show(record)
 
 
 def start_apart(word: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> Started:
@@ -147,10 +165,12 @@ def changes_in(given: dict[str, Any]) -> list[tuple[str, str]]:
         "data.size": given["size"],
         "precision.compute": given["precision"],
         "mode": given["mode"],
+        "compile": given["compile"],
+        "kernels": given["kernels"],
         "sink": given["sink"],
     }
-    changes = [(path, str(value)) for path, value in fields.items() if value is not None]
-    return [*changes, *map(split, given["settings"] or [])]
+    flags = {NAMED.get(path, path): (path, str(value)) for path, value in fields.items() if value is not None}
+    return changes_from(flags, given["settings"])
 
 
 def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
@@ -158,13 +178,6 @@ def small_on_cpu(recipe: Recipe, kind: str, batch: int | None) -> Recipe:
     if kind != "cpu" or batch is not None or recipe.data.global_batch <= CPU_BATCH:
         return recipe
     return replace(recipe, data=replace(recipe.data, global_batch=CPU_BATCH), accumulate=1)
-
-
-def split(word: str) -> tuple[str, str]:
-    path, equals, text = word.partition("=")
-    if not equals:
-        raise BadValue(f"--set {word} has no value.", "Write it as --set optimizer.lr=0.05")
-    return path.strip(), text.strip()
 
 
 def command() -> str:
@@ -179,4 +192,5 @@ def command() -> str:
 
 
 def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    with suppress(OSError):  # a reader who has left is no reason to stop measuring
+        print(line, file=sys.stderr, flush=True)

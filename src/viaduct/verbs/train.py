@@ -205,8 +205,7 @@ class Asked:
 def asked_for(given: dict[str, Any]) -> Asked:
     """From the parameters of `main`."""
     flags = {name: value for name, value in given.items() if name in ALIASES and value not in (None, False)}
-    changes = [(ALIASES[name], spelled(value)) for name, value in flags.items()]
-    changes += [split(word) for word in given["settings"] or []]
+    changes = changes_from({name: (ALIASES[name], spelled(value)) for name, value in flags.items()}, given["settings"])
     dump = dump_asked_for(
         given["dump_steps"],
         given["dump_mode"],
@@ -356,6 +355,26 @@ def reopen(run: Path) -> tuple[Any, dict[str, Any]]:
     from viaduct.training.rundir import RunDir
 
     return RunDir(run).recipe(), RunDir(run).stored()
+
+
+def changes_from(flags: dict[str, tuple[str, str]], settings: list[str] | None) -> list[tuple[str, str]]:
+    """Fields and their texts, first as flags say, then as `--set` does; which must not say anything else."""
+    named = {path: (name, text) for name, (path, text) in flags.items()}
+    changes = list(map(split, settings or []))
+    for path, text in changes:
+        name, other = named.get(path, ("", text))
+        if not same(text, other):
+            flag = "--" + name.replace("_", "-")
+            raise BadValue(f"{flag} {other} and --set {path}={text} contradict each other.", "Give one of them.")
+    return [*flags.values(), *changes]
+
+
+def same(text: str, other: str) -> bool:
+    """4 and 4.0 are, and words however they are written."""
+    try:
+        return float(text) == float(other)
+    except ValueError:
+        return text.lower() == other.lower()
 
 
 def split(word: str) -> tuple[str, str]:
