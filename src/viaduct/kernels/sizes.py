@@ -25,7 +25,7 @@ def tile(channels: int) -> tuple[int, int, int]:
 # Rows and columns of pixels, channels and warps for kernels that look at a pixel's neighbours, too: these are shared in
 # both directions. Eight numbers a thread, so that bytes lie in the same threads as the numbers of two bytes that they
 # belong to: with sixteen, each of nine cells would have to change threads through shared memory.
-NEIGHBOURS = (4, 8, 64, 8)
+NEIGHBOURS = (2, 4, 64, 2)
 
 
 @dataclass(frozen=True)
