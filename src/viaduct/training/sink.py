@@ -157,14 +157,13 @@ class Capture:
         vendor = getattr(torch, self.kind)
         # Threads that make the next batches may pin memory meanwhile; only what this thread does is watched.
         options = {"capture_error_mode": "thread_local"} if self.kind == "cuda" else {}
-        graph, before, chance = make(), vendor.current_stream(), random_numbers(vendor)
+        graph, before = make(), vendor.current_stream()
         try:
             with vendor.graph(graph, **options):
                 work()
         except BaseException:
-            if chance is not None:  # the generator would wait for ever for the graph that did not come
-                generator, kept = chance
-                generator.graphsafe_set_state(kept)
+            vendor.set_stream(before)
+            renew_random_numbers(vendor)
             raise
         finally:
             vendor.set_stream(before)  # after an error torch leaves its own stream in place
@@ -172,13 +171,16 @@ class Capture:
         return replay
 
 
-def random_numbers(vendor: Any) -> tuple[Any, Any] | None:
-    """The device's generator, and a copy of where it stands; None where the vendor's has no such copies."""
+def renew_random_numbers(vendor: Any) -> None:
+    """The device's generator would wait for ever for a graph that did not come: it gets another state, which stands where
+    the old one stood."""
     generators = getattr(vendor, "default_generators", ())
-    if not generators or not hasattr(generators[0], "clone_state"):
-        return None
+    if not generators or not hasattr(generators[0], "graphsafe_set_state"):
+        return
     generator = generators[vendor.current_device()]
-    return generator, generator.clone_state()
+    fresh = torch.Generator(generator.device)
+    fresh.set_state(generator.get_state())
+    generator.graphsafe_set_state(fresh)
 
 
 class Feed:
