@@ -121,7 +121,22 @@ def benchmark_part(name: str, record: dict[str, Any]) -> str:
     head = f"## {record['title']}\n\n`{record['command']}` on {record['machine']['description']}, {record['date']}"
     columns = record["columns"]
     rows = [[str(row.get(column, "")) for column in columns] for row in record["rows"]]
-    return f"{head} ([file](results/{name})).\n\n{record.get('note', '')}\n\n{table(columns, rows)}"
+    told = "\n\n".join(line for line in (record.get("note", ""), runs_apart(record)) if line)
+    return f"{head} ([file](results/{name})).\n\n{told}\n\n{table(columns, rows)}"
+
+
+def runs_apart(record: dict[str, Any]) -> str:
+    """Of a `viaduct bench --repeat N`: what each of its N measurements says by itself."""
+    runs = record.get("runs", [])
+    if record.get("verb") != "bench" or len(runs) < 2:
+        return ""
+    ours = ", ".join(f"{run['ms_per_step']:.2f}" for run in runs)
+    peers = [f"{times_each(one['runs'])} {one['variant']}" for one in record["peers"]]
+    return f"Each of {len(runs)} measurements, everything built anew: {'; '.join([f'{ours} ms a step', *peers])}."
+
+
+def times_each(runs: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{run['ours_is']:.3f}x" for run in runs)
 
 
 def table(columns: list[str], rows: list[list[str]]) -> str:

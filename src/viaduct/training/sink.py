@@ -172,8 +172,8 @@ class Capture:
 
 
 def renew_random_numbers(vendor: Any) -> None:
-    """The device's generator would wait for ever for a graph that did not come: it gets another state, which stands where
-    the old one stood."""
+    """The device's generator would wait for ever for a graph that did not come: it gets another state, which stands
+    where the old one stood."""
     generators = getattr(vendor, "default_generators", ())
     if not generators or not hasattr(generators[0], "graphsafe_set_state"):
         return
