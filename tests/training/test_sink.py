@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,7 +32,7 @@ from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Feed, Work, obstacle_of_optimizer
+from viaduct.training.sink import Capture, Feed, Work, obstacle_of_optimizer
 
 BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
 FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
@@ -289,6 +290,81 @@ def test_a_step_that_cannot_be_captured_is_the_hosts_and_says_so(
         "--sink 4: the host drives each step, because a step of it cannot be captured "
         "(RuntimeError: operation not permitted when stream is capturing)."
     ]
+
+
+class Chance:
+    """A card's generator, as far as a capture touches it."""
+
+    device = torch.device("cpu")
+
+    def __init__(self) -> None:
+        self.state: Any = None
+
+    def get_state(self) -> Tensor:
+        return torch.Generator().manual_seed(5).get_state()
+
+    def graphsafe_set_state(self, other: Any) -> None:
+        self.state = other
+
+
+class Vendor:
+    """torch.npu, as far as a capture touches it."""
+
+    def __init__(self) -> None:
+        self.default_generators = (Chance(),)
+        self.stream = "usual"
+        self.collecting: bool | None = None
+
+    def current_device(self) -> int:
+        return 0
+
+    def current_stream(self) -> str:
+        return self.stream
+
+    def set_stream(self, stream: str) -> None:
+        self.stream = stream
+
+    @contextmanager
+    def graph(self, graph: Any) -> Iterator[None]:
+        self.stream = "capture"
+        self.collecting = gc.isenabled()
+        yield  # after an error torch leaves its own stream in place
+        self.stream = "usual"
+
+
+class Cards:
+    """A device room whose graphs can be replayed."""
+
+    def graph_capture(self) -> type:
+        return type("NPUGraph", (), {"replay": lambda self: None})
+
+
+def test_a_capture_that_fails_leaves_stream_random_numbers_and_garbage_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vendor = Vendor()
+    monkeypatch.setattr(torch, "npu", vendor, raising=False)
+
+    def fail() -> None:
+        raise RuntimeError("operation not permitted")
+
+    capture: Any = Capture(Cards(), "npu")  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="not permitted"):
+        capture(fail)
+    assert vendor.stream == "usual"
+    assert gc.isenabled()
+    drawn = torch.rand(3, generator=vendor.default_generators[0].state)
+    assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(5)))
+
+
+def test_no_older_graph_is_collected_while_another_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    vendor = Vendor()
+    monkeypatch.setattr(torch, "npu", vendor, raising=False)
+    capture: Any = Capture(Cards(), "npu")  # type: ignore[arg-type]
+    capture(lambda: None)
+    assert vendor.collecting is False
+    assert gc.isenabled()
+    assert vendor.default_generators[0].state is None  # nothing went wrong: its state is its own
 
 
 class Watcher(Callback):

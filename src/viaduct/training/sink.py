@@ -11,8 +11,10 @@ Where nothing can be captured, the host drives each step as always, with the sam
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -159,7 +161,7 @@ class Capture:
         options = {"capture_error_mode": "thread_local"} if self.kind == "cuda" else {}
         graph, before = make(), vendor.current_stream()
         try:
-            with vendor.graph(graph, **options):
+            with garbage_kept(), vendor.graph(graph, **options):
                 work()
         except BaseException:
             vendor.set_stream(before)
@@ -169,6 +171,20 @@ class Capture:
             vendor.set_stream(before)  # after an error torch leaves its own stream in place
         replay: Work = graph.replay
         return replay
+
+
+@contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Nothing is collected meanwhile: an older graph among it would be destroyed, which no device allows while it
+    captures another (pytorch/pytorch#161037)."""
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def renew_random_numbers(vendor: Any) -> None:
