@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from viaduct.kernels import grouped_compiler, grouped_cuda
+from viaduct.kernels import grouped, grouped_compiler, grouped_cuda
 from viaduct.kernels.grouped_cuda import Cut, Layer, plan, square_tile, window_tile
 
 H200 = 227 * 1024
@@ -82,3 +82,55 @@ def test_a_cache_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: 
     (tmp_path / "file").write_text("not a folder")
     grouped_compiler.keep(tmp_path / "file" / "kernel.cubin", b"code")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+class Driver:
+    """Loads what was compiled a second time only."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[bool] = []
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        monkeypatch.setattr(grouped_cuda, "compiled", self.compiled)
+        monkeypatch.setattr(grouped_cuda, "Kernel", self.load)
+
+    def compiled(self, source: str, defines: object, architecture: str, anew: bool = False) -> bytes:
+        self.asked.append(anew)
+        return b"whole" if anew else b"damaged"
+
+    def load(self, code: bytes, name: str, device: int) -> str:
+        if code == b"damaged":
+            raise grouped_compiler.Refused("device kernel image is invalid (200)")
+        return name
+
+
+def test_a_damaged_kernel_in_the_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(monkeypatch)
+    grouped_cuda.kernel.cache_clear()
+    try:
+        assert grouped_cuda.kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), 0) == "grouped_convolution"
+    finally:
+        grouped_cuda.kernel.cache_clear()
+    assert driver.asked == [False, True]
+
+
+def test_a_kernel_that_cannot_be_had_after_all_leaves_the_layer_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(*tensors: object) -> torch.Tensor:
+        asked.append("once")
+        raise grouped_compiler.Refused("launching a kernel of our own: invalid argument (1)")
+
+    given_up: set[torch.device] = set()
+    monkeypatch.setattr(grouped_cuda, "GIVEN_UP", given_up)
+    monkeypatch.setattr(grouped_cuda, "ready", lambda x: x.device not in given_up)
+    for name in ("convolution", "input_gradient", "weight_gradient"):
+        monkeypatch.setattr(grouped_cuda, name, refuse)
+    conv = torch.nn.Conv2d(64, 64, 3, padding=1, groups=16, bias=False)
+    x = torch.randn(2, 64, 6, 6).contiguous(memory_format=torch.channels_last)
+    with pytest.warns(UserWarning, match="left to cuDNN.*invalid argument"):
+        made = grouped.forward(x, conv.weight, conv)
+    torch.testing.assert_close(made, conv(x))
+    at_input, at_weight = grouped.backward(torch.randn(72, 64), x, conv.weight, conv)
+    assert at_input.shape == x.shape
+    assert at_weight.shape == conv.weight.shape
+    assert asked == ["once"]  # not for every layer of every step again

@@ -6,6 +6,7 @@ TensorFlow's, where a layer has it; the library wants a copy of the pictures for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -59,6 +60,11 @@ def own(way: str, conv: nn.Conv2d, x: Tensor, *seen: Tensor) -> bool:
     return all(grouped_cuda.ready(one) for one in (x, *seen))
 
 
+def by_ours(way: str, conv: nn.Conv2d, work: Callable[[], Tensor], x: Tensor, *seen: Tensor) -> Tensor | None:
+    """What our kernel makes of it; None: it is somebody else's."""
+    return grouped_cuda.attempted(work, x.device) if own(way, conv, x, *seen) else None
+
+
 def library_is_quicker(way: str, conv: nn.Conv2d, x: Tensor) -> bool:
     per_group = conv.in_channels // conv.groups
     return per_group == 32 or (way == "weight" and per_group == 16 and x.shape[0] * x.shape[2] * x.shape[3] < FEW)
@@ -66,8 +72,11 @@ def library_is_quicker(way: str, conv: nn.Conv2d, x: Tensor) -> bool:
 
 def forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
     """`weight` is in the precision of x and lies channels_last."""
-    if own("forward", conv, x):
-        return grouped_cuda.convolution(x, weight, layer_of(x, conv))
+    made = by_ours("forward", conv, lambda: grouped_cuda.convolution(x, weight, layer_of(x, conv)), x)
+    return library_forward(x, weight, conv) if made is None else made
+
+
+def library_forward(x: Tensor, weight: Tensor, conv: nn.Conv2d) -> Tensor:
     (top, bottom), (left, right) = paddings(x, conv)
     if (top, left) != (bottom, right):
         x = F.pad(x, (0, right - left, 0, bottom - top))
@@ -78,13 +87,10 @@ def backward(gradient: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d) -> tu
     """From rows of gradients: at the input, and of the weights."""
     height, width = output_size(x, conv)
     at = gradient.view(len(x), height, width, gradient.shape[1]).permute(0, 3, 1, 2)
-    own_input, own_weight = own("input", conv, x, at), own("weight", conv, x, at)
-    made, change = library_backward(at, x, weight, conv, not own_input, not own_weight)
-    if own_input:
-        made = grouped_cuda.input_gradient(at, weight, layer_of(x, conv))
-    if own_weight:
-        change = grouped_cuda.weight_gradient(at, x, layer_of(x, conv))
-    return made, change
+    made = by_ours("input", conv, lambda: grouped_cuda.input_gradient(at, weight, layer_of(x, conv)), x, at)
+    change = by_ours("weight", conv, lambda: grouped_cuda.weight_gradient(at, x, layer_of(x, conv)), x, at)
+    others = library_backward(at, x, weight, conv, made is None, change is None)
+    return others[0] if made is None else made, others[1] if change is None else change
 
 
 def library_backward(at: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d, *wanted: bool) -> tuple[Any, Any]:

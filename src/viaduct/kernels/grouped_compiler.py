@@ -23,7 +23,11 @@ Defines = tuple[tuple[str, int], ...]
 Grid = tuple[int, int, int]
 
 
-class CompilerError(RuntimeError):
+class Refused(RuntimeError):
+    """The driver or the compiler does not do what it was asked; nothing was run."""
+
+
+class CompilerError(Refused):
     """No NVRTC here, or it refuses; the message is its log."""
 
 
@@ -76,13 +80,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct" / "kernels"
 
 
-def compiled(source: str, defines: Defines, architecture: str) -> bytes:
-    """From the last run, where that left it."""
+def compiled(source: str, defines: Defines, architecture: str, anew: bool = False) -> bytes:
+    """From the last run, where that left it, unless it must be compiled anew."""
     version = (ctypes.c_int * 2)()
     compiler().nvrtcVersion(ctypes.byref(version, 0), ctypes.byref(version, ctypes.sizeof(ctypes.c_int)))
     key = hashlib.sha256(repr((source, defines, architecture, list(version))).encode()).hexdigest()
     kept = cache_folder() / f"{key}.cubin"
-    if kept.is_file():
+    if kept.is_file() and not anew:
         return kept.read_bytes()
     code = compile_source(source, defines, architecture)
     keep(kept, code)
@@ -105,7 +109,7 @@ def asked(result: int, what: str) -> None:
         return
     text = ctypes.c_char_p()
     driver().cuGetErrorString(result, ctypes.byref(text))
-    raise RuntimeError(f"{what}: {(text.value or b'unknown error').decode()} ({result})")
+    raise Refused(f"{what}: {(text.value or b'unknown error').decode()} ({result})")
 
 
 def take_context(device: int) -> None:

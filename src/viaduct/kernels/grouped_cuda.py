@@ -5,6 +5,8 @@ Where they cannot be compiled, `ready` says so, once for each device, and somebo
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from viaduct.kernels.grouped_compiler import FREELY_SHARED, CompilerError, Kernel, compiled
+from viaduct.kernels.grouped_compiler import FREELY_SHARED, CompilerError, Kernel, Refused, compiled
 from viaduct.kernels.sizes import blocks, processors
 
 KERNELS = {
@@ -156,13 +158,22 @@ def kernel(
     defines = {"KERNEL": KERNELS[name], "GROUP": per_group, "STRIDE": stride, "TURNED": int(turned), "HALF": int(half)}
     defines |= {"SLICE": width, "RESIDENT": resident, "WARPS": warps}
     major, minor = torch.cuda.get_device_capability(device)
-    return Kernel(compiled(source(), tuple(defines.items()), f"sm_{major}{minor}"), name, device)
+    what = (source(), tuple(defines.items()), f"sm_{major}{minor}")
+    try:
+        return Kernel(compiled(*what), name, device)
+    except CompilerError:
+        raise
+    except Refused:  # what an earlier run has kept may be damaged
+        return Kernel(compiled(*what, anew=True), name, device)
 
 
 def kernel_for(name: str, layer: Layer, cut: Cut, like: Tensor, turned: bool = False) -> Kernel:
     half, device = like.dtype == torch.float16, int(like.device.index)
     sizes = (cut.slice, cut.resident, cut.warps)
     return kernel(name, layer.per_group, layer.stride, turned, half, sizes, device)
+
+
+GIVEN_UP: set[torch.device] = set()
 
 
 @lru_cache
@@ -172,9 +183,19 @@ def compiles(device: int) -> bool:
         return False
     try:
         kernel("grouped_convolution", 4, 1, False, False, (64, 2, 8), device)
-    except (CompilerError, OSError, RuntimeError):
+    except (Refused, OSError):
         return False
     return True
+
+
+def attempted(work: Callable[[], Tensor], device: torch.device) -> Tensor | None:
+    """What a kernel makes; None if it cannot be had after all, and then none of them is asked again."""
+    try:
+        return work()
+    except Refused as error:
+        GIVEN_UP.add(device)
+        warnings.warn(f"grouped convolutions are left to cuDNN, which is slower: {error}", stacklevel=2)
+        return None
 
 
 def ready(x: Tensor) -> bool:
@@ -182,7 +203,7 @@ def ready(x: Tensor) -> bool:
     fits = x.is_cuda and x.dtype in (torch.bfloat16, torch.float16) and x.shape[3] <= WIDEST
     if not fits or not x.is_contiguous(memory_format=torch.channels_last) or x.data_ptr() % 16:
         return False
-    return compiles(int(x.device.index))
+    return x.device not in GIVEN_UP and compiles(int(x.device.index))
 
 
 def flat(weight: Tensor) -> Tensor:
