@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tokenize
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
 from viaduct.migration.source import LINE_END, Slot, Source, Token
@@ -26,17 +27,24 @@ class Edits:
 
     source: Source
     made: list[Edit] = field(default_factory=list)
+    taken: list[tuple[int, int]] = field(default_factory=list)  # the same in the order of the text
     removed: set[ast.stmt] = field(default_factory=set)
 
     # ---- plain
 
     def replace(self, start: int, end: int, text: str) -> None:
-        for other in self.made:
-            apart = end <= other.start or other.end <= start
-            if not apart or (start == end and other.start < start < other.end):
-                raise Overlap
+        before = bisect_left(self.taken, (end,))  # these begin before the end; they overlap nowhere, so ask the last
+        if before and self.taken[before - 1][1] > start:
+            raise Overlap
         if self.source.text[start:end] != text:
             self.made.append(Edit(start, end, text))
+            insort(self.taken, (start, end))
+
+    def take_back(self, count: int) -> None:
+        """All but the first so many."""
+        for edit in self.made[count:]:
+            self.taken.remove((edit.start, edit.end))
+        del self.made[count:]
 
     def insert(self, at: int, text: str) -> None:
         self.replace(at, at, text)

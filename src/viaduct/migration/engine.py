@@ -151,7 +151,8 @@ def run_rule(rule: Rule, work: Work, rounds: int = 8) -> Work:
         try:
             handler(site)
         except Overlap:
-            del work.edits.made[made:], work.findings[said:]
+            work.edits.take_back(made)
+            del work.findings[said:]
             met.append(site)
     if met and work.edits.made and rounds:
         return run_rule(rule, work.after(), rounds - 1)
@@ -210,6 +211,9 @@ def finished(work: Work, original: str) -> Iterator[Finding]:
     """Findings with the lines that they speak of, before and after, sorted and each once."""
     old = LINE_END.split(original)  # not splitlines: a form feed ends no line of a program
     new = LINE_END.split(work.source.text)
+    came_of: dict[int, list[int]] = {}
+    for place, (_, stem) in enumerate(zip(new, work.lines, strict=False)):
+        came_of.setdefault(stem, []).append(place)
     seen = set()
     for finding in sorted(work.findings, key=lambda finding: finding.order):
         key = (finding.line, finding.end_line, finding.rule, finding.message)
@@ -218,6 +222,6 @@ def finished(work: Work, original: str) -> Iterator[Finding]:
         seen.add(key)
         within = range(finding.line, finding.end_line + 1)
         before = "\n".join(old[finding.line - 1 : finding.end_line])
-        stems = zip(new, work.lines, strict=False)
-        after = "\n".join(text for text, stem in stems if stem in within) if finding.status == "changed" else ""
+        places = sorted(place for line in within for place in came_of.get(line, ()))
+        after = "\n".join(new[place] for place in places) if finding.status == "changed" else ""
         yield replace(finding, before=before, after=after)
