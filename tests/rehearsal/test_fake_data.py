@@ -12,6 +12,8 @@ from viaduct.data.example import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
 from viaduct.rehearsal.fake_data.records import Declared, share, write_records
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.summary import Summary, advice
 
 READS = """\
 import sys
@@ -68,6 +70,22 @@ def test_without_being_asked_nothing_is_made_up(tmp_path: Path) -> None:
     answer = rehearsed(tmp_path, READS, "--on", "original", "--steps", "2", "--", str(tmp_path / "data"))
     assert answer.code == 1
     assert "Data is missing" in answer.talk
+
+
+@pytest.mark.parametrize(
+    ("failure", "steps", "told"),
+    [
+        ("tensorflow.python.framework.errors_impl.NotFoundError: data/mnist.tfrecords", 0, True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data'", 0, True),
+        ("tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence", 0, True),  # no file matched
+        ("tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence", 3, False),  # all was read
+        ("ValueError: bad shape", 0, False),
+    ],
+)
+def test_missing_data_is_told_from_other_failures(failure: str, steps: int, told: bool) -> None:
+    plan = Plan("original", "tf1", "train.py", (), "record", "work")
+    found = Summary("", "original", "tf1", "train.py", [], 1, None, 1, steps=steps, failure=failure)
+    assert any("Data is missing" in line for line in advice(found, plan)) == told
 
 
 def test_a_record_holds_what_was_declared(tmp_path: Path) -> None:

@@ -185,6 +185,11 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def ends_at_once(summary: Summary) -> bool:
+    """A pattern that no file matches is no error to TensorFlow: the input is over before it has begun."""
+    return "OutOfRangeError" in summary.failure and summary.steps == 0
+
+
 def advice(summary: Summary, plan: Plan) -> list[str]:
     if summary.interrupted:
         return [f"It was interrupted by {signal_name(summary.interrupted)}."]
@@ -193,7 +198,7 @@ def advice(summary: Summary, plan: Plan) -> list[str]:
         return [f"The stand-in has no module {match[1]!r}."]
     if match:
         return [f"The package {match[1]!r} is missing: {pip_line([match[1].partition('.')[0]])}"]
-    if "FileNotFoundError" in summary.failure or "NotFoundError" in summary.failure:
+    if "NotFoundError" in summary.failure or ends_at_once(summary):
         more = "" if plan.fake_data else "; --fake-data makes up records where their shapes are declared"
         return [f"Data is missing: give the script its own after --{more}."]
     if summary.script_exit_code > 128 and not summary.failure:
