@@ -89,3 +89,20 @@ def test_imports_run_downhill() -> None:
                 if room in height and other in height and (height[other] < height[room] or sideways):
                     uphill.append(f"{path.relative_to(SOURCE)} imports {module}")
     assert uphill == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["models"], ["train", "--list"]])
+def test_output_that_cannot_be_written_is_one_line_and_no_traceback(words: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        made = subprocess.run(
+            [sys.executable, "-m", "viaduct", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert made.returncode == 2
+    assert made.stderr.count("\n") == 1
+    assert "standard output cannot be written: No space left on device" in made.stderr

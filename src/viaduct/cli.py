@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 import typer.core
@@ -100,3 +101,32 @@ def main() -> None:
         if not error.told:
             print(f"viaduct {called(sys.argv[1:])}".strip() + f": {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None or not output_is_full():
+            raise
+        refuse_to_print(error)
+    except SystemExit:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            if error.errno != errno.EPIPE:  # a reader who has left is no mistake
+                refuse_to_print(error)
+        raise
+
+
+def output_is_full() -> bool:
+    """Whether it was standard output that could not be written."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def refuse_to_print(error: OSError) -> NoReturn:
+    from viaduct.training.outlet import lead_nowhere
+
+    lead_nowhere(sys.stdout)  # else the interpreter complains once more when it ends
+    told = f"viaduct {called(sys.argv[1:])}".strip()
+    print(f"{told}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
+    sys.exit(2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from torch import nn
@@ -12,6 +14,7 @@ from viaduct.benching.counting import Work
 from viaduct.benching.measure import Measured
 from viaduct.benching.shares import Shares
 from viaduct.devices.timing import Sample
+from viaduct.errors import BadValue
 from viaduct.recipes import Ema, Lars, load
 
 RECIPE = load("resnet18_imagenet").recipe
@@ -60,3 +63,10 @@ def test_a_ratio_of_unlike_work_is_called_so() -> None:
     assert line.startswith("Ours has Lars and averaged weights in its steps, peers have plain SGD")
     (line,) = record.about_ratios(replace(RECIPE, optimizer=lambda parameters: nn.Module()), [PEER])
     assert "an optimizer of its own" in line
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders on this system")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.json")
+    with pytest.raises(BadValue, match="is there already"):
+        record.check_json_place(tmp_path / "p.json")

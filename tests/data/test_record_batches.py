@@ -262,6 +262,17 @@ def test_a_skipped_picture_is_named_and_replaced_by_the_mean_colour(
     assert len(made.skipped) == 1  # named once, however often it is met
 
 
+def test_a_bad_picture_that_stops_a_run_says_how_to_go_on(tmp_path: Path, device: torch.device) -> None:
+    write(tmp_path, "train", [20, 23], {7: NO_JPEG})
+    write(tmp_path, "validation", [8])
+    with pytest.raises(BadRecord) as stopped:
+        collect(batches(tmp_path, device), 0)
+    told = str(stopped.value)
+    assert "record 7" in told
+    assert "--on-bad-record skip" in told
+    assert f"viaduct data check {tmp_path} --deep" in told
+
+
 def test_too_many_bad_pictures_stop_even_a_run_that_skips(tmp_path: Path, device: torch.device) -> None:
     made = batches(with_bad(tmp_path, {7: NO_JPEG, 25: NO_JPEG}), device, on_bad_record="skip")
     message = r"2 of 43 records are bad so far, where 1 may be: 0\.1 %, and at least one"

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import pytest
 import torch
 
 from training.tiny import RECIPE, After, make, pictures, within
+from viaduct.data.batches import Batch
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, Diverged, OutOfMemory
 from viaduct.recipes import Checkpoint, Cifar10, Evaluation, Loaded, Log, Recipe
 from viaduct.training.callbacks import Callback, MetricsFile
+from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, conduct, load_images
@@ -165,6 +168,28 @@ def test_a_damaged_checkpoint_ahead_never_costs_the_run_its_whole_ones(
     assert "Skipping a damaged checkpoint" in said(capsys)
     assert steps_of(run) == 10
     assert (run.checkpoints / "step-10" / "model.safetensors").read_bytes() == run.model.read_bytes()
+
+
+def test_what_was_learned_before_a_picture_that_cannot_be_read_is_kept(
+    run: RunDir, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Training.coming_batches
+
+    def spoiled(training: Training) -> Iterator[Batch]:
+        for number, batch in enumerate(usual(training)):
+            if number == 3:
+                raise BadData("train-00000-of-00001: record 7 at byte 0: the JPEG cannot be decoded.")
+            yield batch
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Training, "coming_batches", spoiled)
+        with pytest.raises(BadData, match="record 7"):
+            conducted(run)
+    told = said(capsys)
+    assert "Stopped after step 3 of" in told
+    assert f"  viaduct train --run {run.path}" in told
+    assert checkpoints(run.checkpoints)[-1].step == 3
+    assert conducted(run) == "finished"
 
 
 def test_evaluating_only_leaves_the_run_as_it_was(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -128,7 +129,8 @@ class Run:
         self.held.close()
         for one in self.measured:
             del one.variant
-        torch.compiler.reset()
+        if hasattr(sys.modules.get("torch._dynamo"), "reset"):  # an interrupt may have cut its import short
+            torch.compiler.reset()
         release(self.setting.place)
 
     def begin(self, peers: list[Peer]) -> None:

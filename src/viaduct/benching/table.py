@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -17,8 +18,8 @@ from viaduct.training.outlet import lead_nowhere
 WIDTH = 125  # figures that are cut off are none: a narrower terminal wraps the lines
 
 
-def show(record: dict[str, Any]) -> None:
-    """Print it all at once; a reader who has left already misses nothing."""
+def show(record: dict[str, Any], kept: Path | None = None) -> None:
+    """Print it all at once; a reader who has left already misses nothing. `kept`: where the figures are, too."""
     text = drawn(record)
     try:
         sys.stdout.write(text)
@@ -27,9 +28,8 @@ def show(record: dict[str, Any]) -> None:
         lead_nowhere(sys.stdout)
     except OSError as error:
         lead_nowhere(sys.stdout)
-        raise BadData(
-            f"the figures cannot be printed: {error.strerror}.", "--json FILE writes them to a file."
-        ) from None
+        instead = "--json FILE writes them to a file." if kept is None else f"They are in {kept}."
+        raise BadData(f"the figures cannot be printed: {error.strerror}.", instead) from None
 
 
 def drawn(record: dict[str, Any]) -> str:

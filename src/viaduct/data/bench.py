@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.preprocess import View, look, normal_lines, normalise
-from viaduct.errors import BadValue, UnknownName
+from viaduct.errors import BadValue, UnknownName, ViaductError
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
@@ -173,6 +174,13 @@ def inherited_without_interrupts() -> Iterator[None]:
 def serve(name: str, work: Work, pipe: Connection) -> None:
     """Run for as long as asked, again and again."""
     os.setpgid(0, 0)
+    try:
+        take_turns(name, work, pipe)
+    except ViaductError as error:
+        sys.exit(str(error))
+
+
+def take_turns(name: str, work: Work, pipe: Connection) -> None:
     batches = PIPELINES[name](work)
     next(batches)
     pipe.send("ready")

@@ -29,6 +29,8 @@ def check_place(out: Path, suffix: str, begins: bytes, kind: str, flag: str = "-
 
 
 def is_earlier_result(out: Path, begins: bytes) -> bool:
+    if not out.is_file():  # a pipe would be waited for
+        return False
     try:
         with open(out, "rb") as file:
             return file.read(len(begins)) == begins

@@ -166,8 +166,14 @@ class RecordBatches:
         except BadData as error:
             named = error if self._names_its_place(error) else self._split.folder.blame(number, error.what)
             if records.on_bad_record == "stop":
-                raise named from None
+                raise self._with_remedy(named) from None
             self._replace(named, out)
+
+    def _with_remedy(self, error: BadData) -> BadData:
+        remedies = ("--on-bad-record skip goes on without such records.", self._split.folder.how_to_list_bad)
+        error.hints = (*error.hints, *remedies)
+        error.args = ("\n  ".join((error.what, *error.hints)),)
+        return error
 
     def _names_its_place(self, error: BadData) -> bool:
         return type(error) is not BadData

@@ -121,7 +121,7 @@ def conduct_together(request: Request, group: Group) -> Outcome:
         for dump in dumping:
             held.callback(dump.close)
         with contextlib.closing(progress), training.train_batches, training.validation, watching(training):
-            outcome = training.fit()
+            outcome = fitted(training)
         for line in (line for dump in dumping for line in dump.told()):
             tell(group, line)
         if outcome != FINISHED:
@@ -130,6 +130,20 @@ def conduct_together(request: Request, group: Group) -> Outcome:
         elif group.first and not recipe.evaluation.eval_only:
             hand_over(request, training)
     return Outcome(outcome == FINISHED, training.interrupted() or None)
+
+
+def fitted(training: Training) -> str:
+    """Train. What was learned before a picture that cannot be read is kept: the weights have not seen it yet."""
+    began = training.step
+    try:
+        return training.fit()
+    except BadData:
+        # Other ranks would wait for this one; and in a sink the last steps have not been looked at.
+        if training.step > began and training.group.ranks == 1 and not training.recipe.sink:
+            training.conclude("interrupted")
+            say(f"Stopped after step {training.step} of {training.steps}. Continue with:")
+            say(f"  viaduct train --run {training.run.path}")
+        raise
 
 
 def start(request: Request, training: Training, saved: checkpoint.Saved | None) -> None:

@@ -132,11 +132,13 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
         started = start_apart(str(loaded.file or loaded.name), recipe, given, found) if given["starts"] else None
         outcomes = [measure_once(setting, found, absent, lengths, tell) for _ in range(given["repeat"])]
     record = make_record(loaded.name, setting, lengths, outcomes, command(), started)
+    kept = None
     try:
         if given["json"]:  # first: nobody may be there to read the table
             write_record(given["json"], record)
+            kept = given["json"]
     finally:
-        show(record)
+        show(record, kept)
 
 
 def start_apart(word: str, recipe: Recipe, given: dict[str, Any], found: list[Peer]) -> Started:
