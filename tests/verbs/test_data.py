@@ -18,6 +18,10 @@ import simplejpeg
 
 from command import viaduct
 from viaduct.data import png
+from viaduct.data.example import encode_example
+from viaduct.data.png_encoder import encode_png
+from viaduct.data.shards import shard_name
+from viaduct.data.tfrecord import RecordWriter
 
 CLASSES = ("ant", "bee")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -372,6 +376,31 @@ def test_an_interrupted_measurement_ends_quietly(built: Path, wait: float) -> No
 
 def test_an_unknown_peer_is_answered_with_the_closest(built: Path) -> None:
     refused(viaduct("data", "bench", built, "--peer", "tfdata"), "no peer called 'tfdata'", "'tf.data'")
+
+
+QUICK = ["--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1"]
+
+
+def test_a_measurement_that_meets_a_bad_record_names_it(tmp_path: Path) -> None:
+    write_records(tmp_path, {3: b"no picture at all"})
+    refused(viaduct("data", "bench", tmp_path, *QUICK), "train-00000-of-00001: record 3 at byte")
+
+
+def test_a_peer_that_cannot_read_a_picture_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow", reason="TensorFlow is the peer")
+    write_records(tmp_path, {3: encode_png(np.zeros((40, 60, 3), dtype=np.uint8))})  # ours reads it
+    said = json.loads(answered("data", "bench", tmp_path, *QUICK, "--peer", "tf.data", "--json"))
+    assert [row["pipeline"] for row in said["rows"]] == ["exact", "fast"]
+    assert "it fails: InvalidArgumentError" in said["left_out"]["tf.data"]
+
+
+def write_records(folder: Path, others: dict[int, bytes]) -> None:
+    """24 pictures; some of them other bytes."""
+    for split, count in (("train", 24), ("validation", 8)):
+        with RecordWriter(folder / shard_name(split, 0, 1)) as writer:
+            for number in range(count):
+                encoded = others.get(number, jpeg(number)) if split == "train" else jpeg(number)
+                writer.write(encode_example({"image/encoded": encoded, "image/class/label": number % 2 + 1}))
 
 
 @pytest.mark.parametrize("option", ["--turns", "--batch", "--seconds"])

@@ -14,10 +14,10 @@ import json
 import os
 import resource
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,7 +33,7 @@ from viaduct.data.index import RecordFolder
 from viaduct.data.order import sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.preprocess import View, look, normal_lines, normalise
-from viaduct.errors import BadValue, UnknownName, ViaductError
+from viaduct.errors import BadData, UnknownName, ViaductError
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
@@ -64,7 +64,7 @@ def measure(
     work = Work(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
     missing = {name: f"{PEERS[name]} is not installed" for name in peers if not installed(PEERS[name])}
     names = ["exact", "fast", *(name for name in peers if name not in missing)]
-    rows = run_turns(names, work, seconds, turns)
+    rows, failed = run_turns(names, work, seconds, turns)
     base = next((row["samples"] for row in rows if row["pipeline"] == "tf.data"), None)
     for row in rows:
         row["ratio"] = f"{median(a / b for a, b in zip(row['samples'], base, strict=True)):.2f}" if base else ""
@@ -77,7 +77,7 @@ def measure(
         "decoder": region.decoder(),
         "rows": rows,
         "stages_ms": stages(folder, network),
-        "left_out": missing,
+        "left_out": missing | failed,
     }
 
 
@@ -96,16 +96,32 @@ def installed(module: str) -> bool:
         return False
 
 
-def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> list[dict[str, Any]]:
+def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """A row for each that came to the end, and why a peer did not."""
+    failed: dict[str, str] = {}
+
+    def attempt(name: str, do: Callable[[], Any]) -> Any:
+        """What it answers; None from a peer that fails, which takes part no more."""
+        try:
+            return do()
+        except Ended as error:
+            if name not in PEERS:
+                raise BadData(error.why) from None
+            failed[name] = error.why.splitlines()[0]
+            return None
+
     with contextlib.ExitStack() as stack:
-        pipelines = [stack.enter_context(contextlib.closing(Pipeline(name, work))) for name in names]
-        samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+        pipelines: list[Pipeline] = []
+        for name in names:
+            if one := attempt(name, partial(Pipeline, name, work)):
+                pipelines.append(stack.enter_context(contextlib.closing(one)))
+        samples: dict[str, list[tuple[float, float]]] = {one.name: [] for one in pipelines}
         for turn in range(turns + 1):
-            for pipeline in pipelines:
-                answer = pipeline.run(seconds if turn else min(seconds, 2.0))
-                if turn:
+            for pipeline in (one for one in pipelines if one.name not in failed):
+                answer = attempt(pipeline.name, partial(pipeline.run, seconds if turn else min(seconds, 2.0)))
+                if turn and answer:
                     samples[pipeline.name].append(answer)
-    return [
+    rows = [
         {
             "pipeline": name,
             "images_per_s": median(rate for rate, _ in got),
@@ -113,7 +129,17 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> list[
             "memory_mib": max(memory for _, memory in got),
         }
         for name, got in samples.items()
+        if name not in failed
     ]
+    return rows, failed
+
+
+class Ended(Exception):
+    """A pipeline that came to its end by itself."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 class Pipeline:
@@ -151,9 +177,12 @@ class Pipeline:
 
     def _expect(self, what: str) -> Any:
         try:
-            return self.pipe.recv()
+            answer = self.pipe.recv()
         except (EOFError, OSError):
-            raise BadValue(f"the pipeline {self.name!r} ended by itself; what it said stands above.") from None
+            raise Ended(f"the pipeline {self.name!r} ended by itself; what it said stands above.") from None
+        if isinstance(answer, str) and answer != what:
+            raise Ended(answer)
+        return answer
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -177,7 +206,11 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
     try:
         take_turns(name, work, pipe)
     except ViaductError as error:
-        sys.exit(str(error))
+        pipe.send(str(error))
+    except Exception as error:
+        if name not in PEERS:
+            raise
+        pipe.send(f"it fails: {type(error).__name__}: {str(error).strip().partition(os.linesep)[0]}")
 
 
 def take_turns(name: str, work: Work, pipe: Connection) -> None:
