@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 from torch import nn
 
 from viaduct.benching import record
 from viaduct.benching.counting import Work
-from viaduct.benching.measure import Measured
+from viaduct.benching.measure import Measured, forget_compiled
 from viaduct.benching.shares import Shares
 from viaduct.devices.timing import Sample
 from viaduct.errors import BadValue
@@ -70,3 +73,14 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.json")
     with pytest.raises(BadValue, match="is there already"):
         record.check_json_place(tmp_path / "p.json")
+
+
+def test_what_was_never_compiled_is_not_forgotten_by_loading_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch.compiler, "reset", lambda: asked.append("reset"))
+    monkeypatch.setitem(sys.modules, "torch._dynamo", ModuleType("torch._dynamo"))  # as an interrupted import leaves it
+    forget_compiled()
+    assert asked == []
+    vars(sys.modules["torch._dynamo"])["reset"] = None
+    forget_compiled()
+    assert asked == ["reset"]

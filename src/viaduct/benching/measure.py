@@ -129,8 +129,7 @@ class Run:
         self.held.close()
         for one in self.measured:
             del one.variant
-        if hasattr(sys.modules.get("torch._dynamo"), "reset"):  # an interrupt may have cut its import short
-            torch.compiler.reset()
+        forget_compiled()
         release(self.setting.place)
 
     def begin(self, peers: list[Peer]) -> None:
@@ -224,6 +223,12 @@ def counted(number: int, what: str) -> str:
 
 def whole(steps: int, sink: int) -> int:
     return -(-steps // sink) * sink
+
+
+def forget_compiled() -> None:
+    """Where the compiler was loaded: to import it here would be slow, and fails if an interrupt cut it short before."""
+    if hasattr(sys.modules.get("torch._dynamo"), "reset"):
+        torch.compiler.reset()
 
 
 def memory_now(device: Device) -> int:
