@@ -211,26 +211,26 @@ def flat(weight: Tensor) -> Tensor:
 
 
 def convolution(x: Tensor, weight: Tensor, layer: Layer, turned: bool = False, cut: Cut | None = None) -> Tensor:
-    cut = cut or cut_for(layer, turned)
-    how = plan(window_tile(layer), layer, cut, x)
-    out = torch.empty((layer.count, layer.out_height, layer.out_width, layer.channels), dtype=x.dtype, device=x.device)
-    kernel_for("grouped_convolution", layer, cut, x, turned).launch(
-        (how.slices, how.strips, how.stacks), cut.warps * 32, how.shared, [x, flat(weight), out],
-        *layer.sizes, how.rows, how.pictures,
-    )  # fmt: skip
-    return out.permute(0, 3, 1, 2)
+    cut, size = cut or cut_for(layer, turned), (layer.out_height, layer.out_width)
+    return convolved("grouped_convolution", x, weight, layer, cut, window_tile(layer), size, turned)
 
 
 def input_gradient(gradient: Tensor, weight: Tensor, layer: Layer, cut: Cut | None = None) -> Tensor:
     gradient = gradient.contiguous(memory_format=torch.channels_last)
     if layer.stride == 1:
         return convolution(gradient, weight, layer.turned(), True, cut)
-    cut = cut or cut_for(layer)
-    how = plan(square_tile(layer), layer, cut, gradient)
-    shape = (layer.count, layer.height, layer.width, layer.channels)
-    out = torch.empty(shape, dtype=gradient.dtype, device=gradient.device)
-    kernel_for("grouped_convolution_input", layer, cut, gradient, True).launch(
-        (how.slices, how.strips, how.stacks), cut.warps * 32, how.shared, [gradient, flat(weight), out],
+    cut, size = cut or cut_for(layer), (layer.height, layer.width)
+    return convolved("grouped_convolution_input", gradient, weight, layer, cut, square_tile(layer), size, True)
+
+
+def convolved(
+    name: str, x: Tensor, weight: Tensor, layer: Layer, cut: Cut, tile: Tile, size: tuple[int, int], turned: bool
+) -> Tensor:
+    """Pictures of this size, made of x."""
+    how = plan(tile, layer, cut, x)
+    out = torch.empty((layer.count, *size, layer.channels), dtype=x.dtype, device=x.device)
+    kernel_for(name, layer, cut, x, turned).launch(
+        (how.slices, how.strips, how.stacks), cut.warps * 32, how.shared, [x, flat(weight), out],
         *layer.sizes, how.rows, how.pictures,
     )  # fmt: skip
     return out.permute(0, 3, 1, 2)
