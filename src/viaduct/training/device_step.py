@@ -17,6 +17,7 @@ from torch import Tensor
 from viaduct.data.batches import Batch
 from viaduct.training.device_scale import DeviceScale
 from viaduct.training.lars import descend
+from viaduct.training.light import is_plain_sgd
 from viaduct.training.mixup import mix
 from viaduct.training.precision import unscale
 from viaduct.training.rmsprop import decayed_gradients
@@ -166,7 +167,7 @@ class DeviceStep:
 def take_step(optimizer: torch.optim.Optimizer) -> None:
     """With rates that are tensors, which torch's SGD reads from the host unless it is fused."""
     fused = all(group.get("fused") for group in optimizer.param_groups)
-    if fused or type(optimizer) is not torch.optim.SGD:
+    if fused or not is_plain_sgd(optimizer):
         optimizer.step()
         return
     for group in optimizer.param_groups:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
+from viaduct.training import light
 from viaduct.training.lars import LarsOptimizer, WholeNorms
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
@@ -26,12 +27,12 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     match recipe.optimizer:
         case Sgd() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
-            return torch.optim.SGD(
+            return light.SGD(
                 groups, lr=part.lr, momentum=part.momentum, nesterov=part.nesterov and part.momentum > 0, fused=fused
             )
         case AdamW() as part:
             groups = decay_groups(model, part.decay, part.weight_decay)
-            return torch.optim.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
+            return light.AdamW(groups, lr=part.lr, betas=part.betas, eps=part.epsilon, fused=fused)
         case RmsProp() as part:
             return build_rmsprop(part, model)
         case Lars() as part:

@@ -24,6 +24,7 @@ from viaduct.devices.base import Device, first_line
 from viaduct.training.callbacks import Callback
 from viaduct.training.device_step import DeviceStep
 from viaduct.training.lars import LarsOptimizer
+from viaduct.training.light import AdamW, is_plain_sgd
 from viaduct.training.rmsprop import TfRmsProp
 from viaduct.training.thor import ThorOptimizer
 
@@ -289,10 +290,10 @@ def obstacle(training: Training) -> str | None:
 def obstacle_of_optimizer(optimizer: torch.optim.Optimizer, skips: bool) -> str | None:
     name = type(optimizer).__name__
     fused = all(group.get("fused") for group in optimizer.param_groups)
-    if fused and type(optimizer) in (torch.optim.SGD, torch.optim.AdamW):
+    if fused and (is_plain_sgd(optimizer) or type(optimizer) in (AdamW, torch.optim.AdamW)):
         return None
     if isinstance(optimizer, ThorOptimizer | torch.optim.AdamW) and not fused:
         return f"{name} has no fused form on this device, which could read its rate there"
-    if not isinstance(optimizer, TfRmsProp | LarsOptimizer | ThorOptimizer) and type(optimizer) is not torch.optim.SGD:
+    if not isinstance(optimizer, TfRmsProp | LarsOptimizer | ThorOptimizer) and not is_plain_sgd(optimizer):
         return f"{name} may ask the host for its rate"
     return f"{name} cannot skip a step by itself, as fp16 needs it" if skips else None

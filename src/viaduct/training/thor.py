@@ -32,6 +32,7 @@ from torch import Tensor, distributed, nn
 
 from viaduct.recipes import Thor
 from viaduct.training.curvature import Factor, Watch, find_layers, invert, stacked
+from viaduct.training.light import SGD
 
 
 def damping_at(part: Thor, epoch: float) -> float:
@@ -39,7 +40,7 @@ def damping_at(part: Thor, epoch: float) -> float:
     return float(part.damping_init * part.damping_decay ** (epoch / 10))
 
 
-class ThorOptimizer(torch.optim.SGD):
+class ThorOptimizer(SGD):
     """SGD over preconditioned gradients."""
 
     decay_in_loss = False
