@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.benching.starts import Failed, Order, begin, measure
+from viaduct.benching.starts import Failed, Order, begin, measure, told
 
 
 def test_a_start_that_fails_says_its_last_words() -> None:
@@ -11,8 +11,24 @@ def test_a_start_that_fails_says_its_last_words() -> None:
 
 
 def test_a_variant_whose_start_fails_is_named_and_has_no_times() -> None:
-    told: list[str] = []
-    found, failed = measure([("ours", Order("shapes_taster", [("mode", "slow")], "cpu", "synthetic"))], told.append)
+    lines: list[str] = []
+    found, failed = measure([("ours", Order("shapes_taster", [("mode", "slow")], "cpu", "synthetic"))], lines.append)
     assert found == {}
     assert "mode=slow" in failed["ours"]
-    assert told == ["ours: start 1 of 2, in a process of its own"]
+    assert lines == ["ours: start 1 of 4, in a process of its own"]
+
+
+def start(whole: float) -> dict[str, float]:
+    return {"whole_s": whole, "imports_s": whole / 2, "build_s": whole / 4, "first_step_s": whole / 4}
+
+
+def test_starts_are_told_by_the_middle_one_of_those_that_compiled_nothing() -> None:
+    found = {"viaduct": [start(9), start(5), start(4), start(6)], "peer": [start(50), start(11), start(10), start(9)]}
+    head, ours, peer, other = told({"starts": found, "starts_left_out": {"other": "no memory"}})
+    assert head.startswith("From the start of a process to its first step")
+    assert ours == (
+        "  viaduct: 5.0 s (median of 3, 4.0 to 6.0; imports 2.5, building 1.2, step 1.2; the first time 9.0 s)"
+    )
+    assert peer.endswith("the first time 50.0 s), 2.00 times ours")
+    assert other == "  other: no memory"
+    assert told({}) == []

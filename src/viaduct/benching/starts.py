@@ -2,8 +2,8 @@
 
     python -m viaduct.benching.starts < order.json
 
-In one process whoever comes later finds libraries loaded and kernels chosen. Each variant starts twice: the second time
-finds on disk whatever the first has compiled, as it does on every day but the first.
+In one process whoever comes later finds libraries loaded and kernels chosen. Each variant starts once to leave on disk
+what it compiles, and then in turns with the others, as it does on every day but the first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from viaduct.errors import ViaductError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from viaduct.benching.measure import Variant
 
 Started = tuple[dict[str, list[dict[str, float]]], dict[str, str]]  # each variant's starts; why some have none
-TIMES = 2
+TIMES = 4  # the first is not like the others
 MINUTES = 30  # after which nobody waits for a first step
 
 
@@ -62,16 +63,40 @@ class Failed(Exception):
 def measure(orders: Iterable[tuple[str, Order]], tell: Callable[[str], None]) -> Started:
     found: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
-    for title, order in orders:
-        for number in range(TIMES):
-            tell(f"{title}: start {number + 1} of {TIMES}, in a process of its own")
-            try:
-                start = begin(order)
-            except Failed as why:
-                failed[title] = str(why)
-                break
-            found.setdefault(title, []).append({**asdict(start), "imports_s": start.imports_s})
+    for number, (title, order) in product(range(TIMES), orders):
+        if title in failed:
+            continue
+        tell(f"{title}: start {number + 1} of {TIMES}, in a process of its own")
+        try:
+            start = begin(order)
+        except Failed as why:
+            failed[title] = str(why)
+            continue
+        found.setdefault(title, []).append({**asdict(start), "imports_s": start.imports_s})
     return {title: starts for title, starts in found.items() if title not in failed}, failed
+
+
+def usual(starts: list[dict[str, float]]) -> dict[str, float]:
+    """The one in the middle of those that found everything compiled."""
+    later = sorted(starts[1:], key=lambda start: start["whole_s"])
+    return later[len(later) // 2]
+
+
+def told(record: dict[str, Any]) -> list[str]:
+    """From the start of a process to its first step, when all that is compiled has been compiled before."""
+    found, failed = record.get("starts", {}), record.get("starts_left_out", {})
+    if not found and not failed:
+        return []
+    ours = usual(found["viaduct"])["whole_s"] if "viaduct" in found else None
+    lines = ["From the start of a process to its first step, with what was compiled before still on disk:"]
+    for title, times in found.items():
+        own, later = usual(times), sorted(one["whole_s"] for one in times[1:])
+        compared = f", {own['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
+        spread = f"median of {len(later)}, {later[0]:.1f} to {later[-1]:.1f}"
+        parts = f"imports {own['imports_s']:.1f}, building {own['build_s']:.1f}, step {own['first_step_s']:.1f}"
+        first = f"the first time {times[0]['whole_s']:.1f} s"
+        lines.append(f"  {title}: {own['whole_s']:.1f} s ({spread}; {parts}; {first}){compared}")
+    return lines + [f"  {title}: {why}" for title, why in failed.items()]
 
 
 def begin(order: Order) -> Start:

@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from viaduct.benching import starts
 from viaduct.benching.record import COLUMNS
 from viaduct.errors import BadData
 from viaduct.training.outlet import lead_nowhere
@@ -99,23 +100,7 @@ def remarks(record: dict[str, Any]) -> list[str]:
         lines.append(f"Where the time goes is not known: {why}.")
     if record["peers"] and record["data"] != "synthetic":
         lines.append("Peers have one batch of noise on the device; only ours reads data.")
-    lines += starts(record)
+    lines += starts.told(record)
     lines += record["notes"]
     lines += [f"Left out: {name}: {why}." for name, why in record["left_out"].items()]
     return lines
-
-
-def starts(record: dict[str, Any]) -> list[str]:
-    """From the start of a process to its first step, the second time."""
-    found, failed = record.get("starts", {}), record.get("starts_left_out", {})
-    if not found and not failed:
-        return []
-    ours = found.get("viaduct", [{}])[-1].get("whole_s")
-    lines = ["From the start of a process to its first step, with what was compiled before still on disk:"]
-    for title, times in found.items():
-        own = times[-1]
-        compared = f", {own['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
-        parts = f"imports {own['imports_s']:.1f}, building {own['build_s']:.1f}, step {own['first_step_s']:.1f}"
-        first = f"the first time {times[0]['whole_s']:.1f} s"
-        lines.append(f"  {title}: {own['whole_s']:.1f} s ({parts}; {first}){compared}")
-    return lines + [f"  {title}: {why}" for title, why in failed.items()]

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from viaduct.benching.starts import told
 from viaduct.errors import BadData
 
 REQUIRED = ("kind", "command", "commit", "machine", "date", "samples")
@@ -121,7 +122,7 @@ def benchmark_part(name: str, record: dict[str, Any]) -> str:
     head = f"## {record['title']}\n\n`{record['command']}` on {record['machine']['description']}, {record['date']}"
     columns = record["columns"]
     rows = [[str(row.get(column, "")) for column in columns] for row in record["rows"]]
-    told = "\n\n".join(line for line in (record.get("note", ""), runs_apart(record)) if line)
+    told = "\n\n".join(line for line in (record.get("note", ""), runs_apart(record), starts_apart(record)) if line)
     return f"{head} ([file](results/{name})).\n\n{told}\n\n{table(columns, rows)}"
 
 
@@ -133,6 +134,12 @@ def runs_apart(record: dict[str, Any]) -> str:
     ours = ", ".join(f"{run['ms_per_step']:.2f}" for run in runs)
     peers = [f"{times_each(one['runs'])} {one['variant']}" for one in record["peers"]]
     return f"Each of {len(runs)} measurements, everything built anew: {'; '.join([f'{ours} ms a step', *peers])}."
+
+
+def starts_apart(record: dict[str, Any]) -> str:
+    """Of a `viaduct bench --starts`: how long each variant takes from nothing to its first step."""
+    head, *lines = told(record) or [""]
+    return "\n".join([head, "", *(f"- {line.strip()}" for line in lines)]) if head else ""
 
 
 def times_each(runs: list[dict[str, Any]]) -> str:
