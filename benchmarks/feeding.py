@@ -1,0 +1,206 @@
+"""Do records feed the device? `viaduct train` from JPEG records against the same on noise that lies ready there.
+
+    python benchmarks/feeding.py --device cuda
+    python benchmarks/feeding.py --device cuda --data RECORDS -- --precision bf16 --mode graph --sink 20 --batch 256
+
+Without --data it makes pictures of ImageNet's sizes that cost what photographs cost to decode (fields of 1/f noise,
+things with sharp edges before them, film grain: 106 kB each on average) and builds records of them. The two trainings
+take turns; each is ended when its last step is logged. A rate is that of the steps after the warm-up, by the clock, log
+line to log line. Prints every rate, the loader's rate alone, and the share of the rate on noise that records reach;
+what stands after -- goes to `viaduct train`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+
+from viaduct import devices
+from viaduct.data.bench import measure
+from viaduct.data.build import build_records
+from viaduct.training.summary import commit, machine
+
+Plane = npt.NDArray[np.float32]
+SIZES = (
+    [(375, 500)] * 11
+    + [(500, 375)] * 4
+    + [(333, 500)] * 4
+    + [(500, 333), (400, 400), (480, 640), (300, 300), (600, 800)]
+)
+CLASSES, SHARDS = 20, 8
+FLAGS = "--precision bf16 --mode graph --sink 20 --batch 256 --steps 400"
+WARM_UP = 3  # log lines
+
+
+def field(rng: np.random.Generator, side: int, power: float) -> Plane:
+    """Noise with the spectrum of photographs, of mean 0 and deviation 1."""
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)[None])
+    frequency[0, 0] = 1
+    spectrum = (rng.standard_normal(frequency.shape) + 1j * rng.standard_normal(frequency.shape)) / frequency**power
+    made = np.fft.irfft2(spectrum, (side, side)).astype(np.float32)
+    return np.asarray((made - made.mean()) / made.std(), np.float32)
+
+
+def picture(rng: np.random.Generator, fields: list[Plane]) -> bytes:
+    height, width = (int(side - rng.integers(0, 9)) for side in SIZES[rng.integers(len(SIZES))])
+
+    def part() -> Plane:
+        one = fields[rng.integers(len(fields))]
+        y, x = rng.integers(one.shape[0] - height), rng.integers(one.shape[1] - width)
+        return one[y : y + height, x : x + width]
+
+    luma, red, blue = 118 + 42 * part(), 12 * part(), 12 * part()
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
+    for _ in range(int(rng.integers(3, 9))):
+        angle, *radii = rng.uniform([0, 20, 20], [np.pi, 150, 150])
+        y, x = rows - rng.uniform(0, height), columns - rng.uniform(0, width)
+        u = (x * np.cos(angle) + y * np.sin(angle)) / radii[0]
+        v = (y * np.cos(angle) - x * np.sin(angle)) / radii[1]
+        inside = u**2 + v**2 < 1 if rng.random() < 0.5 else (np.abs(u) < 1) & (np.abs(v) < 1)
+        luma = np.where(inside, luma * rng.uniform(0.3, 0.9) + rng.uniform(0, 90), luma)
+        red, blue = (np.where(inside, plane + rng.uniform(-40, 40), plane) for plane in (red, blue))
+    grain = rng.standard_normal((height, width)).astype(np.float32) * rng.gamma(3, 5)
+    luma = luma + rng.uniform(0, 14) * part() + grain
+    pixels = np.stack([luma + red, luma - 0.3 * (red + blue), luma + blue], axis=2)
+    whole = np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    return bytes(simplejpeg.encode_jpeg(whole, quality=int(rng.integers(88, 97)), colorsubsampling="420"))
+
+
+def make_some(folder: Path, first: int, last: int) -> None:
+    rng = np.random.default_rng(first)
+    fields = [field(rng, 1024, power) for power in (1.1, 1.3, 1.5, 1.7)]
+    for number in range(first, last):
+        place = folder / f"class{number % CLASSES:02d}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:06d}.jpg").write_bytes(picture(rng, fields))
+
+
+def make_records(place: Path, count: int, copies: int) -> Path:
+    """Records of so many pictures; each file under several names, so that an epoch is long."""
+    processes = len(os.sched_getaffinity(0))
+    edges = np.linspace(0, count, processes + 1).astype(int).tolist()
+    with get_context("spawn").Pool(processes) as pool:
+        pool.starmap(make_some, [(place / "pictures", *pair) for pair in pairwise(edges)])
+    build_records(place / "pictures", place / "once", train_shards=SHARDS, validation_share=0.05)
+    records = place / "records"
+    records.mkdir()
+    shards = sorted((place / "once").glob("train-*-of-*")) * copies
+    for number, shard in enumerate(shards):
+        (records / f"train-{number:05d}-of-{len(shards):05d}").symlink_to(shard)
+    for other in (place / "once").iterdir():
+        if not other.name.startswith("train-"):
+            (records / other.name).symlink_to(other)
+    return records
+
+
+def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
+    words = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", data, "--device", options.device]
+    words += ["--run", str(run), "--eval-every", "0", *options.flags]
+    with tempfile.TemporaryFile("w+") as talk, subprocess.Popen(words, stdout=talk, stderr=talk) as process:
+        try:
+            while process.poll() is None and not logs_of(run)[1]:
+                time.sleep(0.2)
+            logs, complete = logs_of(run)
+        finally:
+            process.kill()  # it would evaluate: on noise, fifty thousand pictures
+        talk.seek(0)
+        if not complete:
+            raise SystemExit(f"{shlex.join(words)}: {talk.read().strip()[-2000:]}")
+    if len(logs) < WARM_UP + 2:
+        raise SystemExit(f"{len(logs)} log lines are too few: more --steps, or a smaller --sink or --log-every.")
+    first, last = logs[WARM_UP - 1], logs[-1]
+    rate = (last["step"] - first["step"]) * recipe_of(run)["data"]["global_batch"] / (last["time"] - first["time"])
+    print(f"{run.name}: {rate:,.0f} images/s", flush=True)
+    return {"images_per_s": rate, "log_lines": [line["images_per_s"] for line in logs]}
+
+
+def logs_of(run: Path) -> tuple[list[dict[str, Any]], bool]:
+    """The log lines so far, and whether that of the last step is among them."""
+    if not (run / "metrics.jsonl").is_file():
+        return [], False
+    written = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    lines = [json.loads(line) for line in written if line.endswith("\n")]
+    logs = [line for line in lines if line["kind"] == "log"]
+    return logs, bool(logs) and logs[-1]["step"] >= recipe_of(run)["steps"]
+
+
+def recipe_of(run: Path) -> dict[str, Any]:
+    recipe: dict[str, Any] = json.loads((run / "recipe.json").read_text())["recipe"]
+    return recipe
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", default="resnet50_imagenet")
+    parser.add_argument("--data", type=Path, help="records of your own")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pictures", type=int, default=6000, help="how many to make where there is no --data")
+    parser.add_argument("--copies", type=int, default=6, help="under how many names each file of them stands")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    parser.add_argument("flags", nargs="*", default=shlex.split(FLAGS), help=f"of viaduct train ({FLAGS})")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        records = (options.data or make_records(place, options.pictures, options.copies)).resolve()
+        alone = measure(records, "official", [], 256, 0, 1.0, 3)
+        rates = {row["pipeline"]: row["images_per_s"] for row in alone["rows"]}
+        print(f"loader alone: {rates['exact']:,.0f} images/s with {alone['workers']} threads", flush=True)
+        runs = [
+            {way: train(options, data, place / f"{way}-{number}") for way, data in ways.items()}
+            for ways in [{"noise": "synthetic", "records": str(records)}]
+            for number in range(1, options.rounds + 1)
+        ]
+    shares = [one["records"]["images_per_s"] / one["noise"]["images_per_s"] for one in runs]
+    print(f"records reach {100 * median(shares):.1f} % of the rate on noise")
+    if options.out:
+        options.out.write_text(json.dumps(record(options, alone, runs, shares), indent=1) + "\n")
+
+
+def record(
+    options: argparse.Namespace, alone: dict[str, Any], runs: list[dict[str, Any]], shares: list[float]
+) -> dict[str, Any]:
+    place = machine(devices.pick(options.device)[0])
+    stages = ", ".join(f"{name} {ms:.3f}" for name, ms in alone["stages_ms"].items())
+    loader = next(row for row in alone["rows"] if row["pipeline"] == "exact")["images_per_s"]
+    rows = [
+        {
+            "training on": name,
+            "images/s, each round": ", ".join(f"{one[way]['images_per_s']:,.0f}" for one in runs),
+            "of the rate on noise": f"{100 * median(shares):.1f} %" if way == "records" else "",
+        }
+        for way, name in (("noise", "noise on the device"), ("records", "JPEG records"))
+    ]
+    return {
+        "kind": "benchmark",
+        "title": f"{options.recipe} fed from JPEG records",
+        "command": shlex.join(["python", "benchmarks/feeding.py", "--device", options.device, "--", *options.flags]),
+        "commit": commit(),
+        "machine": place,
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "note": f"{place['cpus']} cores; pictures of {alone['mean_bytes'] / 1000:.0f} kB on average. The loader alone: "
+        f"{loader:,.0f} images/s with {alone['workers']} threads. Milliseconds of one thread a picture: {stages}.",
+        "columns": ["training on", "images/s, each round", "of the rate on noise"],
+        "rows": rows,
+        "samples": {"shares": shares, "loader": alone, "rounds": runs},
+    }
+
+
+if __name__ == "__main__":
+    main()
