@@ -26,13 +26,14 @@ from training.tiny import (
     within,
 )
 from viaduct.data.batches import Batch
+from viaduct.devices import cpu
 from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, Cosine, CrossEntropy, Ema, Lars, Precision, Recipe, RmsProp, Sgd, Thor
 from viaduct.training.callbacks import Callback, Checkpointing
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture, Feed, Work, obstacle_of_optimizer
+from viaduct.training.sink import Capture, Feed, Work, advice, obstacle_of_optimizer
 
 BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
 FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
@@ -396,8 +397,6 @@ OBSTACLES: dict[str, tuple[Recipe, tuple[Callback, ...], str]] = {
 
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from viaduct.devices import cpu
-
     recipe, callbacks, reason = OBSTACLES[name]
     usual = training(replace(recipe, sink=4), run, *callbacks)
     assert usual.sink is not None
@@ -406,6 +405,15 @@ def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: py
     able = training(replace(recipe, sink=4), run, *callbacks)
     assert able.sink is not None
     assert reason in str(able.sink.told())
+
+
+def test_a_run_that_could_have_sinks_is_told_of_them(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = training(BASE, run)
+    assert advice(plain) is None  # the processor has nothing to gain
+    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    assert "--sink 100" in str(advice(plain))
+    assert advice(training(replace(BASE, sink=5), run)) is None
+    assert advice(training(BASE, run, Watcher())) is None
 
 
 class Card:

@@ -37,6 +37,7 @@ from viaduct.training.loop import FINISHED, Training
 from viaduct.training.outlet import put
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
+from viaduct.training.sink import advice
 from viaduct.training.summary import summarise
 from viaduct.training.transfer import begin_from
 from viaduct.training.watchdog import watched
@@ -339,6 +340,8 @@ def manner(training: Training) -> Iterator[str]:
         yield told
     elif training.recipe.sink and training.closely:
         yield f"--sink {training.recipe.sink}: not in this run, whose every step is looked at."
+    elif hint := advice(training):
+        yield hint
     if unheard := unheard_compile(training.recipe):
         yield unheard
 

@@ -272,6 +272,13 @@ def next_multiple(step: int, of: int) -> int:
     return (step // of + 1) * of
 
 
+def advice(training: Training) -> str | None:
+    """Of a run without sinks that could have them: what a new user of such a device would miss."""
+    if training.recipe.sink or training.closely or obstacle(training) is not None:
+        return None
+    return "Every step returns to the host; with --sink 100 the device takes a hundred by itself, often quicker."
+
+
 def obstacle(training: Training) -> str | None:
     """Why no step of this run can be captured; None if there is nothing against it."""
     if training.device.graph_capture() is None:
