@@ -24,7 +24,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         *("viaduct.training.session", "viaduct.verbs.train", "viaduct.verbs.data", "typer._adapters"),
-        *("torch.profiler", "torch._dynamo"),  # which the first optimizer of a process imports: 1.1 s
+        *("torch.profiler", "torch._dynamo"),  # which compiling imports: 1.1 s
     ]
 )
 

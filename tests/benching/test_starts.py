@@ -24,11 +24,10 @@ def start(whole: float) -> dict[str, float]:
 
 def test_starts_are_told_by_the_middle_one_of_those_that_compiled_nothing() -> None:
     found = {"viaduct": [start(9), start(5), start(4), start(6)], "peer": [start(50), start(11), start(10), start(9)]}
-    head, ours, peer, other = told({"starts": found, "starts_left_out": {"other": "no memory"}})
+    head, ours, peer, other = told((found, {"other": "no memory"}))
     assert head.startswith("From the start of a process to its first step")
     assert ours == (
         "  viaduct: 5.0 s (median of 3, 4.0 to 6.0; imports 2.5, building 1.2, step 1.2; the first time 9.0 s)"
     )
     assert peer.endswith("the first time 50.0 s), 2.00 times ours")
     assert other == "  other: no memory"
-    assert told({}) == []

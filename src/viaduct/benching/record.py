@@ -13,7 +13,7 @@ from typing import Any
 from viaduct import __version__
 from viaduct.benching.measure import Lengths, Measured, Outcome
 from viaduct.benching.ours import Setting
-from viaduct.benching.starts import Started
+from viaduct.benching.starts import Started, told
 from viaduct.data.places import check_place, write_result
 from viaduct.devices.timing import Sample, ratio
 from viaduct.errors import BadValue
@@ -58,7 +58,7 @@ def make_record(
         "peers": variants[1:],
         "left_out": {key: why for one in outcomes for key, why in one.absent.items()},
         "ceilings": best,
-        **({"starts": started[0], "starts_left_out": started[1]} if started else {}),
+        **({"starts": started[0], "starts_left_out": started[1], "starts_told": told(started)} if started else {}),
         "notes": [*last.notes, *about_ratios(recipe, variants[1:]), *about_ceilings(variants, last.compute)],
         "machine": known,
         "versions": {"viaduct": __version__, **known["versions"], **peer_versions(variants[1:])},

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from threading import Timer
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from viaduct.errors import ViaductError
 
@@ -82,11 +82,9 @@ def usual(starts: list[dict[str, float]]) -> dict[str, float]:
     return later[len(later) // 2]
 
 
-def told(record: dict[str, Any]) -> list[str]:
+def told(started: Started) -> list[str]:
     """From the start of a process to its first step, when all that is compiled has been compiled before."""
-    found, failed = record.get("starts", {}), record.get("starts_left_out", {})
-    if not found and not failed:
-        return []
+    found, failed = started
     ours = usual(found["viaduct"])["whole_s"] if "viaduct" in found else None
     lines = ["From the start of a process to its first step, with what was compiled before still on disk:"]
     for title, times in found.items():

@@ -11,7 +11,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from viaduct.benching import starts
 from viaduct.benching.record import COLUMNS
 from viaduct.errors import BadData
 from viaduct.training.outlet import lead_nowhere
@@ -100,7 +99,7 @@ def remarks(record: dict[str, Any]) -> list[str]:
         lines.append(f"Where the time goes is not known: {why}.")
     if record["peers"] and record["data"] != "synthetic":
         lines.append("Peers have one batch of noise on the device; only ours reads data.")
-    lines += starts.told(record)
+    lines += record.get("starts_told", [])
     lines += record["notes"]
     lines += [f"Left out: {name}: {why}." for name, why in record["left_out"].items()]
     return lines

@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from viaduct.benching.starts import told
 from viaduct.errors import BadData
 
 REQUIRED = ("kind", "command", "commit", "machine", "date", "samples")
@@ -138,7 +137,7 @@ def runs_apart(record: dict[str, Any]) -> str:
 
 def starts_apart(record: dict[str, Any]) -> str:
     """Of a `viaduct bench --starts`: how long each variant takes from nothing to its first step."""
-    head, *lines = told(record) or [""]
+    head, *lines = record.get("starts_told") or [""]
     return "\n".join([head, "", *(f"- {line.strip()}" for line in lines)]) if head else ""
 
 
