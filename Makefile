@@ -44,7 +44,7 @@ results: $(VENV)/.core
 python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 10) <= v[:2] <= (3, 13) else f"viaduct needs Python 3.10 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.11")'
 
-$(VENV)/.core: pyproject.toml | python
+$(VENV)/.core: pyproject.toml setup.py $(wildcard src/viaduct/data/*.[ch]) | python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q $(TORCH)
 	$(BIN)/pip install -q -e .

@@ -16,7 +16,7 @@ def extension(name: str, *libraries: str) -> Extension:
     return Extension(
         f"viaduct.data.{name}",
         [f"{FOLDER}/{name}.c"],
-        depends=[f"{FOLDER}/{header}.h" for header in ("_sample", "_crop", "_record")],
+        depends=[f"{FOLDER}/{header}.h" for header in ("_sample", "_colour", "_crop", "_record", "_recolour")],
         extra_compile_args=FLAGS,
         libraries=list(libraries),
         optional=True,

@@ -21,7 +21,10 @@ typedef struct {
     double least_area, most_area;  /* as fractions of the picture's */
     double least_covered;          /* of at least one object */
     int64_t attempts, uses_boxes;
+    int64_t frame; /* the side of a square to sample in, which is then stretched to the picture; 0: the picture */
 } Sampler;
+
+typedef enum { NOT_MIRRORED, MIRRORED_BEFORE, MIRRORED_AFTER } Mirroring; /* resizing */
 
 typedef struct {
     int64_t y, x, height, width;
@@ -126,17 +129,27 @@ static Crop sample_crop(const Sampler *sampler, int64_t height, int64_t width, c
     return whole;
 }
 
-/* `length` pixels from `start` on as `size` places, the legacy way; mirrored: other pixels come to lie there. */
-static void stretch(int64_t start, int64_t length, Py_ssize_t size, int mirrored, int64_t *first, int64_t *second,
-                    float *way) {
+/* From a frame to the picture, truncated; at least one pixel. */
+static Crop sample_crop_in_frame(const Sampler *sampler, int64_t height, int64_t width, Chance *chance) {
+    const int64_t frame = sampler->frame;
+    const Crop crop = sample_crop(sampler, frame, frame, NULL, 0, chance);
+    const int64_t high = crop.height * height / frame, wide = crop.width * width / frame;
+    return (Crop){crop.y * height / frame, crop.x * width / frame, high > 1 ? high : 1, wide > 1 ? wide : 1};
+}
+
+/* `length` pixels from `start` on as `size` places, the legacy way. Mirrored before, other pixels come to lie there;
+ * mirrored after, the places change their order. */
+static void stretch(int64_t start, int64_t length, Py_ssize_t size, Mirroring mirroring, int64_t *first,
+                    int64_t *second, float *way) {
     const float step = (float)length / (float)size;
     const int64_t last = start + length - 1, turn = start + last;
-    for (Py_ssize_t i = 0; i < size; i++) {
-        const float position = (float)i * step;
+    for (Py_ssize_t place = 0; place < size; place++) {
+        const float position = (float)place * step;
         const int64_t whole = (int64_t)position, one = start + whole, other = one + 1 < last ? one + 1 : last;
+        const Py_ssize_t i = mirroring == MIRRORED_AFTER ? size - 1 - place : place;
         way[i] = position - (float)whole;
-        first[i] = mirrored ? turn - one : one;
-        second[i] = mirrored ? turn - other : other;
+        first[i] = mirroring == MIRRORED_BEFORE ? turn - one : one;
+        second[i] = mirroring == MIRRORED_BEFORE ? turn - other : other;
     }
 }
 

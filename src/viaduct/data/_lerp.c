@@ -6,6 +6,7 @@
  *     saturate(picture, factor)
  *         scale the saturation of a float32 H x W x 3 picture, in place
  */
+#include "_colour.h"
 #include "_sample.h"
 
 static void sample(const uint8_t *pixels, int64_t height, int64_t width, const Axis *rows, const Axis *columns,
@@ -74,24 +75,6 @@ done:
     for (int i = 0; i < taken; i++) PyBuffer_Release(&views[i]);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
-}
-
-/* Each channel moves on a straight line from or to the largest; colour.py says why. */
-static void saturate_pixels(float *restrict pixels, Py_ssize_t count, float factor) {
-    for (Py_ssize_t i = 0; i < count; i++) {
-        float *restrict pixel = pixels + 3 * i;
-        const float red = pixel[0], green = pixel[1], blue = pixel[2];
-        const float high = red > green ? red : green, low = red > green ? green : red;
-        const float largest = high > blue ? high : blue, smallest = low < blue ? low : blue;
-        const float span = largest - smallest;
-        const float ratio = largest / (span > 0 ? span : 1.0f); /* divided always: a branch would cost more */
-        const float most = span > 0 ? ratio : 0.0f;
-        const float above = most > 0 ? most : 0.0f;
-        const float share = above < factor ? above : factor;
-        pixel[0] = (red - largest) * share + largest;
-        pixel[1] = (green - largest) * share + largest;
-        pixel[2] = (blue - largest) * share + largest;
-    }
 }
 
 static PyObject *saturate(PyObject *self, PyObject *args) {

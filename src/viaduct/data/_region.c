@@ -11,18 +11,21 @@
  * False means: leave this one to the full decoder. It does so for CMYK, for incomplete progressive pictures, and at
  * the first warning or error of libjpeg, so that all decisions about damage, and all messages, are made in one place.
  *
- *     see_records(wanted, sampler, seed, epoch, check, size, large, fancy_upsampling, shift, factor, out, seen)
+ *     see_crops(wanted, sampler, seed, epoch, check, size, large, fancy_upsampling, mirrors_before, colours, shift,
+ *                 factor, out, seen)
  *
  * The same for several records at a time, from the file to the pixels of a random crop, in one go without the GIL:
  * sixteen threads that each hold it for 90 microseconds a picture wait for each other, and at 8,000 pictures a second
- * the training loop waits with them. wanted: int64 rows of descriptor, offset, length and position; sampler: the seven
- * float64 of _crop.h's; large: crops of which both sides have so many pixels are left alone, 0: none; out: float32,
- * size x size x 3 for each record; seen: a byte each, 1 where out has the picture.
+ * the training loop waits with them. wanted: int64 rows of descriptor, offset, length and position; sampler: the eight
+ * float64 of _crop.h's; large: crops of which both sides have so many pixels are left alone, 0: none; mirrors_before:
+ * resizing, rather than after it; colours: one of _recolour.h's; out: float32, size x size x 3 for each record; seen: a
+ * byte each, 1 where out has the picture.
  */
 #include "_sample.h"
 
 #include "_crop.h"
 #include "_record.h"
+#include "_recolour.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -44,6 +47,7 @@ typedef struct {
 /* What a random crop is drawn from. Where rows and columns are known beforehand there is none of it. */
 typedef struct {
     const Sampler *sampler;
+    Mirroring mirroring; /* if it is mirrored */
     int64_t large;
     Chance chance;
     Example example;
@@ -106,12 +110,14 @@ static int draw_view(Job *job) {
     if (height * width > MOST_PIXELS) return 0;
     const int count = draw->sampler->uses_boxes ? objects_of(&draw->example, height, width, objects) : 0;
     if (count < 0) return 0;
-    const Crop crop = sample_crop(draw->sampler, height, width, objects, count, &draw->chance);
+    const Crop crop = draw->sampler->frame
+                          ? sample_crop_in_frame(draw->sampler, height, width, &draw->chance)
+                          : sample_crop(draw->sampler, height, width, objects, count, &draw->chance);
     if (draw->large && crop.height >= draw->large && crop.width >= draw->large) return 0;
-    const int mirrored = draw_uniform(&draw->chance) < 0.5;
+    const Mirroring mirroring = draw_uniform(&draw->chance) < 0.5 ? draw->mirroring : NOT_MIRRORED;
     int64_t *places = draw->places;
-    stretch(crop.y, crop.height, size, 0, places, places + size, draw->ways);
-    stretch(crop.x, crop.width, size, mirrored, places + 2 * size, places + 3 * size, draw->ways + size);
+    stretch(crop.y, crop.height, size, NOT_MIRRORED, places, places + size, draw->ways);
+    stretch(crop.x, crop.width, size, mirroring, places + 2 * size, places + 3 * size, draw->ways + size);
     job->rows = (Axis){places, places + size, draw->ways, size};
     job->columns = (Axis){places + 2 * size, places + 3 * size, draw->ways + size, size};
     reach(&job->rows, &job->top, &job->bottom);
@@ -306,6 +312,8 @@ typedef struct {
     Sampler sampler;
     uint64_t seed, epoch;
     int check, fancy_upsampling;
+    Mirroring mirroring;
+    Colours colours;
     Py_ssize_t count, size, large;
     const float *shift, *factor;
     float *out;
@@ -317,7 +325,8 @@ static int is_plain_jpeg(Span picture) {
     return length > 4 && memcmp(picture.begin, "\xff\xd8\xff", 3) == 0 && memcmp(picture.end - 2, "\xff\xd9", 2) == 0;
 }
 
-static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw) {
+/* `sums`: room for a row. */
+static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw, float *sums) {
     const int64_t *wanted = task->wanted + 4 * number;
     const size_t length = (size_t)wanted[2];
     int done = 0;
@@ -333,10 +342,12 @@ static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw)
         job->draw = draw;
         job->shrink = job->fast_dct = 1;
         job->fancy_upsampling = task->fancy_upsampling;
-        job->shift = task->shift;
+        job->shift = task->colours == COLOURS_KEPT ? task->shift : NULL;
         job->factor = task->factor;
         job->out = task->out + 3 * number * task->size * task->size;
         done = see_picture(job);
+        if (done && task->colours != COLOURS_KEPT)
+            recolour(task->colours, &draw->chance, job->out, task->size, sums, task->shift, task->factor);
     }
     free(data);
     return done;
@@ -345,18 +356,21 @@ static int see_record(const Task *task, Py_ssize_t number, Job *job, Draw *draw)
 /* Without the GIL. Where there is no memory nothing is seen, and Python says so. */
 static void see_task(const Task *task) {
     Job *job = malloc(sizeof *job);
-    Draw draw = {.sampler = &task->sampler, .large = task->large};
+    Draw draw = {.sampler = &task->sampler, .mirroring = task->mirroring, .large = task->large};
+    float *sums = malloc(3 * (size_t)task->size * sizeof *sums);
     draw.places = malloc(4 * (size_t)task->size * sizeof *draw.places);
     draw.ways = malloc(2 * (size_t)task->size * sizeof *draw.ways);
     for (Py_ssize_t i = 0; i < task->count; i++)
-        task->seen[i] = job && draw.places && draw.ways && see_record(task, i, job, &draw);
+        task->seen[i] = job && sums && draw.places && draw.ways && see_record(task, i, job, &draw, sums);
+    free(sums);
     free(draw.ways);
     free(draw.places);
     free(job);
 }
 
 static const char *mistake_in_task(const Task *task, const Py_buffer *views, int normalising) {
-    if (views[0].len != 32 * task->count || views[1].len != 56) return "wanted has four numbers each, sampler seven";
+    if (views[0].len != 32 * task->count || views[1].len != 64) return "wanted has four numbers each, sampler eight";
+    if (task->colours > COLOURS_OF_AMOEBANET) return "there are no such colours";
     if (task->size < 1 || views[2].len != 12 * task->count * task->size * task->size)
         return "out must have size x size x 3 for each of the wanted";
     if (normalising && (views[4].len != 12 * task->size || views[5].len != 12 * task->size))
@@ -366,16 +380,17 @@ static const char *mistake_in_task(const Task *task, const Py_buffer *views, int
     return NULL;
 }
 
-static PyObject *see_records(PyObject *self, PyObject *args) {
+static PyObject *see_crops(PyObject *self, PyObject *args) {
     PyObject *objects[6];
     Py_buffer views[6];
     static const Py_ssize_t sizes[6] = {8, 8, 4, 1, 4, 4};
     static const char *names[6] = {"wanted", "sampler", "out", "seen", "shift", "factor"};
     unsigned long long seed, epoch;
-    int check, fancy_upsampling, taken = 0;
+    int check, fancy_upsampling, mirrors_before, colours, taken = 0;
     Py_ssize_t size, large;
-    if (!PyArg_ParseTuple(args, "OOKKpnnpOOOO", &objects[0], &objects[1], &seed, &epoch, &check, &size, &large,
-                          &fancy_upsampling, &objects[4], &objects[5], &objects[2], &objects[3]))
+    if (!PyArg_ParseTuple(args, "OOKKpnnppiOOOO", &objects[0], &objects[1], &seed, &epoch, &check, &size, &large,
+                          &fancy_upsampling, &mirrors_before, &colours, &objects[4], &objects[5], &objects[2],
+                          &objects[3]))
         return NULL;
     const int normalising = objects[4] != Py_None && objects[5] != Py_None;
     const int wanted = normalising ? 6 : 4;
@@ -389,6 +404,8 @@ static PyObject *see_records(PyObject *self, PyObject *args) {
     task.epoch = epoch;
     task.check = check;
     task.fancy_upsampling = fancy_upsampling;
+    task.mirroring = mirrors_before ? MIRRORED_BEFORE : MIRRORED_AFTER;
+    task.colours = (Colours)colours;
     task.count = views[3].len;
     task.size = size;
     task.large = large;
@@ -402,7 +419,7 @@ static PyObject *see_records(PyObject *self, PyObject *args) {
         goto release;
     }
     task.sampler = (Sampler){numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], (int64_t)numbers[5],
-                             (int64_t)numbers[6]};
+                             (int64_t)numbers[6], (int64_t)numbers[7]};
     Py_BEGIN_ALLOW_THREADS
     see_task(&task);
     Py_END_ALLOW_THREADS
@@ -414,7 +431,7 @@ release:
 
 static PyMethodDef methods[] = {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    {"see_records", see_records, METH_VARARGS, "See random crops of several records of the ImageNet schema."},
+    {"see_crops", see_crops, METH_VARARGS, "See random crops of several records of the ImageNet schema."},
 #endif
     {"see", see, METH_VARARGS, "Decode what is needed of a JPEG and sample it at given places into float32."},
     {NULL, NULL, 0, NULL},

@@ -1,11 +1,11 @@
 """Training pictures of records, several at a time: from the file to the pixels in one call that lets other threads run.
 
     crops = crops_of(records, folder, normalised=False)     None: see each picture by itself (no extension, loose
-                                                            files, a network that varies colours, auto_augment)
+                                                            files, auto_augment)
     seen = crops.see(numbers, positions, seed, epoch, out)  bool for each: True where `out` has it, bit for bit what
                                                             `preprocess.see` makes of it; see the others by themselves
 
-One by one, Python needs 90 µs a picture in which no other thread of it can run: 16 of them, with a sleep of 0.85 ms in
+One by one, Python needs 90 µs a picture (`official`) in which no other thread of it can run: 16 of them, with a sleep of 0.85 ms in
 place of decoding, came to 5,700 pictures/s of the 18,800 that such a sleep allows; with this call to 17,400. Whatever
 is odd or damaged is left to the usual way, which knows what to say of it, and so are crops that `fast` would shrink.
 """
@@ -21,7 +21,7 @@ from viaduct.data import region
 from viaduct.data.geometry import SAMPLERS
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import WORD
-from viaduct.data.preprocess import named, normal_lines
+from viaduct.data.preprocess import amoebanet_colour, named, normal_lines, resnext_colour
 from viaduct.data.records import Folder, Records
 from viaduct.data.tfrecord import HEADER
 from viaduct.errors import BadData
@@ -29,6 +29,7 @@ from viaduct.errors import BadData
 Floats = npt.NDArray[np.float32]
 Int64s = npt.NDArray[np.int64]
 Seen = npt.NDArray[np.bool_]
+COLOURS: dict[object, int] = {None: 0, resnext_colour: 1, amoebanet_colour: 2}  # as _recolour.h counts them
 
 
 class Crops:
@@ -43,7 +44,8 @@ class Crops:
         self._fancy = reference.fancy_upsampling[True] and not fast
         self._lines: region.Lines | tuple[None, None] = normal_lines(network, size) if normalised else (None, None)
         drawn = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
-        self._sampler = np.array(drawn, dtype=np.float64)
+        self._sampler = np.array([*drawn, sampler.frame or 0], dtype=np.float64)
+        self._after = reference.mirrors_before_resize, COLOURS[reference.recolour]
 
     def see(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Seen:
         folder, seen = self._folder, np.zeros(len(numbers), dtype=np.bool_)
@@ -59,16 +61,13 @@ class Crops:
         wanted[:, 3] = positions
         chance = seed & WORD, epoch & WORD
         how = folder.check, self._size, self._large, self._fancy
-        self._compiled(wanted, self._sampler, *chance, *how, *self._lines, out, seen)
+        self._compiled(wanted, self._sampler, *chance, *how, *self._after, *self._lines, out, seen)
         return seen
 
 
 def crops_of(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
     """What sees the training pictures of this folder, where it can be done in one call."""
-    network, compiled = records.preprocess, region.compiled("see_records")
-    reference = named(network)
-    if reference.recolour or not reference.mirrors_before_resize or SAMPLERS[network].frame is not None:
-        return None
+    compiled = region.compiled("see_crops")
     if compiled is None or records.auto_augment or not isinstance(folder, RecordFolder):
         return None
     return Crops(compiled, folder, records, normalised)

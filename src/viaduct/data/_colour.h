@@ -1,0 +1,26 @@
+/* Saturation, shared by _lerp.c (a picture by itself) and _recolour.h (one of several records). */
+#ifndef VIADUCT_COLOUR_H
+#define VIADUCT_COLOUR_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Each channel moves on a straight line from or to the largest; colour.py says why. */
+static void saturate_pixels(float *restrict pixels, Py_ssize_t count, float factor) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        float *restrict pixel = pixels + 3 * i;
+        const float red = pixel[0], green = pixel[1], blue = pixel[2];
+        const float high = red > green ? red : green, low = red > green ? green : red;
+        const float largest = high > blue ? high : blue, smallest = low < blue ? low : blue;
+        const float span = largest - smallest;
+        const float ratio = largest / (span > 0 ? span : 1.0f); /* divided always: a branch would cost more */
+        const float most = span > 0 ? ratio : 0.0f;
+        const float above = most > 0 ? most : 0.0f;
+        const float share = above < factor ? above : factor;
+        pixel[0] = (red - largest) * share + largest;
+        pixel[1] = (green - largest) * share + largest;
+        pixel[2] = (blue - largest) * share + largest;
+    }
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* The colours of a training picture, varied as two of the references do: what `draw_resnext`, `vary_like_resnext` and
+ * their likes in colour.py do, draw for draw and number for number. Tests hold the two against each other.
+ *
+ * The order of the arithmetic is numpy's: its mean over rows adds one row after the other, that over columns one column
+ * after the other.
+ */
+#ifndef VIADUCT_RECOLOUR_H
+#define VIADUCT_RECOLOUR_H
+
+#include "_colour.h"
+#include "_crop.h"
+
+typedef enum { COLOURS_KEPT, COLOURS_OF_RESNEXT, COLOURS_OF_AMOEBANET } Colours; /* crops.COLOURS */
+
+/* `Generator.uniform`. */
+static double draw_between(Chance *chance, double low, double high) {
+    return low + (high - low) * draw_uniform(chance);
+}
+
+/* Brightened, in place; the mean of each channel. `sums` has room for a row. */
+static void brighten(float *pixels, Py_ssize_t size, float more, float *restrict sums, float mean[3]) {
+    for (Py_ssize_t row = 0; row < size; row++) {
+        float *restrict line = pixels + 3 * row * size;
+        for (Py_ssize_t i = 0; i < 3 * size; i++) {
+            line[i] += more;
+            sums[i] = row ? sums[i] + line[i] : line[i];
+        }
+    }
+    for (int k = 0; k < 3; k++) {
+        float sum = sums[k] / (float)size;
+        for (Py_ssize_t column = 1; column < size; column++) sum += sums[3 * column + k] / (float)size;
+        mean[k] = sum / (float)size;
+    }
+}
+
+static inline float clipped(float value) {
+    const float above = value > 0 ? value : 0.0f;
+    return above < 255 ? above : 255.0f;
+}
+
+/* Between black and white; with `shift` and `factor`, one a float of a row, what comes out is normalised. */
+static void finish_row(float *restrict line, Py_ssize_t count, const float *restrict shift,
+                       const float *restrict factor) {
+    if (shift == NULL)
+        for (Py_ssize_t i = 0; i < count; i++) line[i] = clipped(line[i]);
+    else
+        for (Py_ssize_t i = 0; i < count; i++) line[i] = (clipped(line[i]) + shift[i]) * factor[i];
+}
+
+/* Add to each channel of a row that was multiplied before. */
+static void move_row(float *restrict line, Py_ssize_t size, float times, const float more[3]) {
+    for (Py_ssize_t column = 0; column < size; column++)
+        for (int k = 0; k < 3; k++) line[3 * column + k] = line[3 * column + k] * times + more[k];
+}
+
+static void recolour(Colours colours, Chance *chance, float *pixels, Py_ssize_t size, float *sums, const float *shift,
+                     const float *factor) {
+    float times = 1, share = 0, more[3];
+    if (colours == COLOURS_OF_RESNEXT) {
+        const double brightness = draw_between(chance, -0.4, 0.4), contrast = draw_between(chance, 0.4, 1.6);
+        share = (float)draw_between(chance, 0.4, 1.6);
+        times = (float)contrast;
+        brighten(pixels, size, (float)brightness, sums, more);
+        for (int k = 0; k < 3; k++) more[k] *= (float)(1 - contrast);
+    } else {
+        const double brightness = draw_between(chance, -32.0 / 255, 32.0 / 255);
+        const double blue = draw_between(chance, -0.1, 0.1), red = draw_between(chance, -0.1, 0.1);
+        const double moved[3] = {1.402 * red, -0.344136 * blue - 0.714136 * red, 1.772 * blue};
+        for (int k = 0; k < 3; k++) more[k] = ((float)moved[k] + (float)brightness) * 255.0f;
+    }
+    for (Py_ssize_t row = 0; row < size; row++) {
+        float *line = pixels + 3 * row * size;
+        move_row(line, size, times, more);
+        if (colours == COLOURS_OF_RESNEXT) saturate_pixels(line, size, share);
+        finish_row(line, 3 * size, shift, factor);
+    }
+}
+
+#endif
