@@ -5,9 +5,10 @@
     seen = crops.see(numbers, positions, seed, epoch, out)  bool for each: True where `out` has it, bit for bit what
                                                             `preprocess.see` makes of it; see the others by themselves
 
-One by one, Python needs 90 µs a picture (`official`) in which no other thread of it can run: 16 of them, with a sleep of 0.85 ms in
-place of decoding, came to 5,700 pictures/s of the 18,800 that such a sleep allows; with this call to 17,400. Whatever
-is odd or damaged is left to the usual way, which knows what to say of it, and so are crops that `fast` would shrink.
+One by one Python needs 90 µs a picture (`official`) in which no other thread of it can run: 16 of them, with sleeps of
+0.85 ms in place of decoding, came to 5,700 pictures/s of the 18,800 that such a sleep allows; with this call to 17,400.
+Whatever is odd or damaged is left to the usual way, which knows what to say of it, and so are crops that `fast` would
+shrink.
 """
 
 from __future__ import annotations
