@@ -383,7 +383,9 @@ QUICK = ["--seconds", "0.2", "--turns", "1", "--batch", "8", "--workers", "1"]
 
 def test_a_measurement_that_meets_a_bad_record_names_it(tmp_path: Path) -> None:
     write_records(tmp_path, {3: b"no picture at all"})
-    refused(viaduct("data", "bench", tmp_path, *QUICK), "train-00000-of-00001: record 3 at byte")
+    answer = viaduct("data", "bench", tmp_path, *QUICK)
+    refused(answer, "train-00000-of-00001: record 3 at byte")
+    assert "--on-bad-record" not in answer.stderr  # a flag that it has not
 
 
 def test_a_peer_that_cannot_read_a_picture_is_left_out_with_its_reason(tmp_path: Path) -> None:

@@ -206,7 +206,8 @@ def serve(name: str, work: Work, pipe: Connection) -> None:
     try:
         take_turns(name, work, pipe)
     except ViaductError as error:
-        pipe.send(str(error))
+        remedies = [hint for hint in error.hints if "--on-bad-record" not in hint]  # a measurement skips none
+        pipe.send("\n  ".join((error.what, *remedies)))
     except Exception as error:
         if name not in PEERS:
             raise
