@@ -16,16 +16,19 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +37,8 @@ import simplejpeg
 from viaduct import devices
 from viaduct.data.bench import measure
 from viaduct.data.build import build_records
+from viaduct.errors import ViaductError
+from viaduct.recipes import load
 from viaduct.training.summary import commit, machine
 
 Plane = npt.NDArray[np.float32]
@@ -112,15 +117,12 @@ def make_records(place: Path, count: int, copies: int) -> Path:
 def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
     words = [sys.executable, "-m", "viaduct", "train", options.recipe, "--data", data, "--device", options.device]
     words += ["--run", str(run), "--eval-every", "0", *options.flags]
-    with tempfile.TemporaryFile("w+") as talk, subprocess.Popen(words, stdout=talk, stderr=talk) as process:
-        try:
-            while process.poll() is None and not logs_of(run)[1]:
-                time.sleep(0.2)
-            logs, complete = logs_of(run)
-        finally:
-            process.kill()  # it would evaluate: on noise, fifty thousand pictures
-        talk.seek(0)
+    with tempfile.TemporaryFile("w+") as talk, running(words, talk) as process:
+        while process.poll() is None and not logs_of(run)[1]:
+            time.sleep(0.2)
+        logs, complete = logs_of(run)
         if not complete:
+            talk.seek(0)
             raise SystemExit(f"{shlex.join(words)}: {talk.read().strip()[-2000:]}")
     if len(logs) < WARM_UP + 2:
         raise SystemExit(f"{len(logs)} log lines are too few: more --steps, or a smaller --sink or --log-every.")
@@ -128,6 +130,16 @@ def train(options: argparse.Namespace, data: str, run: Path) -> dict[str, Any]:
     rate = (last["step"] - first["step"]) * recipe_of(run)["data"]["global_batch"] / (last["time"] - first["time"])
     print(f"{run.name}: {rate:,.0f} images/s", flush=True)
     return {"images_per_s": rate, "log_lines": [line["images_per_s"] for line in logs]}
+
+
+@contextmanager
+def running(words: list[str], talk: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that does not outlive the block: it would evaluate, on noise 50,000 pictures."""
+    with subprocess.Popen(words, stdout=talk, stderr=talk) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def logs_of(run: Path) -> tuple[list[dict[str, Any]], bool]:
@@ -156,17 +168,35 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     parser.add_argument("flags", nargs="*", default=shlex.split(FLAGS), help=f"of viaduct train ({FLAGS})")
     options = parser.parse_args()
+    if min(options.rounds, options.pictures, options.copies) < 1:
+        parser.error("--rounds, --pictures and --copies must be at least 1")
+    if any(word.partition("=")[0] == "--ranks" for word in options.flags):
+        parser.error("--ranks: one process on one device is measured")
+    if options.out and not options.out.parent.is_dir():
+        parser.error(f"--out {options.out}: there is no folder {options.out.parent}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        measure_all(options)
+    except ViaductError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("Interrupted: nothing was written.")
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    source = load(options.recipe).recipe.data
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        noise = [train(options, "synthetic", place / "noise-1")]  # first: it refuses what is wrong with the flags
         records = (options.data or make_records(place, options.pictures, options.copies)).resolve()
-        alone = measure(records, "official", [], 256, 0, 1.0, 3)
+        alone = measure(records, getattr(source, "preprocess", "official"), [], source.global_batch, 0, 1.0, 3)
         rates = {row["pipeline"]: row["images_per_s"] for row in alone["rows"]}
         print(f"loader alone: {rates['exact']:,.0f} images/s with {alone['workers']} threads", flush=True)
-        runs = [
-            {way: train(options, data, place / f"{way}-{number}") for way, data in ways.items()}
-            for ways in [{"noise": "synthetic", "records": str(records)}]
-            for number in range(1, options.rounds + 1)
-        ]
+        fed = [train(options, str(records), place / "records-1")]
+        for number in range(2, options.rounds + 1):
+            noise.append(train(options, "synthetic", place / f"noise-{number}"))
+            fed.append(train(options, str(records), place / f"records-{number}"))
+        runs = [{"noise": one, "records": other} for one, other in zip(noise, fed, strict=True)]
     shares = [one["records"]["images_per_s"] / one["noise"]["images_per_s"] for one in runs]
     print(f"records reach {100 * median(shares):.1f} % of the rate on noise")
     if options.out:
@@ -190,7 +220,7 @@ def record(
     return {
         "kind": "benchmark",
         "title": f"{options.recipe} fed from JPEG records",
-        "command": shlex.join(["python", "benchmarks/feeding.py", "--device", options.device, "--", *options.flags]),
+        "command": command(),
         "commit": commit(),
         "machine": place,
         "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
@@ -200,6 +230,15 @@ def record(
         "rows": rows,
         "samples": {"shares": shares, "loader": alone, "rounds": runs},
     }
+
+
+def command() -> str:
+    """As it was given, without the place where the figures go."""
+    words = sys.argv[1:]
+    if "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return shlex.join(["python", "benchmarks/feeding.py", *words])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ import inspect
 import json
 import shutil
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -334,3 +337,28 @@ def test_a_flag_and_a_setting_that_say_the_same_are_no_contradiction() -> None:
     settings = ["sink=4", "precision.compute = BF16", "optimizer.lr=.1", "mode=graph"]
     changes = train.changes_from(flags, settings)
     assert dict(changes) == {"sink": "4", "precision.compute": "BF16", "optimizer.lr": ".1", "mode": "graph"}
+
+
+def test_ranks_whose_launcher_was_killed_end_with_a_checkpoint(tmp_path: Path) -> None:
+    """Nobody is left to ask them to; without it they would train on in the background, to the last step."""
+    words = "train shapes_taster --device cpu --ranks 2 --batch 4 --steps 100000 --log-every 5 --run run"
+    said = tmp_path / "said"
+    with said.open("w") as out:
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "viaduct", *words.split(), "--set", "parallel.hang_seconds=8"],
+            cwd=tmp_path,
+            stdout=out,
+            stderr=out,
+        )
+    wait_until(lambda: "step:" in said.read_text(), 60)
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: "Stopped after step" in said.read_text(), 60)
+    assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+def wait_until(true: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.1)

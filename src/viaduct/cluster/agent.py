@@ -24,6 +24,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
+from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rollcall import JobEnded
 
 MISTAKE = 2
@@ -79,7 +80,7 @@ class RankLogs(DefaultLogsSpecs):
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         for variables in envs.values():
-            variables.update(self._own(variables))
+            variables.update({LAUNCHER: str(os.getpid()), **self._own(variables)})
         return super().reify(envs)
 
 

@@ -21,6 +21,8 @@ VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES", "
 """With these LOCAL_RANK i is the i-th listed device, whatever its number."""
 DEFAULT_PORT = 29500
 """torchrun's own; a rank table has no port."""
+LAUNCHER = "VIADUCT_LAUNCHER"
+"""Says to a rank which process has started it."""
 DEFAULT_JOB = "viaduct"
 SIZES = ("RANK_SIZE", "WORLD_SIZE")
 RANKS = ("RANK_ID", "RANK")

@@ -3,7 +3,8 @@
 All ranks pass the same places in the same order, and count them (`Pulse`). A thread in each rank tells the others how
 far it is, through the store at which the ranks met. A rank that has stood still for `hang_seconds` looks who is behind:
 the others wait for that one. The rank that is behind writes the stacks of its threads; rank 0 says who it is, and
-repeats where it stands. All then exit with code 75, which makes torchrun's agent start them again.
+repeats where it stands. All then exit with code 75, which makes torchrun's agent start them again. Ranks whose launcher
+was killed end as if they had been asked to: with a checkpoint.
 
 Looking begins with the end of the first step, which may compile for minutes; until then, the time limit of the messages
 between ranks holds.
@@ -15,6 +16,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +28,7 @@ from typing import Any
 
 from torch import distributed
 
+from viaduct.cluster.environment import LAUNCHER
 from viaduct.errors import LostRank
 from viaduct.training.distributed import ADDRESS, Group
 
@@ -68,6 +71,8 @@ class Watchdog:
         self.group, self.pulse, self.hang_seconds, self.note = group, pulse, hang_seconds, note
         self.every = min(hang_seconds / 8, 5.0)
         self.store = open_store()
+        # Only a launcher that is our parent: a script between us may end before we do, and mean no harm.
+        self.launcher = os.getppid() if os.environ.get(LAUNCHER) == str(os.getppid()) else None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="viaduct-watchdog", daemon=True)
 
@@ -83,6 +88,9 @@ class Watchdog:
         while not self._ended.wait(self.every):
             # Python is stuck as a whole if this is not renewed: then the stacks are written from outside of it.
             faulthandler.dump_traceback_later(2 * self.hang_seconds + WAIT_FOR_STACK, exit=True)
+            if self.launcher is not None and os.getppid() != self.launcher:
+                self.launcher = None
+                os.kill(os.getpid(), signal.SIGTERM)
             with contextlib.suppress(RuntimeError):  # a store that is gone is for the others to notice
                 self._say()
             if self.pulse.steady and time.monotonic() - self.pulse.since > self.hang_seconds:
