@@ -75,6 +75,12 @@ class OutOfMemory(ViaductError):
     """The memory of the host or of the device does not suffice."""
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error that is not ours says that there was no memory; each device has its own way to say so."""
+    signs = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
+
+
 class DiskFull(ViaductError):
     """A checkpoint did not fit on the disk; the older ones are whole."""
 

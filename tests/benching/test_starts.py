@@ -15,7 +15,9 @@ def test_a_variant_whose_start_fails_is_named_and_has_no_times() -> None:
     found, failed = measure([("ours", Order("shapes_taster", [("mode", "slow")], "cpu", "synthetic"))], lines.append)
     assert found == {}
     assert "mode=slow" in failed["ours"]
-    assert lines == ["ours: start 1 of 4, in a process of its own"]
+    assert lines[0] == "ours: start 1 of 4, in a process of its own"
+    assert len(lines) == 2
+    assert "mode=slow" in lines[1]
 
 
 def start(whole: float) -> dict[str, float]:
@@ -27,7 +29,7 @@ def test_starts_are_told_by_the_middle_one_of_those_that_compiled_nothing() -> N
     head, ours, peer, other = told((found, {"other": "no memory"}))
     assert head.startswith("From the start of a process to its first step")
     assert ours == (
-        "  viaduct: 5.0 s (median of 3, 4.0 to 6.0; imports 2.5, building 1.2, step 1.2; the first time 9.0 s)"
+        "  viaduct: 5.0 s (median of 3, 4.0 to 6.0; imports 2.50, building 1.25, step 1.25; the first time 9.0 s)"
     )
     assert peer.endswith("the first time 50.0 s), 2.00 times ours")
     assert other == "  other: no memory"

@@ -18,11 +18,11 @@ from viaduct.benching.ours import Ours, Setting
 from viaduct.benching.peers import Loop, Peer
 from viaduct.devices.base import Device, first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
-from viaduct.errors import OutOfMemory, ViaductError
+from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.training.loop import build_model
 from viaduct.training.precision import DTYPES, plan_for
 from viaduct.training.rundir import RunDir
-from viaduct.training.session import NO_MEMORY, limits_named
+from viaduct.training.session import limits_named
 
 Tell = Callable[[str], None]
 OURS = "viaduct"
@@ -250,7 +250,7 @@ def memory_named(setting: Setting) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, MemoryError) and not any(sign in str(error).lower() for sign in NO_MEMORY):
+        if not lacks_memory(error):
             raise
         data = setting.recipe.data
         raise OutOfMemory(

@@ -71,6 +71,7 @@ def measure(orders: Iterable[tuple[str, Order]], tell: Callable[[str], None]) ->
             start = begin(order)
         except Failed as why:
             failed[title] = str(why)
+            tell(f"{title}: {why}")
             continue
         found.setdefault(title, []).append({**asdict(start), "imports_s": start.imports_s})
     return {title: starts for title, starts in found.items() if title not in failed}, failed
@@ -91,7 +92,7 @@ def told(started: Started) -> list[str]:
         own, later = usual(times), sorted(one["whole_s"] for one in times[1:])
         compared = f", {own['whole_s'] / ours:.2f} times ours" if ours and title != "viaduct" else ""
         spread = f"median of {len(later)}, {later[0]:.1f} to {later[-1]:.1f}"
-        parts = f"imports {own['imports_s']:.1f}, building {own['build_s']:.1f}, step {own['first_step_s']:.1f}"
+        parts = f"imports {own['imports_s']:.2f}, building {own['build_s']:.2f}, step {own['first_step_s']:.2f}"
         first = f"the first time {times[0]['whole_s']:.1f} s"
         lines.append(f"  {title}: {own['whole_s']:.1f} s ({spread}; {parts}; {first}){compared}")
     return lines + [f"  {title}: {why}" for title, why in failed.items()]

@@ -32,7 +32,11 @@ def override(recipe: Part, path: str, text: str, *, whole: str = "") -> Part:
     if not rest:
         return replaced(recipe, head, parse(text, hints[head], whole))
     if not dataclasses.is_dataclass(part):
-        raise BadValue(f"{whole!r} goes too deep: {whole.removesuffix('.' + rest)!r} has no fields of its own.")
+        outer = whole.removesuffix("." + rest)
+        written = (
+            [f"The recipe's {outer} is a function of its author's: change it in the file."] if callable(part) else []
+        )
+        raise BadValue(f"{whole!r} goes too deep: {outer!r} has no fields of its own.", *written)
     return replaced(recipe, head, override(part, rest, text, whole=whole))
 
 

@@ -37,6 +37,7 @@ from viaduct.training.mixup import mix, mix_pictures, mixing_weights
 from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, smoothing_of
 from viaduct.training.outlet import put
 from viaduct.training.own_kernels import fuse, kernels_for
+from viaduct.training.own_parts import first_step_of, made_by
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
@@ -97,7 +98,7 @@ class Training:
         self.scale = LossScale(recipe.precision, self.plan.compute)
         self.optimizer = build_optimizer(recipe, self.model)
         self.shadow = Shadow(recipe.ema, self.model) if recipe.ema else None
-        self.initial_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+        self.initial_rates: list[float] = [float(group["lr"]) for group in self.optimizer.param_groups]
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.loss: Loss | SplitLoss = build_loss(recipe, training=True)
         self.plain_loss = build_loss(recipe, training=False)
@@ -200,7 +201,8 @@ class Training:
         """One step, of which nothing is told yet."""
         self.set_rate()
         self.set_progress()
-        self.optimize(batch)
+        with first_step_of(self.recipe) if self.step == 0 else nullcontext():
+            self.optimize(batch)
         self.step += 1
         self.pulse.at("the end", self.step)
         if news := self.computation.compilation.news():
@@ -571,7 +573,7 @@ class Training:
 def build_model(recipe: Recipe) -> nn.Module:
     if isinstance(recipe.model, str):
         return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
-    built = recipe.model(recipe.data.classes)
+    built = made_by("model", recipe.model, recipe.data.classes)
     if not isinstance(built, nn.Module):
         raise BadValue(f"the recipe's model made a {type(built).__name__}, not a torch.nn.Module.")
     return built

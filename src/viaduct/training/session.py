@@ -14,7 +14,7 @@ from typing import Any, Literal
 from viaduct import devices
 from viaduct.data.batches import Share
 from viaduct.data.source import PictureSet, Source
-from viaduct.errors import BadData, BadRun, BadValue, DiskFull, OutOfMemory
+from viaduct.errors import BadData, BadRun, BadValue, DiskFull, OutOfMemory, lacks_memory
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.training import checkpoint
@@ -43,7 +43,6 @@ from viaduct.training.transfer import begin_from
 from viaduct.training.watchdog import watched
 
 Resume = Literal["auto", "never", "must"]
-NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ def limits_named(run: RunDir, recipe: Recipe) -> Iterator[None]:
         retry = "The checkpoints are whole. Free some space and run the same command again."
         raise DiskFull(f"{str(run.path)!r} cannot be written: {error.strerror}.", retry) from None
     except (RuntimeError, MemoryError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in NO_MEMORY):
+        if not lacks_memory(error):
             raise
         raise OutOfMemory(
             f"the memory does not suffice for batches of {recipe.data.global_batch} pictures of {recipe.data.size} "
