@@ -46,7 +46,7 @@ class Crops:
         self._lines: region.Lines | tuple[None, None] = normal_lines(network, size) if normalised else (None, None)
         drawn = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
         self._sampler = np.array([*drawn, sampler.frame or 0], dtype=np.float64)
-        self._after = reference.mirrors_before_resize, COLOURS[reference.recolour]
+        self._mirrors_before, self._colours = reference.mirrors_before_resize, COLOURS[reference.recolour]
 
     def see(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Seen:
         folder, seen = self._folder, np.zeros(len(numbers), dtype=np.bool_)
@@ -61,8 +61,8 @@ class Crops:
         wanted[:, 2] = folder.lengths[numbers]
         wanted[:, 3] = positions
         chance = seed & WORD, epoch & WORD
-        how = folder.check, self._size, self._large, self._fancy
-        self._compiled(wanted, self._sampler, *chance, *how, *self._after, *self._lines, out, seen)
+        how = folder.check, self._size, self._large, self._fancy, self._mirrors_before, self._colours
+        self._compiled(wanted, self._sampler, *chance, *how, *self._lines, out, seen)
         return seen
 
 

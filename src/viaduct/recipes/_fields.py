@@ -33,10 +33,8 @@ def override(recipe: Part, path: str, text: str, *, whole: str = "") -> Part:
         return replaced(recipe, head, parse(text, hints[head], whole))
     if not dataclasses.is_dataclass(part):
         outer = whole.removesuffix("." + rest)
-        written = (
-            [f"The recipe's {outer} is a function of its author's: change it in the file."] if callable(part) else []
-        )
-        raise BadValue(f"{whole!r} goes too deep: {outer!r} has no fields of its own.", *written)
+        remedy = [f"The recipe's {outer} is a function of its author's: change it in the file."] * callable(part)
+        raise BadValue(f"{whole!r} goes too deep: {outer!r} has no fields of its own.", *remedy)
     return replaced(recipe, head, override(part, rest, text, whole=whole))
 
 

@@ -573,9 +573,7 @@ class Training:
 def build_model(recipe: Recipe) -> nn.Module:
     if isinstance(recipe.model, str):
         return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
-    built = made_by("model", recipe.model, recipe.data.classes)
-    if not isinstance(built, nn.Module):
-        raise BadValue(f"the recipe's model made a {type(built).__name__}, not a torch.nn.Module.")
+    built: nn.Module = made_by("model", recipe.model, recipe.data.classes)
     return built
 
 

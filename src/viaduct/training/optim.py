@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from viaduct.errors import BadValue
 from viaduct.recipes import AdamW, CrossEntropy, Lars, Recipe, RmsProp, Sgd, Thor
 from viaduct.training import light
 from viaduct.training.lars import LarsOptimizer, WholeNorms
@@ -42,14 +41,8 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         case Thor() as part:
             return ThorOptimizer(decay_groups(model, part.decay, part.weight_decay), part, model, fused)
         case own:
-            return built_by(own, [p for p in model.parameters() if p.requires_grad])
-
-
-def built_by(own: Callable[..., Any], parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    built = made_by("optimizer", own, parameters)
-    if not isinstance(built, torch.optim.Optimizer):
-        raise BadValue(f"the recipe's optimizer made a {type(built).__name__}, not a torch.optim.Optimizer.")
-    return built
+            built: torch.optim.Optimizer = made_by("optimizer", own, [p for p in model.parameters() if p.requires_grad])
+            return built
 
 
 def build_rmsprop(part: RmsProp, model: nn.Module) -> TfRmsProp:

@@ -1,7 +1,7 @@
 """Parts of a recipe that its author wrote: what is wrong with them is told in two lines, with the place in the file.
 
-optimizer = made_by("optimizer", recipe.optimizer, parameters)
-with first_step_of(recipe): …       a network, a loss or an optimizer shows only there what it cannot do
+`made_by("optimizer", recipe.optimizer, parameters)` is what such a function makes. What a network, a loss or an
+optimizer cannot do shows only in a step: the first one runs within `first_step_of(recipe)`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,35 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
+import torch
+from torch import nn
+
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
 
 PARTS = ("model", "loss", "optimizer")
+KINDS: dict[str, tuple[type, str]] = {
+    "model": (nn.Module, "torch.nn.Module"),
+    "optimizer": (torch.optim.Optimizer, "torch.optim.Optimizer"),
+}
 ONE_VALUE = "more than 1 value per channel"  # of a batch norm: the batch is too small, whoever wrote the network
 
 
 def made_by(what: str, function: Callable[..., Any], *given: Any) -> Any:
     """What it makes of what it is given."""
     try:
-        return function(*given)
+        made = function(*given)
     except ViaductError:
         raise
     except Exception as error:
         if lacks_memory(error):
             raise
         raise BadValue(f"the recipe's {what} fails: {first_line(error)}", *place_of(error, [function])) from error
+    kind, name = KINDS[what]
+    if not isinstance(made, kind):
+        raise BadValue(f"the recipe's {what} made a {type(made).__name__}, not a {name}.")
+    return made
 
 
 @contextmanager

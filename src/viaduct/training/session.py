@@ -35,6 +35,7 @@ from viaduct.training.interrupt import Interrupt
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.outlet import put
+from viaduct.training.own_parts import ONE_VALUE
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import advice
@@ -235,7 +236,7 @@ def limits_named(run: RunDir, recipe: Recipe) -> Iterator[None]:
             "Try --accumulate 2 (the same batch, worked through in two parts), or a smaller --batch or data.size.",
         ) from error
     except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
+        if ONE_VALUE not in str(error):
             raise
         batch, size = recipe.data.global_batch, recipe.data.size
         raise BadValue(
