@@ -71,7 +71,8 @@ def main() -> None:
     rows = []
     for number, name in enumerate(row["pipeline"] for row in results[0]["rows"]):
         mine = [result["rows"][number] for result in results]
-        ratio = f"{median(float(row['ratio']) for row in mine):.2f}" if mine[0]["ratio"] else ""
+        ratios = [row["ratio_to_tf_data"] for row in mine]
+        ratio = f"{median(ratios):.2f}" if None not in ratios else ""
         rate, memory = median(row["images_per_s"] for row in mine), max(row["memory_mib"] for row in mine)
         rows.append({"pipeline": name, "images/s": f"{rate:,.0f}", "ratio to tf.data": ratio})
         rows[-1]["memory MiB"] = f"{memory:,.0f}"

@@ -71,7 +71,7 @@ HILL = [
     ["weights"],
     ["kernels"],
     ["models", "data", "devices", "cluster", "scripts"],
-    ["errors"],
+    ["errors", "terminal"],
 ]
 
 

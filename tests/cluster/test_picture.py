@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from cluster.tables import table_1
@@ -12,9 +13,9 @@ from viaduct.cluster.picture import draw, spans
 from viaduct.cluster.ranktable import parse
 
 
-def drawn(servers: int, devices: list[int], width: int = 160) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, markup=False)
-    console.print(draw(parse(json.dumps(table_1(servers, devices)))))
+def drawn(servers: int, devices: list[int], width: int = 160, terminal: bool = True) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, markup=False, force_terminal=terminal, color_system=None)
+    draw(parse(json.dumps(table_1(servers, devices))), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -38,6 +39,14 @@ def test_a_device_that_is_not_used_is_a_dot() -> None:
 def test_no_line_is_wider_than_the_terminal() -> None:
     for width in (60, 80, 130):
         assert max(map(len, drawn(4, list(range(8)), width))) <= width
+
+
+@pytest.mark.parametrize("width", [60, 100_000])
+def test_in_a_pipe_servers_stand_below_each_other_with_all_their_addresses(width: int) -> None:
+    lines = drawn(2, list(range(8)), width, terminal=False)
+    assert [line.count("· node") for line in lines].count(1) == 2
+    assert max(map(len, lines)) < 120
+    assert "…" not in "".join(lines)
 
 
 def test_many_servers_are_a_line_each() -> None:

@@ -46,7 +46,7 @@ def test_json_is_one_object_with_every_device() -> None:
     cpu = report["devices"][0]
     assert cpu["present"]
     assert cpu["collective"] == "gloo"
-    assert cpu["memory_free"] > 0
+    assert cpu["memory_free_bytes"] > 0
 
 
 def test_testing_trains_on_what_is_here_and_exits_0() -> None:

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from viaduct.benching.record import COLUMNS
 from viaduct.errors import BadData
+from viaduct.terminal import figure_columns, make_console, print_table
 from viaduct.training.outlet import lead_nowhere
-
-WIDTH = 125  # figures that are cut off are none: a narrower terminal wraps the lines
 
 
 def show(record: dict[str, Any], kept: Path | None = None) -> None:
@@ -33,22 +31,20 @@ def show(record: dict[str, Any], kept: Path | None = None) -> None:
 
 
 def drawn(record: dict[str, Any]) -> str:
-    page, width = io.StringIO(), max(Console().width, WIDTH)
-    lively = sys.stdout.isatty()
-    console = Console(file=page, force_terminal=lively, highlight=False, markup=False, soft_wrap=True, width=width)
-    console.print(f"{record['title']}; {record['machine']['description']}")
-    console.print(speeds(record))
+    page = io.StringIO()
+    console = make_console(file=page)
+    console.print(f"{record['title']}; {record['machine']['description']}", soft_wrap=True)
+    print_table(speeds(record), console)
     if times := where_time_goes(record):
-        console.print(times)
+        print_table(times, console)
     for line in remarks(record):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     return page.getvalue()
 
 
 def speeds(record: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "variant" else "right", no_wrap=True)
+    variant, *figures = COLUMNS
+    table = Table(variant, *figure_columns(*figures), box=box.SIMPLE)
     for row in record["rows"]:
         table.add_row(*(row[column] for column in COLUMNS))
     return table

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from rich import box
 from rich.columns import Columns
-from rich.console import Group, RenderableType
+from rich.console import Console
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from viaduct.cluster.findings import counted
 from viaduct.cluster.ranktable import Device, RankTable, Server
+from viaduct.terminal import print_table
 
 BOXES_LIMIT = 16
 """More servers than this are drawn as a line each."""
 A_ROW = 4
 
 
-def draw(table: RankTable) -> RenderableType:
-    boxes = len(table.servers) <= BOXES_LIMIT
-    body = Columns([as_box(table, server) for server in table.servers]) if boxes else as_lines(table)
-    return Group(Text(headline(table)), body)
+def draw(table: RankTable, console: Console) -> None:
+    console.print(headline(table))
+    if len(table.servers) > BOXES_LIMIT:
+        print_table(as_lines(table), console)
+        return
+    boxes = [as_box(table, server) for server in table.servers]
+    if console.is_terminal:
+        console.print(Columns(boxes))
+    else:  # a pipe has no width to fill: one box below the other
+        console.print(*boxes, sep="\n")
 
 
 def headline(table: RankTable) -> str:
@@ -30,7 +37,7 @@ def headline(table: RankTable) -> str:
 
 
 def as_box(table: RankTable, server: Server) -> Panel:
-    grid = Table(box=box.SQUARE, show_header=False, show_lines=True)
+    grid = Table(*(Column(overflow="fold") for _ in range(A_ROW)), box=box.SQUARE, show_header=False, show_lines=True)
     for row in rows(server):
         grid.add_row(*row)
     return Panel.fit(grid, title=Text(title(table, server)), subtitle=Text(f"ranks {spans(server.ranks)}"))
@@ -57,7 +64,8 @@ def as_lines(table: RankTable) -> Table:
     lines = Table("node", "server", "ranks", "devices", "addresses", box=None, pad_edge=False)
     for node, server in enumerate(table.servers):
         numbers = spans(sorted(device.device_id for device in server.devices))
-        addresses = f"{server.devices[0].device_ip} …" if len(server.devices) > 1 else server.devices[0].device_ip
+        others = len(server.devices) - 1
+        addresses = server.devices[0].device_ip + (f" and {others} more" if others else "")
         lines.add_row(str(node), Text(server.server_id), spans(server.ranks), numbers, addresses)
     return lines
 

@@ -54,11 +54,11 @@ def cells(row: Row) -> Iterator[Text]:
     measures = row.measures
     yield Text(row.result, style=COLOURS[row.result])
     yield Text(str(row.stored.step))
-    yield Text(printable(row.tensor_index), overflow="fold")
+    yield Text(printable(row.tensor_index))
     for name in ("cosine", "relative_euclidean", "max_absolute"):
         yield Text(shown(getattr(measures, name)) if measures else "NaN")
     why = f"follows from {row.follows_from}" if row.follows_from else row.reason
-    yield Text(printable(why.split(";")[0]), style="dim", overflow="ellipsis", no_wrap=True)
+    yield Text(printable(why.split(";")[0]), style="dim")
 
 
 def explanation_text(drift: Drift, whole: bool) -> str:

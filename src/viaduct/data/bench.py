@@ -39,6 +39,7 @@ PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
 Network = Literal["official", "v15", "resnext", "amoebanet"]
 FIGURES_BEGIN = b'{\n "network"'  # as `measure` writes them
+TURNS = "turns_images_per_s"  # a row's key: one figure for each turn
 PREPARED = 3  # batches that a pipeline may have ahead
 SAMPLED = 200  # pictures that the stages are timed on
 
@@ -65,9 +66,9 @@ def measure(
     missing = {name: f"{PEERS[name]} is not installed" for name in peers if not installed(PEERS[name])}
     names = ["exact", "fast", *(name for name in peers if name not in missing)]
     rows, failed = run_turns(names, work, seconds, turns)
-    base = next((row["samples"] for row in rows if row["pipeline"] == "tf.data"), None)
+    base = next((row[TURNS] for row in rows if row["pipeline"] == "tf.data"), None)
     for row in rows:
-        row["ratio"] = f"{median(a / b for a, b in zip(row['samples'], base, strict=True)):.2f}" if base else ""
+        row["ratio_to_tf_data"] = median(a / b for a, b in zip(row[TURNS], base, strict=True)) if base else None
     return {
         "network": network,
         "batch": work.batch,
@@ -125,7 +126,7 @@ def run_turns(names: list[str], work: Work, seconds: float, turns: int) -> tuple
         {
             "pipeline": name,
             "images_per_s": median(rate for rate, _ in got),
-            "samples": [rate for rate, _ in got],
+            TURNS: [rate for rate, _ in got],
             "memory_mib": max(memory for _, memory in got),
         }
         for name, got in samples.items()

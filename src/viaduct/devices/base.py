@@ -81,7 +81,7 @@ class Facts:
     versions: dict[str, str]
     count: int = 0
     description: str | None = None
-    memory_free: int | None = None
+    memory_free_bytes: int | None = None
     precisions: tuple[str, ...] = ()
     collective: str | None = None
     graph_capture: str | None = None
@@ -107,7 +107,7 @@ def _ask(device: Device) -> Facts:
         versions=device.versions(),
         count=device.count(),
         description=device.description(),
-        memory_free=device.memory_free(),
+        memory_free_bytes=device.memory_free(),
         precisions=device.autocast_dtypes(),
         collective=device.collective_backend(),
         graph_capture=getattr(graph, "__name__", None),

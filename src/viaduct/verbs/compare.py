@@ -134,17 +134,16 @@ def write(drift: Drift, record: dict[str, Any], out: Path) -> None:
 
 
 def show(drift: Drift, out: Path | None, explain: bool) -> None:
-    from rich.console import Console
-
     from viaduct.comparison.spoken import counts_table, explanation_text, worst_table
+    from viaduct.terminal import make_console, print_table
 
-    talk, console = Console(stderr=True), Console()
+    talk, console = make_console(stderr=True), make_console()
     for note in drift.notes:
         say(talk, f"note: {note}")
-    console.print(counts_table(drift))
+    print_table(counts_table(drift), console)
     worst = worst_table(drift, WORST)
     if worst is not None:
-        console.print(worst)
+        print_table(worst, console)
     say(console, explanation_text(drift, explain))
     if out is not None:
         say(console, f"{out / 'report.html'} shows all of it; {out / 'drift.csv'} has the rows.")
@@ -153,17 +152,16 @@ def show(drift: Drift, out: Path | None, explain: bool) -> None:
 def say(console: Console, text: str) -> None:
     from viaduct.comparison.spoken import printable
 
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(text), soft_wrap=True)
 
 
 def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
-    from rich.console import Console
-
     from viaduct.comparison.curves import compare_curves
     from viaduct.comparison.curves_page import write_curves_report
     from viaduct.comparison.output import write_out
     from viaduct.comparison.spoken import sentence
     from viaduct.comparison.summary import curve_summary
+    from viaduct.terminal import make_console
 
     curves = compare_curves(left, right)
     record = curve_summary(curves)
@@ -172,9 +170,9 @@ def of_curves(left: Path, right: Path, out: Path | None, as_json: bool) -> int:
     if as_json:
         print(json.dumps(record, indent=1))
     else:
-        talk = Console(stderr=True)
+        talk = make_console(stderr=True)
         say(talk, "Not both runs have a dump; their loss curves are compared.")
         for note in curves.notes:
             say(talk, f"note: {note}")
-        say(Console(), sentence(curves.headline))
+        say(make_console(), sentence(curves.headline))
     return curves.exit_code

@@ -259,17 +259,19 @@ def check_rows(report: Any) -> dict[str, Any]:
 
 
 def show_check(report: Any) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table("split", "files", "records", "MiB", "classes", "corrupt", "undecodable", "mislabelled", box=None)
+    from viaduct.terminal import figure_columns, print_table
+
+    figures = figure_columns("files", "records", "MiB", "classes", "corrupt", "undecodable", "mislabelled")
+    table = Table("split", *figures, box=None)
     for split in dict.fromkeys(shard.split for shard in report.shards):
         mine = [shard for shard in report.shards if shard.split == split]
         sums = [sum(getattr(shard, name) for shard in mine) for name in ("corrupt", "undecodable", "mislabelled")]
         size = sum(shard.bytes for shard in mine) / 2**20
         row = [len(mine), sum(shard.records for shard in mine), f"{size:,.1f}", len(report.labels(split)), *sums]
         table.add_row(split, *map(str, row))
-    Console().print(table)
+    print_table(table)
     for finding in report.findings:
         print(f"{finding.severity}: {finding.where}: {finding.message}")
     if not report.findings:
@@ -277,14 +279,16 @@ def show_check(report: Any) -> None:
 
 
 def show_bench(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table("pipeline", "images/s", "turns", "memory MiB", "ratio to tf.data", box=None)
+    from viaduct.terminal import figure_columns, print_table
+
+    table = Table("pipeline", *figure_columns("images/s", "turns", "memory MiB", "ratio to tf.data"), box=None)
     for row in result["rows"]:
-        turns = " ".join(f"{rate:,.0f}" for rate in row["samples"])
-        table.add_row(row["pipeline"], f"{row['images_per_s']:,.0f}", turns, f"{row['memory_mib']:,.0f}", row["ratio"])
-    Console().print(table)
+        turns = " ".join(f"{rate:,.0f}" for rate in row["turns_images_per_s"])
+        ratio = "" if row["ratio_to_tf_data"] is None else f"{row['ratio_to_tf_data']:.2f}"
+        table.add_row(row["pipeline"], f"{row['images_per_s']:,.0f}", turns, f"{row['memory_mib']:,.0f}", ratio)
+    print_table(table)
     print(f"decoded: {result['decoder']}")
     stages = ", ".join(f"{name} {ms:.2f}" for name, ms in result["stages_ms"].items())
     print(f"ms per image in one thread: {stages}")

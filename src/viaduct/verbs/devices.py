@@ -57,9 +57,9 @@ def _as_dict(facts: list[Facts], trials: list[Trial] | None) -> dict[str, object
 
 
 def _show(facts: list[Facts], trials: list[Trial]) -> None:
-    from rich.console import Console
+    from viaduct.terminal import make_console
 
-    console = Console(highlight=False, markup=False)
+    console = make_console()
     _show_facts(console, facts)
     for fact in facts:
         if fact.missing is not None:
@@ -72,10 +72,12 @@ def _show_facts(console: Console, facts: list[Facts]) -> None:
     from rich import box
     from rich.table import Table
 
+    from viaduct.terminal import print_table
+
     table = Table("", *(fact.name for fact in facts), box=box.SIMPLE)
     for label, *cells in zip(_LABELS, *map(_cells, facts), strict=True):
         table.add_row(label, *cells)
-    console.print(table)
+    print_table(table, console)
 
 
 def _cells(fact: Facts) -> list[str]:
@@ -85,7 +87,7 @@ def _cells(fact: Facts) -> list[str]:
     return [
         f"{fact.count} cards" if fact.count > 1 else "yes",
         fact.description or "",
-        f"{(fact.memory_free or 0) / 2**30:.0f} GiB",
+        f"{(fact.memory_free_bytes or 0) / 2**30:.0f} GiB",
         " ".join(("fp32", *fact.precisions)),
         fact.collective or "",
         fact.graph_capture or "none",
@@ -97,7 +99,9 @@ def _show_trials(console: Console, trials: list[Trial]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table("device", "precision", "step", "difference", "allowed", "result", box=box.SIMPLE)
+    from viaduct.terminal import figure_columns, print_table
+
+    table = Table("device", "precision", *figure_columns("step", "difference", "allowed"), "result", box=box.SIMPLE)
     for trial in trials:
         table.add_row(
             trial.device,
@@ -107,5 +111,8 @@ def _show_trials(console: Console, trials: list[Trial]) -> None:
             f"{trial.tolerance:g}",
             "ok" if trial.ok else f"failed: {trial.reason}",
         )
-    console.print(table)
-    console.print("Difference: the worst tensor's, from the same step on the CPU in fp32, as a share of its movement.")
+    print_table(table, console)
+    console.print(
+        "Difference: the worst tensor's, from the same step on the CPU in fp32, as a share of its movement.",
+        soft_wrap=True,
+    )

@@ -34,16 +34,16 @@ def main(
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from viaduct.terminal import figure_columns, print_table
+
     columns = {"top1": 100.0, "top5": 100.0, "loss": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
-    table = Table("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", "images", "", box=None)
-    for column in table.columns:
-        column.justify = "right"
+    heads = ("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", "images", "")
+    table = Table(*figure_columns(*heads), box=None)
     best = max(rows, key=lambda row: float(row["top1"]))  # of equals the first, as in training
     for row in rows:
         figures = [f"{scale * row[name]:.4g}" for name, scale in columns.items()]
         mark = "best" if len(rows) > 1 and row is best else ""
         table.add_row(str(row["step"]), f"{row['epoch']:.1f}", *figures, str(row["count"]), mark)
-    Console().print(table)
+    print_table(table)

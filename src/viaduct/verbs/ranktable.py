@@ -89,12 +89,11 @@ def check(
 @app.command()
 def show(file: File, card: CardOption = DEFAULT_CARD) -> None:
     """Draw the servers, their devices and ranks."""
-    from rich.console import Console
-
     from viaduct.cluster.picture import draw
+    from viaduct.terminal import make_console
 
     table = read(file, card)
-    Console(highlight=False, markup=False).print(draw(table))
+    draw(table, make_console())
     note(table)
 
 

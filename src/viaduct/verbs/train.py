@@ -388,15 +388,17 @@ def show_recipes(as_json: bool) -> None:
     from viaduct.recipes import load, names
 
     recipes = [load(name) for name in names()]
-    expected = {r.name: f"{r.recipe.expects.percent:g} % top-1" if r.recipe.expects else "" for r in recipes}
+    expected = {r.name: r.recipe.expects.percent if r.recipe.expects else None for r in recipes}
     if as_json:
-        rows = [{"name": r.name, "summary": r.summary, "expects": expected[r.name]} for r in recipes]
+        rows = [{"name": r.name, "summary": r.summary, "expected_top1_percent": expected[r.name]} for r in recipes]
         print(json.dumps(rows, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from viaduct.terminal import print_table
 
     table = Table("recipe", "what it is", "expect", box=None, pad_edge=False)
     for r in recipes:
-        table.add_row(r.name, r.summary, expected[r.name])
-    Console().print(table)
+        percent = expected[r.name]
+        table.add_row(r.name, r.summary, "" if percent is None else f"{percent:g} % top-1")
+    print_table(table)

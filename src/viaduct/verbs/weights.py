@@ -154,13 +154,14 @@ def summarise(stored: Any, pattern: str) -> dict[str, Any]:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from viaduct.terminal import print_table
 
     table = Table("name", "shape", "type", box=None, pad_edge=False)
     for row in summary["tensors"]:
         table.add_row(printable(row["name"]), "x".join(map(str, row["shape"])) or "scalar", row["dtype"])
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    print_table(table)
     totals = summary["totals"]
     size = f"{totals['values']:,} values, {totals['bytes'] / 2**20:,.1f} MiB"
     step = "" if summary["step"] is None else f"; step {summary['step']:,}"
