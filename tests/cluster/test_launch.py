@@ -336,7 +336,7 @@ def state(pid: int) -> str:
         return "Z"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None:
     agent, pids = launched(tmp_path, SLEEP)
     assert len(alive(pids)) == 2
@@ -344,6 +344,31 @@ def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None
     agent.communicate(timeout=60)
     assert agent.returncode == 128 + number
     assert alive(pids) == []
+
+
+def test_a_closed_terminal_hangs_up_twice_and_leaves_ranks_their_time(tmp_path: Path) -> None:
+    slow = "import signal, sys, time\nsignal.signal(signal.SIGHUP, lambda *_: (time.sleep(1), sys.exit(129)))\n"
+    saved = "import atexit\natexit.register(lambda: open(f\"{sys.argv[1]}/{os.environ['RANK']}.saved\", 'w'))\n"
+    agent, _ = launched(tmp_path, slow + SLEEP.replace("time.sleep", saved + "time.sleep"))
+    agent.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    agent.send_signal(signal.SIGHUP)
+    agent.communicate(timeout=60)
+    assert agent.returncode == 129
+    assert len(list(tmp_path.glob("*.saved"))) == 2
+
+
+def test_nohup_keeps_launcher_and_ranks_deaf_to_a_hangup(tmp_path: Path) -> None:
+    short = SLEEP.replace("time.sleep(120)", "time.sleep(3)")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        agent, pids = launched(tmp_path, short)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    for pid in (agent.pid, *pids):
+        os.kill(pid, signal.SIGHUP)
+    agent.communicate(timeout=60)
+    assert agent.returncode == 0
 
 
 def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:

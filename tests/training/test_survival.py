@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -138,7 +140,7 @@ def assert_equal_runs(run: Path, undisturbed: Path) -> None:
     assert not writing(run)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_with_a_checkpoint_and_the_command_that_continues(
     recipe: Path, undisturbed: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -156,6 +158,41 @@ def test_a_signal_ends_with_a_checkpoint_and_the_command_that_continues(
     assert again.returncode == 0, again.stderr
     assert f"step-{stopped}" in again.stderr
     assert (run / "model.safetensors").read_bytes() == (undisturbed / "model.safetensors").read_bytes()
+
+
+def test_a_closed_terminal_ends_with_a_checkpoint(recipe: Path, tmp_path: Path) -> None:
+    run, (ours, terminal) = tmp_path / "run", os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "viaduct", *words_for(recipe, run, "--set", "checkpoint.every_steps=1000")],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=ENVIRONMENT,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(terminal)
+    seen = b""
+    while b"step:" not in seen:
+        seen += os.read(ours, 4096)
+    os.close(ours)  # the kernel sends SIGHUP, and every write to the terminal fails from now on
+    assert process.wait(60) == 129
+    (saved,) = (run / "checkpoints").glob("step-*")
+    assert saved.name in viaduct(*words_for(None, run)).stderr
+
+
+def test_nohup_outlives_a_hangup(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup has it, and children inherit
+    try:
+        process = launch(recipe, run, "--steps", "40")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for_step(process, 10)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert (run / "model.safetensors").is_file()
 
 
 def test_a_second_ctrl_c_ends_at_once(recipe: Path, tmp_path: Path) -> None:

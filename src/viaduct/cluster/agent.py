@@ -4,8 +4,10 @@ This file and `rollcall.py` import torch; `launch.py` imports them when ranks ar
 
 - a rank's own variables (HCCL's, from a rank table) beside those of torchrun;
 - exit code 2 is a person's mistake, which no restart mends: it ends the job;
-- exit code 128 + SIGINT or SIGTERM is a rank that was asked to stop and did: it ends the job too;
-- a signal that arrives while ranks are being ended kills them.
+- exit code 128 + SIGINT, SIGTERM or SIGHUP is a rank that was asked to stop and did: it ends the job too;
+- Ctrl-C or SIGTERM that arrives while ranks are being ended kills them; SIGHUP does not, since a terminal that is
+  closed sends it twice;
+- SIGHUP that is ignored (`nohup`) stays so, here and in the ranks.
 """
 
 from __future__ import annotations
@@ -38,9 +40,11 @@ HANGING_S = 10
 EXIT_BARRIER_S = 300.0
 """How long servers that have finished wait for the others."""
 KILLERS = (signal.SIGINT, signal.SIGTERM)
-STOPPED = {128 + number: number for number in KILLERS}
+STOPPED = {128 + number: number for number in (*KILLERS, signal.SIGHUP)}
 """The exit codes of ranks that were asked to stop, and did so by themselves."""
 TAKEN = (*KILLERS, signal.SIGHUP, signal.SIGQUIT)
+SIGNALS = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+"""Variable with the signals that the agent takes over; torch before 2.9 takes all of `TAKEN`."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,15 @@ class Agent(LocalElasticAgent):
             raise
         return result
 
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        if ignored:
+            os.environ.setdefault(SIGNALS, ",".join(number.name for number in TAKEN if number != signal.SIGHUP))
+        started: dict[int, Any] = super()._start_workers(worker_group)
+        if ignored:  # a torch that does not know the variable has put its own handler there
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        return started
+
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state is WorkerState.FAILED:
@@ -149,6 +162,7 @@ class Agent(LocalElasticAgent):
                 with_children(pid, signal.SIGKILL)
 
         before = {number: signal.signal(number, kill) for number in KILLERS}
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             yield
         finally:

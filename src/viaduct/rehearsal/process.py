@@ -24,6 +24,7 @@ from viaduct.rehearsal.progress import last_signs
 from viaduct.rehearsal.scene import Scene
 from viaduct.rehearsal.summary import End, Summary, gather
 from viaduct.rehearsal.surroundings import ROOT, environment, of_rank, surroundings, write_table
+from viaduct.signals import stop_signals
 
 # Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
 # that folder here too; it makes way for the viaduct that this process runs, which then makes way for the script's.
@@ -34,7 +35,6 @@ CODE = (
 LOOK_S = 0.5
 IMPORTS_S = 120.0  # beyond the script's own time: setting the stage, and ending
 SHOWN = 5  # files of the user's that were changed
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def rehearse(plan: Plan, scene: Scene | None, tell: Callable[[str], None]) -> Summary:
@@ -108,7 +108,7 @@ def forwarded(process: subprocess.Popen[Any]) -> Iterator[list[int]]:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
 
-    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    before = {number: signal.signal(number, forward) for number in stop_signals()}
     try:
         yield came
     finally:

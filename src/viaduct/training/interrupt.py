@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: end after the current step; a second Ctrl-C ends at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: end after the current step; a second Ctrl-C ends at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from viaduct.signals import stop_signals
 from viaduct.training.outlet import put
 
 
@@ -22,7 +23,7 @@ class Interrupt:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -36,7 +37,7 @@ class Interrupt:
         if self.received is not None and number == signal.SIGINT:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self.received = number
-        if not self.quiet:
+        first, self.received = self.received is None, self.received or number
+        if first and not self.quiet:
             when = "when the network is compiled and this step is done" if self.compiling() else "after this step"
             put(f"\nEnding {when}, with a checkpoint. Ctrl-C once more ends at once.", sys.stderr)

@@ -14,6 +14,7 @@ import typer
 
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
+from viaduct.signals import stop_signals
 from viaduct.verbs.rehearse import Arguments, FakeData, Framework, Launch, Memory, OneLimit, Ranks, parse_size
 
 if TYPE_CHECKING:
@@ -115,14 +116,14 @@ def main(
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Between two runs, too, Ctrl-C and SIGTERM take back what was begun."""
+    """Between two runs, too, Ctrl-C, SIGTERM and SIGHUP take back what was begun."""
 
     def interrupt(number: int, frame: Any) -> NoReturn:
         from viaduct.carrying.running import Interrupted
 
         raise Interrupted(number)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, interrupt) for number in stop_signals()}
     try:
         yield
     finally:
