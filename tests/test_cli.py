@@ -71,7 +71,8 @@ HILL = [
     ["weights"],
     ["kernels"],
     ["models", "data", "devices", "cluster", "scripts"],
-    ["errors", "terminal"],
+    ["errors"],
+    ["terminal"],
 ]
 
 

@@ -1,14 +1,17 @@
-"""Tables on the terminal, and the same tables in a pipe or a file.
+"""Tables on the terminal, and the same tables in a pipe or a file; names and source that others wrote, safe to print.
 
     console = make_console()
     print_table(Table("recipe", *figure_columns("top-1 %", "loss")), console)
 
 A pipe or a file gets no colour codes, and every line is as long as it needs to be. On a narrow terminal columns of
 words fold; figures stay whole, and where they do not fit side by side the terminal breaks the line. Nothing is cut off.
+
+`escape_controls` shows what would steer a terminal instead of sending it.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import IO, TYPE_CHECKING
 
@@ -18,6 +21,16 @@ if TYPE_CHECKING:
 
 UNBOUNDED = 100_000  # columns: wider than any table
 WORDS = 12  # columns that a column of words is given at least, if it needs them
+UNSAFE = re.compile(
+    "["
+    "\x00-\x1f\x7f-\x9f"  # C0 and C1 controls: escape sequences, line ends, backspace
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional overrides, which reorder what is read
+    "\u200b\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # invisible
+    "\u2028\u2029"  # line and paragraph separators
+    "\ud800-\udfff"  # bytes of a file name that are no UTF-8
+    "]"
+)
+SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
@@ -62,3 +75,21 @@ def narrowest(table: Table, console: Console) -> int:
         widest = max(cells)
         least += 4 + (widest if column.no_wrap else min(widest, WORDS))
     return least
+
+
+def escape_controls(text: str, keep: str = "") -> str:
+    r"""Return the text with every control character written out: `\x1b`, `\n`, `\u202e`.
+
+    Line ends and tabs are controls too, as a file name may hold them; `keep` names those that stay: "\t" for a line of
+    source, "\n\t" for a text of several lines. Bytes of a name that are no UTF-8 are shown as `\xff`.
+    """
+    return UNSAFE.sub(lambda found: found[0] if found[0] in keep else escape_character(found[0]), text)
+
+
+def escape_character(character: str) -> str:
+    code = ord(character)
+    if character in SHORT:
+        return SHORT[character]
+    if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode puts the byte 0x80 there, and so on
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
