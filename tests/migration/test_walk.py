@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from viaduct.errors import BadValue
-from viaduct.migration.walk import Skipped, changed_in_git, walk
+from viaduct.migration.walk import Skipped, unsaved_files, walk
 
 
 def git(folder: Path, *words: str) -> None:
@@ -57,9 +57,11 @@ def test_every_reason_has_its_chinese(tmp_path: Path) -> None:
     make(tmp_path, ".git/x", "__pycache__/x", "node_modules/x", "env/pyvenv.cfg")
     os.symlink("/etc/passwd", tmp_path / "absolute")
     os.symlink("../x", tmp_path / "outside")
+    os.symlink("nothing", tmp_path / "dangling")
     os.mkfifo(tmp_path / "fifo")
+    make(tmp_path, ".viaduct-migration/journal")
     found = walk(tmp_path).skipped
-    assert len(found) == 7
+    assert len(found) == 9
     assert not [one for one in found if one.why("zh").isascii()]
     assert Skipped("a", "cannot be read: Permission denied").why("zh") == "无法读取:Permission denied"
 
@@ -98,16 +100,26 @@ def test_a_folder_that_was_named_is_looked_at_though_a_repository_around_it_igno
     assert walk(tmp_path / "runs").scripts == ["a.py", "sub/b.py"]
 
 
-def test_git_starts_nothing_that_the_project_names(tmp_path: Path) -> None:
+def test_no_command_that_the_project_names_is_started(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    make(project, "a.py")
+    make(project, "a.py", "b.py")
     git(project, "init", "-q")
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "all")
     spy = tmp_path / "spy.sh"
-    spy.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    spy.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
     spy.chmod(0o755)
-    git(project, "config", "core.fsmonitor", str(spy))
-    walk(project)
-    changed_in_git(project)
+    (project / ".gitattributes").write_text("*.py filter=spy diff=spy\n")
+    for key in ("filter.spy.clean", "filter.spy.process", "filter.spy.smudge", "core.fsmonitor", "diff.spy.textconv"):
+        git(project, "config", key, str(spy))
+    hook = project / ".git/hooks/post-index-change"
+    hook.write_bytes(spy.read_bytes())
+    hook.chmod(0o755)
+    os.utime(project / "a.py")
+    (project / "b.py").write_text("x = 2\n")
+    found = walk(project)
+    assert found.scripts == ["a.py", "b.py"]
+    assert unsaved_files(found) == [".gitattributes", "b.py"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -145,3 +157,18 @@ def test_what_cannot_be_migrated_is_said(tmp_path: Path, name: str, word: str) -
     (tmp_path / "data.txt").write_text("x")
     with pytest.raises(BadValue, match=word):
         walk(tmp_path / name)
+
+
+def test_a_link_to_nothing_is_made_again_and_named(tmp_path: Path) -> None:
+    make(tmp_path, "a.py")
+    os.symlink("gone.py", tmp_path / "b.py")
+    found = walk(tmp_path)
+    assert (found.scripts, found.links) == (["a.py"], ["b.py"])
+    assert [(one.path, one.is_deliberate) for one in found.skipped] == [("b.py", False)]
+
+
+def test_the_git_file_of_a_worktree_is_no_file_of_the_project(tmp_path: Path) -> None:
+    make(tmp_path, "a.py")
+    (tmp_path / ".git").write_text("gitdir: /elsewhere\n")
+    found = walk(tmp_path)
+    assert (found.scripts, found.others) == (["a.py"], [])

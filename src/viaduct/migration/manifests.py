@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.options import Options
 from viaduct.migration.packages import installed, told
 from viaduct.migration.rule import Rule, all_rules
 from viaduct.migration.source import lines_of
+from viaduct.migration.walk import Walk
 
 LARGEST = 1_000_000
 KERNELS, PACKAGES, LIMITS = "torch.kernels", "torch.packages", "torch.patch_limits"
@@ -114,25 +115,17 @@ def rule_for(path: str) -> str:
     return PACKAGES if reader_for(path) else ""
 
 
-def look(root: Path, paths: list[str], options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
+def look(found: Walk, options: Options) -> Iterator[tuple[str, str, tuple[Finding, ...]]]:
     """Path, text and findings of each file that has some."""
     rules = {rule.name: rule for rule in all_rules() if rule.wanted(options)}
-    for path in paths:
+    for path in list(found.others):
         wanted = rules.get(rule_for(path))
         if wanted is None:
             continue
-        text = read(root / path)
-        found = tuple(sorted(look_at(path, text, wanted, options), key=lambda one: one.line)) if text else ()
-        if found:
-            yield path, text, found
-
-
-def read(path: Path) -> str:
-    """Empty where it cannot be read: it is copied as it is, and no script."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace") if path.stat().st_size <= LARGEST else ""
-    except OSError:
-        return ""
+        text = (found.read(path, LARGEST) or b"").decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        findings = tuple(sorted(look_at(path, text, wanted, options), key=lambda one: one.line)) if text else ()
+        if findings:
+            yield path, text, findings
 
 
 def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Finding]:

@@ -30,9 +30,9 @@ def is_helper(data: bytes) -> bool:
     return MARK in data[:1000]
 
 
-def plan(found: Walk, texts: Iterable[tuple[str, bytes | None]]) -> dict[str, tuple[str, str]]:
+def plan(found: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, str]]:
     """Of each script that may need the helper: the module that it imports, and the file in which that lies."""
-    contents = {path: data for path, data in texts if data is not None}
+    contents = dict(texts)
     name = free_name(found, contents)
     packaged = any(path in PACKAGED for path in (*found.scripts, *found.others))
     tree = Tree(set(found.scripts), {path: set(imports(data)) for path, data in contents.items() if b"import" in data})

@@ -25,7 +25,7 @@ from viaduct.migration.findings import RISK, Finding
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
 from viaduct.migration.source import decode, lines_of
-from viaduct.migration.walk import Skipped, Walk, walk
+from viaduct.migration.walk import Walk, walk
 
 LARGEST = 5_000_000
 """Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""
@@ -119,7 +119,7 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
     collecting = gc.isenabled()
     gc.disable()  # trees by the million and no cycles worth a search
     try:
-        project = survey((name, parsable(name, data)) for name, data in texts if data is not None)
+        project = survey((name, parsable(name, data)) for name, data in texts)
         project.entry = options.entry
         project.helpers = neutral.plan(found, texts) if options.to == "any" else {}
         results = run_all(texts, options, project, jobs)
@@ -179,16 +179,12 @@ def with_finding(file: FileResult, project: Project, helper: str, name: str, lin
     return replace(file, findings=tuple(sorted([*file.findings, finding], key=lambda one: one.order)))
 
 
-def read_all(found: Walk) -> Iterator[tuple[str, bytes | None]]:
-    """Path and content; None where it cannot be read, which goes to the list of what was left out."""
-    unreadable = []
-    for path in found.scripts:
-        try:
-            yield path, (found.root / path).read_bytes()
-        except OSError as error:
-            unreadable.append(Skipped(path, f"cannot be read: {error.strerror}"))
-    found.skipped = sorted([*found.skipped, *unreadable], key=lambda one: one.path)
-    found.scripts = [path for path in found.scripts if path not in {one.path for one in unreadable}]
+def read_all(found: Walk) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content; what cannot be read goes to the list of what was left out."""
+    for path in list(found.scripts):
+        data = found.read(path)
+        if data is not None:
+            yield path, data
 
 
 def with_entry(options: Options, found: Walk) -> Options:
@@ -205,8 +201,8 @@ def with_entry(options: Options, found: Walk) -> Options:
     raise BadValue(f"--entry {options.entry}: the project has no such script.", "Give its path within the project.")
 
 
-def refuse_any(texts: Iterable[tuple[str, bytes | None]]) -> None:
-    using = [path for path, data in texts if data and IMPORTS_TENSORFLOW.search(data)]
+def refuse_any(texts: Iterable[tuple[str, bytes]]) -> None:
+    using = [path for path, data in texts if IMPORTS_TENSORFLOW.search(data)]
     if using:
         raise BadValue(
             f"--to any cannot be done for TensorFlow 1 ({using[0]} imports it).",
@@ -215,9 +211,9 @@ def refuse_any(texts: Iterable[tuple[str, bytes | None]]) -> None:
         )
 
 
-def refuse_patch(texts: Iterable[tuple[str, bytes | None]]) -> None:
+def refuse_patch(texts: Iterable[tuple[str, bytes]]) -> None:
     texts = list(texts)
-    if not any(data and IMPORTS_TORCH.search(parsable(path, data)) for path, data in texts):
+    if not any(IMPORTS_TORCH.search(parsable(path, data)) for path, data in texts):
         raise BadValue(
             "--mode patch is for PyTorch, and no script here imports it.",
             "TensorFlow 1 has no such patch: leave --mode out.",
@@ -228,7 +224,7 @@ def brought_along(found: Walk, options: Options) -> Iterator[FileResult]:
     """Files that are no scripts, of which something is to be said."""
     from viaduct.migration.manifests import look
 
-    for path, text, findings in look(found.root, found.others, options):
+    for path, text, findings in look(found, options):
         count = len(lines_of(text))
         stems = tuple(range(1, count + 1))
         yield FileResult(path, len(text.encode()), count, old=text, new=text, stems=stems, findings=findings)
@@ -237,13 +233,13 @@ def brought_along(found: Walk, options: Options) -> Iterator[FileResult]:
 def shell_scripts(found: Walk, options: Options, project: Project) -> list[FileResult]:
     from viaduct.migration.shell import migrate_all
 
-    return [of_text(made) for made in migrate_all(found.root, found.others, options, project)]
+    return [of_text(made) for made in migrate_all(found, options, project)]
 
 
 def settings_files(found: Walk, options: Options) -> list[FileResult]:
     from viaduct.migration.settings import migrate_all
 
-    return [of_text(made) for made in migrate_all(found.root, found.others, options)]
+    return [of_text(made) for made in migrate_all(found, options)]
 
 
 def of_text(made: Migrated) -> FileResult:
@@ -271,12 +267,11 @@ Task = tuple[str, bytes]
 _shared: tuple[Options, Project] | None = None
 
 
-def run_all(texts: list[tuple[str, bytes | None]], options: Options, project: Project, jobs: int) -> list[FileResult]:
-    tasks = [(path, data) for path, data in texts if data is not None]
-    workers = min(jobs or available_cores(), len(tasks))
-    if workers < 2 or sum(len(data) for _, data in tasks) < PARALLEL_FROM or not can_fork():
-        return [run_one(path, data, options, project) for path, data in tasks]
-    return run_parallel(tasks, options, project, workers)
+def run_all(texts: list[tuple[str, bytes]], options: Options, project: Project, jobs: int) -> list[FileResult]:
+    workers = min(jobs or available_cores(), len(texts))
+    if workers < 2 or sum(len(data) for _, data in texts) < PARALLEL_FROM or not can_fork():
+        return [run_one(path, data, options, project) for path, data in texts]
+    return run_parallel(texts, options, project, workers)
 
 
 def run_parallel(tasks: list[Task], options: Options, project: Project, workers: int) -> list[FileResult]:

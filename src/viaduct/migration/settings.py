@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from viaduct.migration.engine import Migrated
 from viaduct.migration.findings import Finding, Risk, Status
@@ -26,6 +25,7 @@ from viaduct.migration.rule import Rule
 from viaduct.migration.rules.torch import any_backend, any_device_text, backend, device_string
 from viaduct.migration.rules.torch._device_texts import device_like
 from viaduct.migration.rules.torch._targets import CARDS
+from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 WORDS = (b"cuda", b"nccl")
@@ -41,26 +41,18 @@ COMMENT = re.compile(r"(?:^|\s)[#;]")
 DEVICE = re.compile(r"cuda(?::\d+)?")
 
 
-def migrate_all(root: Path, paths: list[str], options: Options) -> Iterator[Migrated]:
+def migrate_all(found: Walk, options: Options) -> Iterator[Migrated]:
     """Of the files of a project those that configure something, and of which something is to be said."""
     if options.mode == "patch":
         return  # it turns device texts into the card's while the script runs
-    for path in paths:
+    for path in list(found.others):
         if not path.endswith(SUFFIXES) or rule_for(path):
             continue
-        data = read(root / path)
+        data = found.read(path, LARGEST) or b""
         if any(word in data for word in WORDS):
             made = migrate(path, data, options)
             if made.changed or made.findings:
                 yield made
-
-
-def read(path: Path) -> bytes:
-    """Empty where it cannot be read or is no settings by its size: it is copied as it is."""
-    try:
-        return path.read_bytes() if path.stat().st_size <= LARGEST else b""
-    except OSError:
-        return b""
 
 
 def migrate(path: str, data: bytes, options: Options) -> Migrated:

@@ -15,7 +15,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from viaduct.migration.engine import Migrated
 from viaduct.migration.findings import Finding, Risk, Status
@@ -28,6 +27,7 @@ from viaduct.migration.rules.torch._environment import NCCL, OTHERS, VISIBLE, ca
 from viaduct.migration.rules.torch._targets import CARDS, Card
 from viaduct.migration.shell_words import Script, Word, read, uses
 from viaduct.migration.source import Undecodable, lines_of
+from viaduct.migration.walk import Walk
 
 SUFFIXES = (".sh", ".bash")
 SAYS = ("echo", "printf", "logger", ":")
@@ -74,17 +74,16 @@ def plain(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def migrate_all(root: Path, paths: list[str], options: Options, project: Project) -> Iterator[Migrated]:
+def migrate_all(found: Walk, options: Options, project: Project) -> Iterator[Migrated]:
     """The shell scripts among the files of a project; those of which nothing is to be said are not named."""
-    scripts = [path for path in paths if path.endswith(SUFFIXES)]
+    scripts = [path for path in found.others if path.endswith(SUFFIXES)]
     if not scripts or options.mode == "patch":
         return
     known = declared(project)
     for path in scripts:
-        try:
-            data = (root / path).read_bytes()
-        except OSError:
-            continue  # it cannot be copied either, and that is said there
+        data = found.read(path)
+        if data is None:
+            continue
         made = migrate(path, data, options, known)
         if made.changed or made.findings:
             yield made

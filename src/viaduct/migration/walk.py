@@ -6,43 +6,61 @@ left out, as a fresh clone would not have them either.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from viaduct.errors import BadValue
+from viaduct.migration import ignoring
+from viaduct.migration.ignoring import Ignoring
+from viaduct.plain_files import open_plain_file, read_plain_file
+from viaduct.repository import Repository, find_repository, open_repository
+from viaduct.terminal import escape_controls
 
 SUFFIXES = (".py", ".ipynb")
 SHEBANG = re.compile(rb"#![^\n]*[/ \t]python[\d.]*(?:\s|\Z)")
 """Some scripts are started by their name alone and have no suffix."""
+STATE = ".viaduct-migration"
+"""The folder in which --in-place keeps its journal while it writes."""
+PARTIAL = ".viaduct-partial"
+"""How the name of a folder ends in which --out makes its copy."""
 CACHES = {
     **dict.fromkeys((".git", ".hg", ".svn"), "version control"),
     **dict.fromkeys(("__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"), "a cache"),
     **dict.fromkeys((".ipynb_checkpoints", ".eggs"), "a cache"),
     "node_modules": "installed packages",
+    STATE: "viaduct's own",
 }
+DELIBERATE = {*CACHES.values(), "ignored by git", "a virtual environment"}
 CHINESE = {
     "cannot be read: ": "无法读取:",
     "version control": "版本控制目录",
     "a cache": "缓存目录",
     "installed packages": "已安装的软件包",
+    "viaduct's own": "viaduct 自身的文件",
+    "a link to nothing": "指向不存在目标的链接",
     "ignored by git": "被 git 忽略",
     "a virtual environment": "虚拟环境",
     "not a plain file": "不是普通文件",
     "a link to an absolute place; not followed": "指向绝对路径的链接,未跟随",
     "a link out of the project; not followed": "指向项目之外的链接,未跟随",
 }
-# A project may be somebody else's: git must not start what its configuration names.
-GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
+    """What is left out, or cannot be read."""
+
     path: str
     reason: str
+
+    @property
+    def is_deliberate(self) -> bool:
+        """Return True for what a fresh clone would not have either; all else makes a migration incomplete."""
+        return self.reason in DELIBERATE
 
     def why(self, language: str) -> str:
         if language != "zh":
@@ -63,41 +81,78 @@ class Walk:
     skipped: list[Skipped] = field(default_factory=list)
     single: bool = False
 
+    def read(self, path: str, largest: int | None = None) -> bytes | None:
+        """Return the content of a file, nothing of one above `largest` bytes; None where it cannot be read.
+
+        Such a file goes to the list of what was left out.
+        """
+        file = self.root / path
+        try:
+            # A single script may have been named through a link; within a folder links are not followed.
+            plain = Path(os.path.realpath(file)) if self.single else file
+            return b"" if largest is not None and os.lstat(plain).st_size > largest else read_plain_file(plain)
+        except OSError as error:
+            self.leave_out(path, f"cannot be read: {error.strerror}")
+            return None
+
+    def leave_out(self, path: str, reason: str) -> None:
+        for paths in (self.scripts, self.others, self.links):
+            if path in paths:
+                paths.remove(path)
+        self.skipped = sorted([*self.skipped, Skipped(path, reason)], key=lambda one: one.path)
+
 
 def walk(path: Path) -> Walk:
     """Of a file: it alone. Of a folder: all below it."""
-    if not path.exists():
-        raise BadValue(f"there is no {path}.", "Give a script, a notebook or the folder of a project.")
-    if path.is_dir():
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadValue(
+            f"there is no {shown(str(path))}.", "Give a script, a notebook or the folder of a project."
+        ) from None
+    except OSError as error:
+        raise cannot_read(path, error) from None
+    if stat.S_ISDIR(mode):
         return walk_folder(path)
-    if not path.is_file():
-        raise BadValue(f"{path} is not a plain file.")
+    if not stat.S_ISREG(mode):
+        raise BadValue(f"{shown(str(path))} is not a plain file.", "Give a script, a notebook or a folder.")
     if not is_script(path):
-        raise BadValue(f"{path} is neither a Python file nor a notebook.", "Give a .py or .ipynb file, or a folder.")
+        raise BadValue(
+            f"{shown(str(path))} is neither a Python file nor a notebook.", "Give a .py or .ipynb file, or a folder."
+        )
     return Walk(path.parent, scripts=[path.name], single=True)
+
+
+def cannot_read(path: Path, error: OSError) -> BadValue:
+    return BadValue(
+        f"{shown(str(path))} cannot be read: {error.strerror}.", "Give a script or a folder that you may read."
+    )
 
 
 def walk_folder(root: Path) -> Walk:
     found = Walk(root)
-    ignored = ignored_by_git(root)
-    pending = [""]
+    pending = [("", ignoring.begin(root))]
     while pending:
-        folder = pending.pop()
+        folder, rules = pending.pop()
         try:
             entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
         except OSError as error:
-            found.skipped.append(Skipped(folder or ".", f"cannot be read: {error.strerror}"))
+            if not folder:
+                raise cannot_read(root, error) from None
+            found.skipped.append(Skipped(folder.rstrip("/"), f"cannot be read: {error.strerror}"))
             continue
         for entry in entries:
             path = f"{folder}{entry.name}"
-            reason = reason_to_skip(entry, path, root, ignored)
+            reason = reason_to_skip(entry, path, root, rules)
             if reason:
                 found.skipped.append(Skipped(path, reason))
-            elif entry.is_symlink():
-                found.links.append(path)
+            if entry.is_symlink():
+                found.links += [path] if reason in ("", NOWHERE) else []
+            elif reason:
+                continue
             elif entry.is_dir(follow_symlinks=False):
                 found.folders.append(path)
-                pending.append(f"{path}/")
+                pending.append((f"{path}/", rules.enter(entry.name, root / path)))
             else:
                 (found.scripts if is_script(entry.path) else found.others).append(path)
     for paths in (found.scripts, found.others, found.links, found.folders):
@@ -114,24 +169,38 @@ def is_script(path: str | Path) -> bool:
     if "." in name and not os.access(path, os.X_OK):
         return False
     try:
-        with open(path, "rb") as file:
+        with open_plain_file(os.path.realpath(path)) as file:
             return SHEBANG.match(file.read(200)) is not None
     except OSError:
         return False
 
 
-def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, ignored: set[str]) -> str:
-    """Empty where nothing speaks against it."""
-    if entry.is_symlink():
-        return reason_to_skip_link(root / path, root)
-    if path in ignored:
-        return "ignored by git"
-    if entry.is_dir(follow_symlinks=False):
-        if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
-            return "a virtual environment"
-        return CACHES.get(entry.name, "")
-    mode = entry.stat(follow_symlinks=False).st_mode
-    return "" if stat.S_ISREG(mode) else "not a plain file"
+def reason_to_skip(entry: os.DirEntry[str], path: str, root: Path, rules: Ignoring) -> str:
+    """Return why an entry is left out; empty where nothing speaks against it."""
+    try:
+        if CACHES.get(entry.name) == "version control":  # of a worktree or a submodule .git is a file
+            return "version control"
+        if entry.is_symlink():
+            return reason_to_skip_link(root / path, root)
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if rules.is_ignored(entry.name, is_folder):
+            return "ignored by git"
+        if is_folder:
+            return reason_to_skip_folder(entry)
+        if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+            return "not a plain file"
+        return "" if os.access(entry.path, os.R_OK) else f"cannot be read: {os.strerror(errno.EACCES)}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def reason_to_skip_folder(entry: os.DirEntry[str]) -> str:
+    if os.path.isfile(os.path.join(entry.path, "pyvenv.cfg")):
+        return "a virtual environment"
+    return CACHES[STATE] if entry.name.endswith(PARTIAL) else CACHES.get(entry.name, "")
+
+
+NOWHERE = "a link to nothing"
 
 
 def reason_to_skip_link(link: Path, root: Path) -> str:
@@ -139,38 +208,57 @@ def reason_to_skip_link(link: Path, root: Path) -> str:
     if os.path.isabs(target):
         return "a link to an absolute place; not followed"
     aim = os.path.normpath(os.path.join(os.path.relpath(link.parent, root), target))
-    outside = aim == ".." or aim.startswith("../")
-    return "a link out of the project; not followed" if outside else ""
+    if aim == ".." or aim.startswith("../"):
+        return "a link out of the project; not followed"
+    return "" if os.path.lexists(root / aim) else NOWHERE
 
 
-def ignored_by_git(root: Path) -> set[str]:
-    """Relative paths, folders without their last /; none where there is no git or no repository."""
-    answer = ask_git(root, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-    names = {os.fsdecode(name).rstrip("/") for name in (answer or b"").split(b"\0")}
-    # A folder that is itself ignored by a repository around it was named by the user: then nothing counts as ignored.
-    return set() if "." in names or "./" in names else names - {""}
+def unsaved_files(found: Walk) -> list[str] | None:
+    """Return the files whose content git does not hold, and those it tracks that are gone; None: no repository.
 
-
-def ask_git(root: Path, *words: str) -> bytes | None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        answer = subprocess.run([*GIT, "-C", str(root), *words], capture_output=True, timeout=60, env=environment)
-    except (OSError, subprocess.TimeoutExpired):
+    Raise UnreadableRepository where git's files do not show it. Nothing is run: a file that git would have to filter
+    first counts as unsaved, unless git has seen it since it was last changed.
+    """
+    outer = find_repository(found.root)
+    if outer is None:
         return None
-    return answer.stdout if answer.returncode == 0 else None
+    inner = {} if found.single else repositories_within(found)
+    unsaved = [] if found.single else missing_files(outer, found.root)
+    prefix = prefix_of(outer, found.root)
+    for path in {*found.scripts, *found.others, *found.links}:
+        home = next((folder for folder in folders_above(path) if folder in inner), None)
+        if home is None:
+            held = outer.index.holds(prefix + path, found.root / path)
+        else:
+            held = inner[home].index.holds(path[len(home) + 1 :], found.root / path)
+        if not held:
+            unsaved.append(path)
+    return sorted(unsaved)
 
 
-def changed_in_git(root: Path) -> list[str] | None:
-    """Files that differ from the last commit, or are not in it; None: no repository."""
-    answer = ask_git(root, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", ".")
-    top = ask_git(root, "rev-parse", "--show-prefix")
-    if answer is None or top is None:
-        return None
-    prefix = os.fsdecode(top).rstrip("\n")
-    dirty = {os.fsdecode(line[3:]).removeprefix(prefix) for line in answer.split(b"\0") if line}
-    return sorted(dirty)
+def repositories_within(found: Walk) -> dict[str, Repository]:
+    """Return submodules and other repositories below the project's folder, by their folder."""
+    folders = [folder for folder in found.folders if os.path.lexists(found.root / folder / ".git")]
+    return {folder: open_repository(found.root / folder) for folder in folders}
+
+
+def missing_files(repository: Repository, root: Path) -> list[str]:
+    prefix = prefix_of(repository, root)
+    paths = [path for path, entry in repository.index.entries.items() if path.startswith(prefix) and not entry.absent]
+    return [path[len(prefix) :] for path in paths if not os.path.lexists(repository.top / path)]
+
+
+def prefix_of(repository: Repository, root: Path) -> str:
+    """Return the path of a folder within its repository: empty, or ending in a slash."""
+    path = root.resolve().relative_to(repository.top.resolve()).as_posix()
+    return "" if path == "." else f"{path}/"
+
+
+def folders_above(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def shown(path: str) -> str:
-    """A path that can be printed: bytes that are no UTF-8 are written out."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """Return a path that can be printed: control characters and bytes that are no UTF-8 are written out."""
+    return escape_controls(path)

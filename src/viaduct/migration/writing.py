@@ -10,7 +10,8 @@ from pathlib import Path
 
 from viaduct.errors import BadValue
 from viaduct.migration.run import FileResult, Outcome
-from viaduct.migration.walk import changed_in_git
+from viaduct.migration.walk import shown, unsaved_files
+from viaduct.repository import UnreadableRepository
 
 SHOWN = 4
 """So many files are named in a refusal."""
@@ -100,17 +101,21 @@ def check_in_place(path: Path) -> None:
 
 def check_clean(outcome: Outcome) -> bool:
     """Refuses what git could not bring back; False where there is no repository at all."""
-    dirty = changed_in_git(outcome.root)
-    if dirty is None:
-        return False
-    concerned = dirty if not outcome.walk.single else [path for path in dirty if path in outcome.by_path]
-    if concerned:
-        more = f" and {len(concerned) - SHOWN} more" if len(concerned) > SHOWN else ""
+    try:
+        unsaved = unsaved_files(outcome.walk)
+    except UnreadableRepository as error:
         raise BadValue(
-            f"{outcome.root} has changes that are not committed: {', '.join(concerned[:SHOWN])}{more}.",
+            f"whether git holds these files is not known: {shown(str(error))}.",
+            "--force changes them all the same; --out DIR writes a copy.",
+        ) from None
+    if unsaved:
+        more = f" and {len(unsaved) - SHOWN} more" if len(unsaved) > SHOWN else ""
+        raise BadValue(
+            f"{shown(str(outcome.root))} has changes that are not committed: "
+            f"{', '.join(shown(path) for path in unsaved[:SHOWN])}{more}.",
             "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
         )
-    return True
+    return unsaved is not None
 
 
 def write_in_place(outcome: Outcome) -> None:

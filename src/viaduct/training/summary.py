@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -16,6 +15,7 @@ from viaduct import __version__
 from viaduct.devices.base import Device
 from viaduct.recipes import Loaded
 from viaduct.recipes._fields import to_record
+from viaduct.repository import UnreadableRepository, open_repository
 from viaduct.training.loop import Training
 
 
@@ -79,11 +79,8 @@ def commit() -> str:
     """The commit of this source tree; VIADUCT_COMMIT names it where the tree travelled without its history."""
     if named := os.environ.get("VIADUCT_COMMIT"):
         return named
-    here = Path(__file__).parent
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return f"viaduct {__version__}"
-    return answer.stdout.strip()
+        known = open_repository(Path(__file__).parents[3]).head_commit()[:12]
+    except UnreadableRepository:
+        known = ""
+    return known or f"viaduct {__version__}"

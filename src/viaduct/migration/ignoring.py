@@ -1,0 +1,242 @@
+"""What git ignores, found without running git: .gitignore, info/exclude and the user's own list.
+
+Patterns are those of gitignore(5). Matching never backtracks further than the last star, so that no pattern takes long.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from viaduct.plain_files import read_plain_file
+from viaduct.repository import Index, Repository, UnreadableRepository, find_repository, open_repository, read_settings
+
+LARGEST = 1 << 20
+LETTERS, DIGITS = string.ascii_letters, string.digits
+CLASSES: dict[str, Callable[[str], bool]] = {
+    **{"alpha": LETTERS.__contains__, "digit": DIGITS.__contains__, "alnum": (LETTERS + DIGITS).__contains__},
+    **{"upper": string.ascii_uppercase.__contains__, "lower": string.ascii_lowercase.__contains__},
+    **{"space": string.whitespace.__contains__, "blank": " \t".__contains__, "punct": string.punctuation.__contains__},
+    "xdigit": string.hexdigits.__contains__,
+}
+Test = Callable[[str], bool]
+STAR = "*"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One line: `segments` are the parts between slashes, None for `**`."""
+
+    segments: tuple[Test | None, ...]
+    negated: bool = False
+    folder_only: bool = False
+
+    def matches(self, path: str) -> bool:
+        """Match a path relative to the folder of the file that holds the pattern. As in git, `?` is one byte."""
+        return match_segments(self.segments, os.fsencode(path).decode("latin-1").split("/"))
+
+
+@dataclass(frozen=True)
+class Ignoring:
+    """The rules that hold in one folder. `lists`: (folder within the repository, patterns), the strongest last."""
+
+    lists: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()
+    index: Index = field(default_factory=Index)
+    prefix: str = ""  # of this folder within the repository: empty, or ending in a slash
+    inside: bool = False  # the whole folder is ignored: only what git tracks counts
+    active: bool = False
+
+    def is_ignored(self, name: str, is_folder: bool) -> bool:
+        """Return True for what git ignores; a folder that holds a tracked file is looked into."""
+        path = self.prefix + name
+        if not self.active or path in self.index.entries or (is_folder and path in self.index.folders):
+            return False
+        return self.is_matched(path, is_folder)
+
+    def is_matched(self, path: str, is_folder: bool) -> bool:
+        if self.inside:
+            return True
+        for base, patterns in reversed(self.lists):
+            for pattern in reversed(patterns):
+                if (is_folder or not pattern.folder_only) and pattern.matches(path[len(base) :]):
+                    return not pattern.negated
+        return False
+
+    def enter(self, name: str, folder: Path) -> Ignoring:
+        """Return the rules that hold in a folder below this one; a repository within has its own."""
+        if os.path.lexists(folder / ".git"):
+            return begin_repository(folder)
+        if not self.active:
+            return self
+        inside = self.is_matched(self.prefix + name, True)
+        return replace(self, prefix=f"{self.prefix}{name}/", inside=inside).with_list(folder)
+
+    def with_list(self, folder: Path) -> Ignoring:
+        patterns = read_patterns(folder / ".gitignore")
+        return replace(self, lists=(*self.lists, (self.prefix, patterns))) if patterns else self
+
+
+def begin(root: Path) -> Ignoring:
+    """Return the rules for the folder of a project, which may lie within a repository.
+
+    A folder that a repository around it ignores was named by the user: then nothing counts as ignored.
+    """
+    try:
+        repository = find_repository(root)
+    except UnreadableRepository:
+        return Ignoring()
+    if repository is None:
+        return Ignoring()
+    rules, folder = of_repository(repository), repository.top
+    for name in root.resolve().relative_to(repository.top.resolve()).parts:
+        folder = folder / name
+        rules = rules.enter(name, folder)
+        if rules.inside:
+            return Ignoring()
+    return rules
+
+
+def begin_repository(top: Path) -> Ignoring:
+    try:
+        return of_repository(open_repository(top))
+    except UnreadableRepository:
+        return Ignoring()
+
+
+def of_repository(repository: Repository) -> Ignoring:
+    """Return the rules at the top of a repository. An index that cannot be read counts as empty."""
+    try:
+        index = repository.index
+    except UnreadableRepository:
+        index = Index()
+    lists = [("", read_patterns(path)) for path in (users_list(repository), repository.common / "info" / "exclude")]
+    return Ignoring(tuple(lists), index, active=True).with_list(repository.top)
+
+
+def users_list(repository: Repository) -> Path:
+    """Return the file that core.excludesFile names, or git's default."""
+    home = Path(os.path.expanduser("~"))
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+    found = {**read_settings(settings / "config"), **read_settings(home / ".gitconfig"), **repository.settings}
+    named = found.get("core.excludesfile")
+    return Path(os.path.expanduser(named)) if named else settings / "ignore"
+
+
+def read_patterns(path: Path) -> tuple[Pattern, ...]:
+    """Return the patterns of a file; none where it is missing, a link, or not a plain file."""
+    try:
+        text = read_plain_file(path, LARGEST).removeprefix(b"\xef\xbb\xbf").decode("latin-1")
+    except OSError:
+        return ()
+    return tuple(pattern for line in text.split("\n") if (pattern := parse_pattern(line.removesuffix("\r"))))
+
+
+def parse_pattern(line: str) -> Pattern | None:
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    if not line or line.startswith("#"):
+        return None
+    negated = line.startswith("!")
+    text = line[1:] if negated else line
+    folder_only = text.endswith("/")
+    text = text.rstrip("/") if folder_only else text
+    if not text:
+        return None
+    anchored = "/" in text
+    parts = text.removeprefix("/").split("/")
+    parts = parts if anchored else ["**", *parts]
+    kept = [part for place, part in enumerate(parts) if part != "**" or parts[place - 1 : place] != ["**"]]
+    segments = tuple(None if part == "**" else compile_segment(part) for part in kept)
+    return Pattern(segments, negated, folder_only)
+
+
+def match_segments(pattern: tuple[Test | None, ...], path: list[str]) -> bool:
+    """`**` stands for any number of folders, at the end for one at least."""
+    if pattern[-1] is None and len(pattern) > 1:
+        return any(match_segments(pattern[:-1], path[:count]) for count in range(1, len(path)))
+    at = place = 0
+    star = held = -1
+    while place < len(path):
+        if at < len(pattern) and pattern[at] is None:
+            star, held, at = at, place, at + 1
+        elif at < len(pattern) and (test := pattern[at]) is not None and test(path[place]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            held += 1
+            at, place = star + 1, held
+        else:
+            return False
+    return all(segment is None for segment in pattern[at:])
+
+
+def compile_segment(text: str) -> Test:
+    """Return a test of one name; the common shapes are plain comparisons."""
+    tokens = list(tokens_of(text))
+    letters = [token for token in tokens if isinstance(token, str) and token != STAR]
+    literal = "".join(token.removeprefix("=") for token in letters)
+    if len(letters) == len(tokens):
+        return literal.__eq__
+    if len(letters) == len(tokens) - 1 and tokens[0] == STAR:
+        return lambda name: name.endswith(literal)
+    if len(letters) == len(tokens) - 1 and tokens[-1] == STAR:
+        return lambda name: name.startswith(literal)
+    return lambda name: match_tokens(tokens, name)
+
+
+def tokens_of(text: str) -> Iterator[str | Test]:
+    """`*` for a star, `=x` for the letter x, and a function for `?` and `[…]`."""
+    place = 0
+    while place < len(text):
+        character = text[place]
+        if character == "*":
+            yield STAR
+            while text[place + 1 : place + 2] == "*":
+                place += 1
+        elif character == "?":
+            yield lambda _: True
+        elif character == "[" and (found := parse_set(text, place)) is not None:
+            test, place = found
+            yield test
+        else:
+            if character == "\\" and place + 1 < len(text):
+                place += 1
+            yield f"={text[place]}"
+        place += 1
+
+
+def parse_set(text: str, place: int) -> tuple[Test, int] | None:
+    """Return the test of a `[…]` that begins here, and where it ends; None if it never does."""
+    found = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|\\.|[^\]\\])*)\]").match(text, place)
+    if found is None:
+        return None
+    negated, body = bool(found[1]), found[2]
+    items = re.findall(r"\[:(\w+):\]|(\\.|.)(?:-(\\.|.))?", body)
+    classes = [CLASSES[name] for name, _, _ in items if name in CLASSES]
+    ranges = [(first[-1], (last or first)[-1]) for name, first, last in items if not name]
+
+    def is_member(character: str) -> bool:
+        inside = any(first <= character <= last for first, last in ranges) or any(test(character) for test in classes)
+        return inside != negated
+
+    return is_member, found.end() - 1
+
+
+def match_tokens(tokens: list[str | Test], name: str) -> bool:
+    at = place = 0
+    star = held = -1
+    while place < len(name):
+        token = tokens[at] if at < len(tokens) else None
+        if token == STAR:
+            star, held, at = at, place, at + 1
+        elif token is not None and (token == f"={name[place]}" if isinstance(token, str) else token(name[place])):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            held += 1
+            at, place = star + 1, held
+        else:
+            return False
+    return all(token == STAR for token in tokens[at:])

@@ -1,0 +1,38 @@
+"""Reading files of a folder that somebody else has arranged: no FIFO is waited for, no link is followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+
+def open_plain_file(path: Path | str) -> BinaryIO:
+    """Open a regular file for reading; raise OSError for everything else, links included."""
+    require_plain(os.lstat(path), path)  # opening a device may already do something
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        require_plain(os.fstat(number), path)
+    except OSError:
+        os.close(number)
+        raise
+    return os.fdopen(number, "rb")
+
+
+def require_plain(found: os.stat_result, path: Path | str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
+
+
+def read_plain_file(path: Path | str, largest: int | None = None) -> bytes:
+    """Return the content of a regular file; raise OSError if it has more than `largest` bytes."""
+    with open_plain_file(path) as file:
+        try:
+            data = file.read() if largest is None else file.read(largest + 1)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None  # reading names no file
+    if largest is not None and len(data) > largest:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return data
