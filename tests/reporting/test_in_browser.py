@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.reporting import Page, Section, Table, write_page
+from viaduct.reporting import LineChart, Page, Section, Series, Table, write_page
 
 from .browser import needs_browser, open_page
 from .sample import sample_page
@@ -111,6 +111,50 @@ def test_a_chart_reads_out_every_series_under_the_crosshair(sample, script):
     assert "validation" in visit.answer
 
 
+def test_a_chart_over_decades_opens_on_a_log_scale_and_its_button_changes_it(tmp_path):
+    path = tmp_path / "decades.html"
+    steps = list(range(1, 50))
+    series = Series("training", steps, [0, *(10.0 ** (-step / 8) for step in steps[1:])])
+    write_page(Page("x", sections=[Section("s", "", [LineChart("Loss", "step", "loss", [series])])]), path)
+    script = """
+    const views = () => [...document.querySelectorAll(".view")].filter((view) => view.offsetParent);
+    const seen = () => views().map((view) => view.querySelector(".axis-name").textContent.trim());
+    const surface = document.querySelector(".view:not([hidden]) .surface");
+    surface.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
+    const readout = document.querySelector(".readout:not([hidden])").innerText;
+    const button = document.querySelector("button.scale");
+    button.focus();
+    const log = seen();
+    button.click();
+    const other = seen();
+    button.click();
+    const circles = surface.querySelectorAll("circle").length;
+    ({ log, other, again: seen(), label: button.textContent, readout, circles })
+    """
+    visit = open_page(path, width=390, script=script)
+    assert visit.console == []
+    assert visit.answer["log"] == visit.answer["again"] == ["loss log scale"]
+    assert visit.answer["other"] == ["loss"]
+    assert visit.answer["label"] == "Linear scale"
+    assert "training\n0" in visit.answer["readout"], "a zero has no place on the scale, and is still read out"
+    assert visit.answer["circles"] == 0
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_letters_of_charts_are_legible_and_stay_on_the_page(sample, width):
+    script = """
+    [...document.querySelectorAll("svg text")].filter((text) => text.getClientRects().length).map((text) => {
+      const box = text.getBoundingClientRect();
+      return [parseFloat(getComputedStyle(text).fontSize), box.left, box.right];
+    })
+    """
+    texts = open_page(sample, width=width, script=script).answer
+    assert len(texts) > 20
+    assert min(size for size, _, _ in texts) >= 11
+    assert min(left for _, left, _ in texts) >= 0
+    assert max(right for _, _, right in texts) <= width
+
+
 def test_a_large_heatmap_names_the_cell_under_the_pointer(sample):
     script = """
     const image = document.querySelector(".matrix img");
@@ -124,7 +168,7 @@ def test_a_large_heatmap_names_the_cell_under_the_pointer(sample):
 
 def test_charts_and_tables_are_there_without_scripts(sample):
     visit = open_page(sample, with_scripts=False)
-    assert visit.dom.count('class="strokes"') == 3
+    assert visit.dom.count('class="strokes"') == 4, "three charts, one of them on a second scale"
     assert "<button" not in visit.dom
     assert "0.4600" in visit.dom
 

@@ -31,12 +31,12 @@ def labels(ticks) -> list[str]:
 def test_a_value_that_is_not_finite_breaks_the_line(hole):
     drawing = chart(Series("a", [1, 2, 3, 4, 5], [1, 2, hole, 4, 5])).drawing()
     assert drawing.lines[0].path.count("M") == 2
-    assert drawing.gaps == 1
+    assert drawing.views[0].note == "Gaps in the lines: 1 value is NaN or infinite."
     assert "nan" not in drawing.lines[0].path
 
 
 def test_the_reader_is_told_how_many_values_are_missing():
-    assert "2 values are not finite" in html_of(Series("a", [1, 2, 3], [NOTHING, 1, INFINITE]))
+    assert "2 values are NaN or infinite" in html_of(Series("a", [1, 2, 3], [NOTHING, 1, INFINITE]))
 
 
 def test_a_point_alone_between_two_gaps_is_still_seen():
@@ -107,8 +107,53 @@ def test_embedded_data_is_json_that_cannot_close_its_script():
 
 def test_a_logarithmic_axis_leaves_out_what_is_not_above_zero():
     drawing = chart(Series("a", [1, 2, 3, 4, 5], [0, 1, 10, 100, -1]), log_y=True).drawing()
-    assert drawing.gaps == 2
-    assert labels(drawing.y_ticks) == ["1", "10", "100"]
+    assert "1 value is zero, 1 value is negative, which a log scale cannot show" in drawing.views[0].note
+    assert labels(drawing.views[0].y_ticks) == ["1", "10", "100"]
+
+
+def scales(*values: float | None, **options: bool) -> list[bool]:
+    """True for each log scale of a chart, the one that is shown first."""
+    return [view.log for view in chart(Series("a", range(len(values)), values), **options).drawing().views]
+
+
+def test_values_that_span_decades_open_on_a_log_scale_and_others_do_not():
+    assert scales(2.3, 0.02, 0.01) == [True, False]
+    assert scales(2.3, 0.1) == [False, True], "worth a button"
+    assert scales(2.3, 1.1) == [False]
+    assert scales(1e-300, 1e299)[0]
+
+
+def test_a_negative_value_keeps_the_scale_linear_and_a_zero_is_named():
+    assert scales(-0.1, 0.001, 2.3) == [False]
+    assert scales(0, 0, 0) == [False]
+    drawing = chart(Series("a", [1, 2, 3], [0, 0.001, 2.3])).drawing()
+    assert [view.note for view in drawing.views] == [
+        "Gaps in the lines: 1 value is zero, which a log scale cannot show.",
+        "",
+    ]
+    assert drawing.data["series"][0]["y"][0] == 0, "the read-out still says it"
+
+
+def test_a_share_is_never_drawn_on_a_log_scale():
+    assert scales(0.1, 99.0, log_y=False) == [False]
+
+
+def test_a_log_scale_is_named_and_the_other_one_is_ready_but_hidden():
+    html = html_of(Series("a", [1, 2], [1e-5, 2.0]))
+    assert html.count('class="scale-name">log scale<') == 1
+    assert re.findall(r'class="view" [^>]*?(hidden)?>', html) == ["", "hidden"]
+    assert "Log scale. a: 2 points" in html
+
+
+def test_a_value_too_small_for_any_axis_is_drawn_as_zero():
+    drawing = chart(Series("a", [1, 2, 3], [5e-324, 1.0, 1e299])).drawing()
+    assert drawing.views[0].log
+    assert "1 value is zero" in drawing.views[0].note
+
+
+def test_the_unit_stands_beside_the_name_of_the_axis():
+    part = LineChart("Top-1", "step", "right", [Series("a", [1], [81.25])], unit="%")
+    assert ">right (%)</p>" in render_page(Page("x", sections=[Section("s", "", [part])]))
 
 
 def test_epochs_have_no_halves():
@@ -134,9 +179,9 @@ def test_ticks_are_round_and_told_apart(low, high, expected):
 @pytest.mark.parametrize("log", [False, True])
 def test_any_finite_scale_gives_a_few_distinct_ticks(scale, log):
     drawing = chart(Series("a", [1, 2, 3], [scale, 2 * scale, 7 * scale]), log_y=log).drawing()
-    assert 3 <= len(drawing.y_ticks) <= 8
-    assert len(set(labels(drawing.y_ticks))) == len(drawing.y_ticks)
-    assert all(-0.001 <= tick.place <= 1.001 for tick in drawing.y_ticks)
+    assert 3 <= len(drawing.views[0].y_ticks) <= 8
+    assert len(set(labels(drawing.views[0].y_ticks))) == len(drawing.views[0].y_ticks)
+    assert all(-0.001 <= tick.place <= 1.001 for tick in drawing.views[0].y_ticks)
 
 
 def test_more_series_than_colours_are_told_apart_by_dashes():

@@ -22,7 +22,7 @@ from viaduct.reporting.line_chart import LineChart, Series
 from viaduct.reporting.links import Link
 from viaduct.reporting.page import Page, Part, Section, Tile, render_page, write_page
 from viaduct.reporting.scatter_chart import Level, Point, ScatterChart, Span
-from viaduct.reporting.table import Table
+from viaduct.reporting.table import Table, Value
 from viaduct.reporting.tones import Tone
 from viaduct.reporting.virtual_table import Block, DataColumn, VirtualTable
 
@@ -57,6 +57,7 @@ __all__ = [
     "Table",
     "Tile",
     "Tone",
+    "Value",
     "VirtualTable",
     "render_page",
     "write_page",

@@ -14,6 +14,8 @@ from viaduct.reporting.figures import write_column, write_power, write_scientifi
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+SMALLEST = 1e-305
+"""A log axis ends here, and at the inverse: beyond it floats lose their digits, then their value."""
 UNITS = ((1e9, " G"), (1e6, " M"), (1, ""))
 
 
@@ -62,8 +64,8 @@ def upward(values: Floats, log: bool = False) -> Axis:
     """The vertical axis: a little air around the data, and zero where zero is near."""
     low, high = span(values[values > 0] if log else values)
     if log:
-        air = 2.0 if same(low, high) else (high / low) ** 0.04
-        return Axis(low / air, high * air, log=True)
+        air = 2.0 if same(low, high) else 10 ** (0.04 * (math.log10(high) - math.log10(low)))
+        return Axis(max(low / air, SMALLEST), min(high * air, 1 / SMALLEST), log=True)
     if same(low, high):
         air = 0.05 * abs(low) or 1.0
         return Axis(low - air, high + air)

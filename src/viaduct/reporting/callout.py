@@ -20,7 +20,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Callout:
-    """`remarks` are read in order; links follow them."""
+    """`remarks` are read in order, those of one name under it together; links follow them."""
 
     template: ClassVar[str] = "callout.html"
 
@@ -31,6 +31,14 @@ class Callout:
 
     def drawing(self) -> Callout:
         return self
+
+    @property
+    def named(self) -> list[tuple[str, list[str]]]:
+        """Each name once, with all that is said under it."""
+        found: dict[str, list[str]] = {}
+        for remark in self.remarks:
+            found.setdefault(remark.name, []).append(remark.text)
+        return list(found.items())
 
     @property
     def sign(self) -> str:

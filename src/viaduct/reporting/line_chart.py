@@ -1,4 +1,5 @@
-"""Lines over a common axis, drawn here as SVG; the page's script adds only the read-out under the pointer.
+"""Lines over a common axis, drawn here as SVG; the page's script adds the read-out under the pointer and the button for
+the other scale.
 
 Coordinates are shares of the plot (0 to 100 %, and 0 to 1000 inside paths), so that one drawing fits any
 width with letters and strokes at their own size.
@@ -18,7 +19,11 @@ from viaduct.reporting.thinning import thin
 COLOURS = 6
 """How many `--line-…` colours page.css has; the seventh series is the first colour again, dashed."""
 LARGEST = 1e300
-"""Beyond it differences overflow; a loss this high has left the chart anyway."""
+"""Beyond it differences overflow; a loss this high has left the chart anyway. Below its inverse, a value is 0."""
+DECADES = 100.0
+"""Largest over smallest value above zero from which on a chart opens with a log scale."""
+WORTH_A_BUTTON = 10.0
+"""The same ratio from which on the other scale is offered."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,12 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines of one quantity; `log_y` suits learning rates, and leaves out what is not above zero."""
+    """Lines of one quantity.
+
+    `log_y` None: a log scale where the values span decades and none is negative, and a button for the other scale.
+    True: a log scale, which leaves out what is not above zero and says so. False: always linear (shares, speeds).
+    `unit` stands behind the name of the axis and in the read-out.
+    """
 
     template: ClassVar[str] = "line_chart.html"
 
@@ -44,27 +54,27 @@ class LineChart:
     x_label: str
     y_label: str
     series: Sequence[Series]
-    log_y: bool = False
+    log_y: bool | None = None
+    unit: str = ""
 
     def drawing(self) -> ChartDrawing:
-        lines = [drawable(series, self.log_y) for series in self.series]
-        x = np.concatenate([line.x[line.present] for line in lines]) if lines else np.empty(0)
-        y = np.concatenate([line.y[line.present] for line in lines]) if lines else np.empty(0)
-        horizontal, vertical = across(x), upward(y, self.log_y)
+        lines = [read_points(series) for series in self.series]
+        x = join([line.x[line.present] for line in lines])
+        y = join([line.y[line.present] for line in lines])
+        horizontal = across(x)
         whole = bool((x == np.round(x)).all())
+        scales = choose_scales(y, self.log_y)
         return ChartDrawing(
             chart=self,
             x_ticks=horizontal.ticks(7, whole) if x.size else [],
-            y_ticks=vertical.ticks(7) if y.size else [],
-            lines=[draw_line(position, line, horizontal, vertical) for position, line in enumerate(lines)],
-            gaps=sum(line.gaps for line in lines),
-            data=interaction_data(lines, horizontal, vertical),
+            views=[draw_view(lines, horizontal, y, log) for log in scales],
+            data=interaction_data(lines, horizontal, [upward(y, log) for log in scales], self.unit),
         )
 
 
 @dataclass(frozen=True)
 class Points:
-    """A series as arrays; `present` marks the points that have a place on the chart."""
+    """A series as arrays; `present` marks the points that are finite."""
 
     name: str
     x: Floats
@@ -74,9 +84,9 @@ class Points:
     def present(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         return np.isfinite(self.y)
 
-    @property
-    def gaps(self) -> int:
-        return int((~self.present).sum())
+    def on_scale(self, log: bool) -> Points:
+        """The same points, without those that a log scale cannot show."""
+        return Points(self.name, self.x, np.where(self.y > 0, self.y, np.nan)) if log else self
 
 
 @dataclass(frozen=True)
@@ -92,17 +102,13 @@ class LineDrawing:
 
 
 @dataclass(frozen=True)
-class ChartDrawing:
-    chart: LineChart
-    x_ticks: Sequence[Tick]
+class ChartView:
+    """The chart on one of its scales."""
+
+    log: bool
     y_ticks: Sequence[Tick]
     lines: Sequence[LineDrawing]
-    gaps: int
-    data: dict[str, object]
-
-    @property
-    def empty(self) -> bool:
-        return not self.y_ticks and not self.x_ticks
+    note: str
 
     @property
     def gutter(self) -> int:
@@ -112,17 +118,77 @@ class ChartDrawing:
     @property
     def summary(self) -> str:
         """What somebody hears who cannot see the chart."""
-        return "; ".join(f"{line.name}: {line.summary}" for line in self.lines) or "no data"
+        lines = "; ".join(f"{line.name}: {line.summary}" for line in self.lines) or "no data"
+        return f"Log scale. {lines}" if self.log else lines
 
 
-def drawable(series: Series, log: bool) -> Points:
+@dataclass(frozen=True)
+class ChartDrawing:
+    """The first of the views is shown; the script has a button for a second."""
+
+    chart: LineChart
+    x_ticks: Sequence[Tick]
+    views: Sequence[ChartView]
+    data: dict[str, object]
+
+    @property
+    def lines(self) -> Sequence[LineDrawing]:
+        return self.views[0].lines
+
+    @property
+    def y_name(self) -> str:
+        return f"{self.chart.y_label} ({self.chart.unit})" if self.chart.unit else self.chart.y_label
+
+
+def join(arrays: Sequence[Floats]) -> Floats:
+    return np.concatenate(arrays) if arrays else np.empty(0)
+
+
+def read_points(series: Series) -> Points:
     """Turn everything without a place on the chart into NaN; a point without x is dropped."""
     x, y = np.array(series.x, dtype=np.float64), np.array(series.y, dtype=np.float64)
     y[~(np.abs(y) < LARGEST)] = np.nan
-    if log:
-        y[~(y > 0)] = np.nan
+    y[np.abs(y) < 1 / LARGEST] = 0
     placed = np.abs(x) < LARGEST
     return Points(series.name, x[placed], y[placed])
+
+
+def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
+    """True for a log scale; the first is shown, the second offered. A negative value has no logarithm to be shown."""
+    if log_y is not None:
+        return [log_y]
+    above = y[y > 0]
+    if not above.size or (y < 0).any() or above.max() <= WORTH_A_BUTTON * above.min():
+        return [False]
+    spans_decades = bool(above.max() > DECADES * above.min())
+    return [spans_decades, not spans_decades]
+
+
+def draw_view(lines: Sequence[Points], horizontal: Axis, y: Floats, log: bool) -> ChartView:
+    vertical = upward(y, log)
+    shown = [line.on_scale(log) for line in lines]
+    return ChartView(
+        log=log,
+        y_ticks=vertical.ticks(7) if any(line.present.any() for line in shown) else [],
+        lines=[draw_line(position, line, horizontal, vertical) for position, line in enumerate(shown)],
+        note=name_gaps(join([line.y for line in lines]), log),
+    )
+
+
+def name_gaps(y: Floats, log: bool) -> str:
+    """Say what is missing from the lines, and why."""
+    lost = int((~np.isfinite(y)).sum())
+    parts = [f"{count(lost)} NaN or infinite"] if lost else []
+    if log:
+        zeros, below = int((y == 0).sum()), int((y < 0).sum())
+        parts += [f"{count(zeros)} zero"] if zeros else []
+        parts += [f"{count(below)} negative"] if below else []
+    scale = ", which a log scale cannot show" if len(parts) > bool(lost) else ""
+    return f"Gaps in the lines: {', '.join(parts)}{scale}." if parts else ""
+
+
+def count(values: int) -> str:
+    return f"{values:,} {'value is' if values == 1 else 'values are'}"
 
 
 def draw_line(position: int, line: Points, horizontal: Axis, vertical: Axis) -> LineDrawing:
@@ -159,12 +225,14 @@ def describe(line: Points) -> str:
     return f"{values.size} points from {values.min():.4g} to {values.max():.4g}, last {values[-1]:.4g}"
 
 
-def interaction_data(lines: Sequence[Points], horizontal: Axis, vertical: Axis) -> dict[str, object]:
-    """What the script needs to answer a pointer: the thinned points and the two axes."""
+def interaction_data(
+    lines: Sequence[Points], horizontal: Axis, verticals: Sequence[Axis], unit: str
+) -> dict[str, object]:
+    """What the script needs to answer a pointer: the thinned points, and the axes of each view."""
     return {
         "x": [horizontal.low, horizontal.high],
-        "y": [vertical.low, vertical.high],
-        "log": vertical.log,
+        "views": [{"y": [vertical.low, vertical.high], "log": vertical.log} for vertical in verticals],
+        "unit": unit,
         "series": [{"name": line.name, **thinned(line)} for line in lines],
     }
 

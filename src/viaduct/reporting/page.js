@@ -79,17 +79,39 @@ const page = (() => {
     const original = [...body.rows];
     const headings = [...table.tHead.rows[0].cells];
     if (original.length < 2) return;
+    const isNumeric = (column) => headings[column].classList.contains("number");
+
+    function sortBy(column, direction) {
+      headings.forEach((each, place) => each.setAttribute("aria-sort", place === column ? direction : "none"));
+      body.append(...(column < 0 ? original : sorted(original, column, isNumeric(column), direction)));
+    }
+
     headings.forEach((heading, column) => {
-      const button = make("button", "", heading.textContent);
+      const button = make("button", "");
       button.type = "button";
+      button.append(...heading.childNodes);
       heading.replaceChildren(button);
       heading.setAttribute("aria-sort", "none");
-      button.addEventListener("click", () => {
-        const direction = NEXT[heading.getAttribute("aria-sort")];
-        headings.forEach((each) => each.setAttribute("aria-sort", each === heading ? direction : "none"));
-        body.append(...sorted(original, column, heading.classList.contains("number"), direction));
-      });
+      button.addEventListener("click", () => sortBy(column, NEXT[heading.getAttribute("aria-sort")]));
     });
+    if (table.classList.contains("stacks")) offerSortList(table, headings, isNumeric, sortBy);
+  }
+
+  // Rows that are cards on a phone have no headings to press there.
+  function offerSortList(table, headings, isNumeric, sortBy) {
+    const [label, select] = [make("label", "sort-by", "Sort by"), make("select", "")];
+    const option = (text, value) => Object.assign(make("option", "", text), { value });
+    select.append(option("the order given", "-1 none"));
+    headings.forEach((heading, column) => {
+      const [up, down] = isNumeric(column) ? ["smallest first", "largest first"] : ["A to Z", "Z to A"];
+      select.append(option(`${heading.textContent}, ${up}`, `${column} ascending`), option(`${heading.textContent}, ${down}`, `${column} descending`));
+    });
+    select.addEventListener("change", () => {
+      const [column, direction] = select.value.split(" ");
+      sortBy(Number(column), direction);
+    });
+    label.append(select);
+    table.parentElement.before(label);
   }
 
   // Read-outs ---------------------------------------------------------------------------------------------------
@@ -127,28 +149,28 @@ const page = (() => {
     return best;
   }
 
-  function chartReader(data) {
+  function chartReader(data, view) {
     const [low, high] = data.x;
-    const scale = data.log ? Math.log10 : (value) => value;
-    const [bottom, top] = data.y.map(scale);
+    const scale = view.log ? Math.log10 : (value) => value;
+    const [bottom, top] = view.y.map(scale);
     // A ten-thousandth of the axis is all that an eye could tell apart on it.
     const decimals = Math.max(0, Math.min(15, 4 - Math.floor(Math.log10(top - bottom))));
     return {
-      precision: data.log ? { maximumSignificantDigits: 5 } : { maximumFractionDigits: decimals },
+      precision: view.log ? { maximumSignificantDigits: 5 } : { maximumFractionDigits: decimals },
       share: (x) => (x - low) / (high - low),
       height: (y) => 1 - (scale(y) - bottom) / (top - bottom),
+      hasPlace: (y) => y !== null && !(view.log && y <= 0),
       stops: [...new Set(data.series.flatMap((series) => series.x))].sort((a, b) => a - b),
       at: (share) => low + share * (high - low),
     };
   }
 
-  function offerCrosshair(chart) {
-    const data = JSON.parse(chart.querySelector("script").textContent);
-    const reader = chartReader(data);
-    if (data.series.every((series) => series.y.every((y) => y === null))) return;
-    const [plot, surface] = [chart.querySelector(".plot"), chart.querySelector(".surface")];
+  function offerCrosshair(chart, data, view, frame) {
+    const reader = chartReader(data, view);
+    const [plot, surface] = [frame.querySelector(".plot"), frame.querySelector(".surface")];
     const readout = addReadout(plot);
     const crosshair = SVG("g");
+    const unit = data.unit ? `\u00a0${data.unit}` : "";
     let stop = -1;
 
     function show(index) {
@@ -161,7 +183,7 @@ const page = (() => {
         const found = nearest(series.x, x);
         const near = found >= 0 && Math.abs(reader.share(series.x[found]) - share) < 0.06;
         readout.append(entry(series, position, near ? found : -1, x));
-        if (near && series.y[found] !== null) crosshair.append(dot(series, position, found));
+        if (near && reader.hasPlace(series.y[found])) crosshair.append(dot(series, position, found));
       });
       surface.append(crosshair);
       placeReadout(readout, plot, surface.getBoundingClientRect().left - plot.getBoundingClientRect().left + share * surface.clientWidth, 8);
@@ -183,7 +205,7 @@ const page = (() => {
       const name = make("span", "", series.name);
       name.append(make("span", "aside", elsewhere));
       const value = index >= 0 ? series.y[index] : undefined;
-      element.append(name, make("b", "", value === undefined ? "–" : value === null ? "none" : write(value, reader.precision)));
+      element.append(name, make("b", "", value === undefined ? "–" : value === null ? "none" : write(value, reader.precision) + unit));
       return element;
     }
 
@@ -207,6 +229,30 @@ const page = (() => {
       event.preventDefault();
       show(goal);
     });
+  }
+
+  function offerScales(chart, data, frames) {
+    const button = make("button", "scale");
+    button.type = "button";
+    const label = () => {
+      const next = data.views[frames.findIndex((frame) => frame.hidden)];
+      button.textContent = next.log ? "Log scale" : "Linear scale";
+      button.setAttribute("aria-label", `Show ${chart.querySelector("h3").textContent} on a ${button.textContent.toLowerCase()}`);
+    };
+    button.addEventListener("click", () => {
+      frames.forEach((frame) => (frame.hidden = !frame.hidden));
+      label();
+    });
+    label();
+    chart.querySelector("figcaption").append(button);
+  }
+
+  function offerReading(chart) {
+    const data = JSON.parse(chart.querySelector("script").textContent);
+    if (data.series.every((series) => series.y.every((y) => y === null))) return;
+    const frames = [...chart.querySelectorAll(".view")];
+    frames.forEach((frame, place) => offerCrosshair(chart, data, data.views[place], frame));
+    if (frames.length > 1) offerScales(chart, data, frames);
   }
 
   // Large heatmaps ----------------------------------------------------------------------------------------------
@@ -236,7 +282,7 @@ const page = (() => {
 
   offerThemes();
   document.querySelectorAll("table.sortable").forEach(offerSorting);
-  document.querySelectorAll(".chart:not(.scatter)").forEach(offerCrosshair);
+  document.querySelectorAll(".chart:not(.scatter)").forEach(offerReading);
   document.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
   return { make, draw, write, addReadout, placeReadout, alphabet, NEXT };
 })();

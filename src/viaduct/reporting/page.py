@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from viaduct import __version__
 from viaduct.reporting.png import data_uri
+from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
 
 CONTENTS_FROM = 4
 """A page with this many sections opens with a list of them."""
@@ -75,6 +76,13 @@ class Page:
     language: str = "en"
     verb: str = ""
     """Which verb made it, said in its head, where a verb replaces only its own pages."""
+    kind: str = ""
+    """What the page is, beside its title: `training report`."""
+
+    @property
+    def full_title(self) -> str:
+        """The title as the browser's tab shows it."""
+        return f"{self.title}: {self.kind}" if self.kind else self.title
 
     @property
     def parts(self) -> list[Part]:
@@ -115,11 +123,14 @@ def templates() -> Environment:
         loader=PackageLoader("viaduct.reporting", "."),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=show_hidden,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     # A browser refuses NaN in JSON, and thousands of rows need no blanks between their numbers.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.policies["json.dumps_function"] = dump_visible
+    environment.filters["breaks"] = offer_breaks
     return environment
 
 

@@ -13,6 +13,24 @@ from viaduct.reporting.figures import MISSING, is_missing, is_number, write_colu
 
 QUANTITY = re.compile(r"([-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s?([%×°\w/]*)", re.IGNORECASE)
 """A number and perhaps its unit, already written by the caller: `95.3 %`, `1,204 img/s`."""
+SENTENCE = 28
+"""Letters of a cell from which on the rows of its table become cards on a phone."""
+NARROW = 5
+"""Columns from which on they do where there is text."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A cell with words of its own that sorts as a number: `equal`, which is a difference of 0."""
+
+    text: str
+    number: float
+
+    def __float__(self) -> float:
+        return self.number
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -70,19 +88,30 @@ class TableDrawing:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
 
+    @property
+    def stacks(self) -> bool:
+        """Return True if a phone has no room for these columns side by side, nor are they numbers to scroll along."""
+        texts = [cell.text for column in self.columns if not column.numeric for cell in column.cells]
+        longest = max(map(len, texts), default=0)
+        return len(self.columns) > 1 and (longest >= SENTENCE or (bool(texts) and len(self.columns) >= NARROW))
+
 
 def draw_column(name: str, values: Sequence[object]) -> Column:
     """Sort and align by number only if everything present is one; a word among numbers makes text of all."""
     present = [value for value in values if not is_missing(value)]
     numbers = read_numbers(present)
     orders: list[float] | list[None] = numbers or [None] * len(present)
-    texts = write_column(numbers) if numbers and all(map(is_number, present)) else map(write_cell, present)
+    plain = [value for value in present if not isinstance(value, Value)]
+    uniform = bool(numbers) and len(plain) == len(present) and all(map(is_number, plain))
+    texts = write_column(numbers) if uniform else map(write_cell, present)
     written = iter([Cell(*pair) for pair in zip(texts, orders, strict=True)])
     cells = [Cell(MISSING, missing=True) if is_missing(value) else next(written) for value in values]
     return Column(name, bool(numbers), cells)
 
 
 def write_cell(value: object) -> str:
+    if isinstance(value, Value):
+        return value.text
     if is_missing(value):
         return MISSING
     if isinstance(value, (bool, np.bool_)):
