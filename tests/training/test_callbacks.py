@@ -100,7 +100,7 @@ def test_a_threshold_that_is_reached_ends_the_run(run: RunDir) -> None:
     done = trained(replace(RECIPE, evaluation=Evaluation(stop_threshold=0.01)), run, recorder, StopAtThreshold())
     assert done.step == 5
     assert done.stopping is not None
-    assert done.stopping.endswith("reached the stop threshold 0.01")
+    assert done.stopping.endswith("reached the stop threshold of 1 %")
     assert recorder.events[-1] == ("end: finished", 5)
 
 

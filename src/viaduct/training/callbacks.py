@@ -113,7 +113,7 @@ class StopAtThreshold(Callback):
     def evaluation(self, training: Training, score: Score) -> None:
         threshold = training.recipe.evaluation.stop_threshold
         if threshold and score.top1 >= threshold:
-            training.request_stop(f"top-1 {score.top1:.4f} reached the stop threshold {threshold}")
+            training.request_stop(f"top-1 {100 * score.top1:.2f} % reached the stop threshold of {100 * threshold:g} %")
 
 
 class Checkpointing(Callback):

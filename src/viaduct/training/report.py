@@ -1,8 +1,10 @@
-"""The page of a finished run: what it reached, how it got there, what it still gets wrong."""
+"""The page of a run: whether it was stopped and where, what it reached, how it got there, what it still gets wrong."""
 
 from __future__ import annotations
 
 import json
+import math
+import shlex
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from viaduct.data.balance import class_quotas
 from viaduct.recipes import Loaded
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import (
+    Callout,
     Code,
     Facts,
     Heatmap,
@@ -18,6 +21,7 @@ from viaduct.reporting import (
     LineChart,
     Page,
     Picture,
+    Remark,
     Section,
     Series,
     Table,
@@ -31,14 +35,16 @@ SAMPLES = 32  # pictures in the grid
 WRONG_AT_MOST = 16
 
 
-def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) -> None:
+def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], stopped: str = "") -> None:
+    """Write RUN/report.html. `stopped`: why a run ended before its last step, such as the signal or the bad loss."""
     logs, evaluations = training.run.records("log"), training.run.records("evaluation")
-    sections = [Section("Curves", "", curves(logs, evaluations))]
+    sections = [Section("Curves", "", charts)] if (charts := curves(logs, evaluations)) else []
+    if evaluations:
+        sections.append(Section("Evaluations", "", [evaluation_table(evaluations)]))
     if training.score is not None:
         sections += [
-            Section("Evaluations", "", [evaluation_table(evaluations)]),
             confusion(training, training.score),
-            Section("Predictions", "Validation pictures, the wrong ones first.", [samples(training, training.score)]),
+            Section("Predictions", "Validation images, the wrong ones first.", [samples(training, training.score)]),
         ]
     if training.recipe.data.balance:
         sections.append(balance(training))
@@ -50,9 +56,46 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any]) ->
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
         Section("Machine", "", [machine_facts(summary)]),
     ]
-    length = f"{training.step:,} steps, {training.epoch:.1f} epochs"
-    subtitle = f"{length}, on {training.device.description()}; {summary['date']}"
-    write_page(Page(loaded.name, subtitle, tiles(loaded, training, summary), sections), training.run.report)
+    page = Page(
+        loaded.name,
+        f"{length(training)}, on {training.device.description()}; {summary['date']}",
+        tiles(loaded, training, summary, reached_end(training, stopped)),
+        sections,
+        early_end(training, stopped),
+        kind="training report",
+    )
+    write_page(page, training.run.report)
+
+
+def length(training: Training) -> str:
+    steps = f"{training.step:,} steps"
+    if training.step < training.steps:
+        steps = f"{training.step:,} of {training.steps:,} steps"
+    return f"{steps}, {training.epoch:.1f} epochs"
+
+
+def reached_end(training: Training, stopped: str) -> bool:
+    """Return True if the run took every step of its recipe and evaluated what came of it."""
+    return not stopped and training.step >= training.steps and training.complete
+
+
+def early_end(training: Training, stopped: str) -> list[Callout]:
+    """Say first that a run has not done all that its recipe asks for, where it ended and why."""
+    if reached_end(training, stopped):
+        return []
+    where = f"after step {training.step:,} of {training.steps:,}"
+    reason = (stopped or training.stopping or "").strip().rstrip(".")
+    because = f": {reason}" if reason else ""
+    if training.complete and not stopped:
+        return [Callout("warn", f"Ended early, {where}{because}.")]
+    if training.step >= training.steps and not stopped:
+        headline = f"Stopped {where}: all steps are done, the final evaluation is missing."
+    else:
+        headline = f"Stopped {where}{because}."
+    remarks = [Remark("What is shown", "The figures up to there; none of them is a final result.")]
+    if training.run.checkpoints.is_dir() and any(training.run.checkpoints.iterdir()):
+        remarks.append(Remark("Resume", f"viaduct train --run {shlex.quote(str(training.run.path))}"))
+    return [Callout("bad" if stopped else "warn", headline, remarks)]
 
 
 def names(training: Training) -> list[str]:
@@ -65,16 +108,14 @@ def name_of(training: Training, label: int) -> str:
     return known[label] if label < len(known) else str(label)
 
 
-def tiles(loaded: Loaded, training: Training, summary: dict[str, Any]) -> list[Tile]:
+def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: bool) -> list[Tile]:
     found = []
     if training.score is not None:
-        top1, expects = 100 * training.score.top1, loaded.recipe.expects
-        reached = None if expects is None else top1 >= expects.percent - expects.within
-        note = f"expected {expects.percent:g} %" if expects else ""
+        score, step = training.score, f"at step {training.evaluated_at:,}" if not at_end else ""
         found = [
-            Tile("validation top-1", f"{top1:.2f} %", note, reached),
-            Tile("validation top-5", f"{100 * training.score.top5:.2f} %"),
-            Tile("macro F1", f"{training.score.f1:.3f}"),
+            top1_tile(loaded, score, step),
+            Tile("validation top-5", write_percent(score.top5), step),
+            Tile("macro F1", write_percent(score.f1), step),
         ]
     rate = summary["images_per_s"]
     minutes = sum(summary["minutes"].values())
@@ -85,21 +126,45 @@ def tiles(loaded: Loaded, training: Training, summary: dict[str, Any]) -> list[T
     ]
 
 
+def top1_tile(loaded: Loaded, score: Score, step: str) -> Tile:
+    """The accuracy beside what the recipe expects of its last step; one from before that is not judged."""
+    expects = loaded.recipe.expects
+    if expects is None:
+        return Tile("validation top-1", write_percent(score.top1), step)
+    expected = f"expected {expects.percent:g} %" + (f" ± {expects.within:g}" if expects.within else "")
+    if step:
+        return Tile("validation top-1", write_percent(score.top1), f"{step}; {expected} at the end")
+    reached = 100 * score.top1 >= expects.percent - expects.within
+    return Tile("validation top-1", write_percent(score.top1), expected, reached)
+
+
+def write_percent(share: float | None) -> str:
+    return f"{100 * share:.2f} %" if share is not None and math.isfinite(share) else "–"
+
+
 def curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> list[LineChart]:
-    return [
+    """What was logged; a chart without a single value is left out."""
+    charts = [
         LineChart("Loss", "step", "loss", both(logs, evaluations, "loss")),
-        LineChart("Top-1", "step", "share right", both(logs, evaluations, "top1")),
+        LineChart("Top-1", "step", "accuracy", both(logs, evaluations, "top1", 100), log_y=False, unit="%"),
         LineChart("Learning rate", "step", "rate", [line("rate", logs, "lr")]),
-        LineChart("Speed", "step", "images/s", [line("training", logs, "images_per_s")]),
+        LineChart("Speed", "step", "images/s", [line("training", logs, "images_per_s")], log_y=False),
     ]
+    return [chart for chart in charts if any(value is not None for series in chart.series for value in series.y)]
 
 
-def both(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: str) -> list[Series]:
-    return [line("training", logs, field), line("validation", evaluations, field)]
+def both(
+    logs: list[dict[str, Any]], evaluations: list[dict[str, Any]], field: str, factor: float | None = None
+) -> list[Series]:
+    sides = {"training": logs, "validation": evaluations}
+    return [line(name, records, field, factor) for name, records in sides.items() if records]
 
 
-def line(name: str, records: list[dict[str, Any]], field: str) -> Series:
-    return Series(name, [record["step"] for record in records], [record[field] for record in records])
+def line(name: str, records: list[dict[str, Any]], field: str, factor: float | None = None) -> Series:
+    values = [record[field] for record in records]
+    if factor is not None:
+        values = [None if value is None else factor * value for value in values]
+    return Series(name, [record["step"] for record in records], values)
 
 
 def skipped_records(training: Training) -> Section:
@@ -115,7 +180,7 @@ def balance(training: Training) -> Section:
         for label, count, quota in zip(classes.tolist(), counts, quotas, strict=True)
     ]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
-    return Section("Balance", lead, [Table(("class", "pictures", "seen in an epoch", "times"), rows)])
+    return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
 
 
 def restarts(training: Training) -> Section:
@@ -134,8 +199,12 @@ def confusion(training: Training, score: Score) -> Section:
 
 
 def evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
-    fields = ("step", "epoch", "top1", "top5", "loss", "precision", "recall", "f1")
-    return Table(fields, [[record[field] for field in fields] for record in evaluations])
+    shares = {"top1": "top-1", "top5": "top-5", "precision": "precision", "recall": "recall", "f1": "F1"}
+    rows = [
+        [record["step"], record["epoch"], record["loss"], *(write_percent(record[field]) for field in shares)]
+        for record in evaluations
+    ]
+    return Table(("step", "epoch", "loss", *shares.values()), rows)
 
 
 def samples(training: Training, score: Score) -> ImageGrid:
@@ -170,6 +239,6 @@ def machine_facts(summary: dict[str, Any]) -> Facts:
             "skipped steps": summary["skipped_steps"],
             "seed": str(summary["seed"]),
             "Python": machine["python"],
-            **machine["versions"],
+            **{name: version for name, version in machine["versions"].items() if name != "python"},
         }
     )

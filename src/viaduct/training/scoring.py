@@ -23,22 +23,14 @@ from viaduct.training.session import load_images
 
 
 def score_checkpoints(
-    path: Path,
-    *,
-    data: Path | None,
-    device: str,
-    precision: str | None,
-    step: int | None,
-    every: bool,
-    file: Path | None = None,
+    path: Path, *, data: Path | None, device: str, precision: str | None, step: int | None, every: bool
 ) -> list[dict[str, Any]]:
     """One row per checkpoint: the latest, the one of a step, or all of them, oldest first.
 
-    `file` is executed instead of the run's own copy of its recipe. Of several ranks, which must all see the run's
-    directory, only the first gets rows.
+    Of several ranks, which must all see the run's directory, only the first gets rows.
     """
     run = RunDir(path)
-    stored, recipe = run.stored(), run.recipe(file).recipe
+    stored, recipe = run.stored(), run.recipe().recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with joined(device, recipe.parallel.hang_seconds) as group:
