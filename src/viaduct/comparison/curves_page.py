@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from viaduct.comparison.curves import Curve, Curves
+from viaduct.comparison.report import short_names
 from viaduct.reporting import Callout, Facts, LineChart, Page, Remark, Section, Series, Tile, Tone, write_page
+from viaduct.reporting.line_chart import DECADES
 
 ADVICE = (
     "Dump both runs at this step and compare the tensors: viaduct train … --dump-steps {step} --deterministic, then "
@@ -19,25 +23,42 @@ def write_curves_report(path: Path, curves: Curves) -> None:
     remarks = [] if parting is None else [Remark("What to try", ADVICE.format(step=max(0, parting.step - 1)))]
     tone: Tone = "good" if curves.exit_code == 0 else "bad"
     sections = [
-        Section("Loss", "Every step that both runs logged.", [loss_chart(curves), difference_chart(curves)]),
-        Section("Evaluations", "", [evaluation_chart(curves)]),
+        Section("Loss", loss_text(curves), [loss_chart(curves), *difference_chart(curves)]),
+        *evaluations(curves),
         Section("Runs", "", [facts("left", curves.left), facts("right", curves.right)]),
     ]
-    if not (curves.left.evaluations and curves.right.evaluations):
-        del sections[1]
-    subtitle = f"Loss of the left run, {curves.left.path}, against the right one, {curves.right.path}"
-    lead = [Callout(tone, curves.headline, remarks, [])]
-    write_page(Page("Loss curves", subtitle, tiles(curves), sections, lead), path)
+    names = short_names(curves.left.path, curves.right.path)
+    page = Page(
+        f"{names[0]} against {names[1]}",
+        f"Loss of the left run, {curves.left.path}, against the right one, {curves.right.path}",
+        tiles(curves),
+        sections,
+        [Callout(tone, curves.headline[:1].upper() + curves.headline[1:], remarks)],
+        kind="comparison of loss curves",
+    )
+    write_page(page, path)
 
 
 def tiles(curves: Curves) -> list[Tile]:
-    parting = curves.parting
+    last = f"at step {curves.steps[-1]:,}"
     return [
         Tile("common steps", f"{len(curves.steps):,}"),
-        Tile("part at step", "never" if parting is None else f"{parting.step:,}", good=curves.exit_code == 0),
-        Tile("last loss, left", f"{curves.left_loss[-1]:.4g}"),
-        Tile("last loss, right", f"{curves.right_loss[-1]:.4g}"),
+        Tile("part at step", parting_step(curves), "of the common steps", good=curves.exit_code == 0),
+        Tile("last loss, left", f"{curves.left_loss[-1]:.4g}", last),
+        Tile("last loss, right", f"{curves.right_loss[-1]:.4g}", last),
     ]
+
+
+def parting_step(curves: Curves) -> str:
+    if curves.parting is not None:
+        return f"{curves.parting.step:,}"
+    return "no finite loss" if curves.lost.size else "none"
+
+
+def loss_text(curves: Curves) -> str:
+    text = "Every step that both runs logged."
+    equal = bool(np.isfinite(curves.left_loss).all() and (curves.difference == 0).all())
+    return f"{text} The logged losses are equal in each of them: the two lines are one." if equal else text
 
 
 def loss_chart(curves: Curves) -> LineChart:
@@ -45,18 +66,29 @@ def loss_chart(curves: Curves) -> LineChart:
     return LineChart("Loss", "step", "loss", both)
 
 
-def difference_chart(curves: Curves) -> LineChart:
-    difference = Series("left - right", curves.steps, curves.difference)
-    return LineChart("Difference", "step", "loss", [difference])
+def difference_chart(curves: Curves) -> list[LineChart]:
+    """The difference with its sign; where its size spans decades, its size alone, on a log scale."""
+    difference = curves.difference
+    size = np.abs(difference[np.isfinite(difference)])
+    if not size.any():
+        return []
+    if size.max() > DECADES * size[size > 0].min():
+        title, name = "Size of the difference", "|left − right|"
+        return [LineChart(title, "step", name, [Series(name, curves.steps, np.abs(difference))])]
+    return [LineChart("Difference", "step", "left − right", [Series("left − right", curves.steps, difference)])]
 
 
-def evaluation_chart(curves: Curves) -> LineChart:
+def evaluations(curves: Curves) -> list[Section]:
+    if not (curves.left.evaluations and curves.right.evaluations):
+        return []
     both = [of_evaluations("left", curves.left), of_evaluations("right", curves.right)]
-    return LineChart("Validation top-1", "step", "share right", both)
+    chart = LineChart("Validation top-1", "step", "accuracy", both, log_y=False, unit="%")
+    return [Section("Evaluations", "", [chart])]
 
 
 def of_evaluations(name: str, curve: Curve) -> Series:
-    return Series(name, [one["step"] for one in curve.evaluations], [one["top1"] for one in curve.evaluations])
+    steps = [evaluation["step"] for evaluation in curve.evaluations]
+    return Series(name, steps, [100 * evaluation["top1"] for evaluation in curve.evaluations])
 
 
 def facts(name: str, curve: Curve) -> Facts:
