@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,28 @@ def test_the_same_project_gives_the_same_page(tmp_path: Path) -> None:
 def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     text = render_page(page(migrated_project(tmp_path)))
-    assert "nothing to show" in text
+    assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == ["Summary", "Left for a person", "Files"]
+    assert "nothing to show" not in text
     assert "nothing left for a person" in text
+
+
+def test_a_file_that_was_not_understood_is_not_spoken_for(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = (\n")
+    (tmp_path / "b.py").write_text("import torch\ntorch.ones(1).cuda()\n")
+    text = render_page(page(migrated_project(tmp_path)))
+    assert "all that was found could be decided" not in text
+
+
+def test_a_hostile_file_name_and_hostile_source_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>\u202e.py"
+    (tmp_path / name).write_text("import torch  # \x1b[31m\u202e<script>alert(1)</script>\ntorch.ones(1).cuda()\n")
+    text = render_page(page(migrated_project(tmp_path)))
+    assert "<img src=x" not in text
+    assert "<script>alert" not in text
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert "&lt;img src=x onerror=" in text
+    assert "\\u202e" in text
 
 
 FILTER = """
@@ -85,6 +106,59 @@ def test_the_page_filters_by_rule_and_outcome_and_asks_for_nothing(report: Path,
     assert answers["files"] == 2
     assert answers["again"] == answers["all"]
     assert answers["folded"] == 0
+
+
+STACKED = """
+(() => {
+  const row = document.querySelector('tr.diff-changed');
+  const [old, now] = ['.diff-old', '.diff-new'].map((side) => row.querySelector(side).getBoundingClientRect());
+  const same = document.querySelector('tr.diff-same');
+  const boxes = [...document.querySelectorAll('.diff-scroll, .scroll')];
+  return {
+    page: document.documentElement.scrollWidth,
+    stacked: old.bottom <= now.top + 1 && Math.abs(old.left - now.left) < 1,
+    beside: old.right <= now.left + 1 && Math.abs(old.top - now.top) < 1,
+    once: [...same.cells].filter((cell) => cell.getClientRects().length).length,
+    sideways: boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).length,
+    cards: [...document.querySelectorAll('.stacks thead')].every((head) => getComputedStyle(head).display === 'none'),
+  };
+})()
+"""
+
+
+@pytest.mark.browser
+@needs_browser
+def test_the_diff_stacks_on_a_phone_and_nothing_scrolls_sideways(report: Path) -> None:
+    phone = open_page(report, width=390, script=STACKED)
+    assert phone.console == []
+    assert phone.answer == {
+        "page": 390,
+        "stacked": True,
+        "beside": False,
+        "once": 2,
+        "sideways": 0,
+        "cards": True,
+    }
+    desk = open_page(report, width=1200, script=STACKED)
+    assert (desk.answer["beside"], desk.answer["page"], desk.answer["sideways"]) == (True, 1200, 0)
+
+
+@pytest.mark.browser
+@needs_browser
+def test_cards_on_a_phone_sort_by_a_list(report: Path) -> None:
+    script = """
+    const select = document.querySelector(".sort-by select");
+    const order = (value) => {
+      select.value = value;
+      select.dispatchEvent(new Event("change"));
+      const table = select.closest("figure").querySelector("table");
+      return [...table.tBodies[0].rows].map((row) => row.cells[1].textContent);
+    };
+    [order("1 ascending"), order("1 descending"), order("-1 none")]
+    """
+    up, down, given = open_page(report, width=390, script=script).answer
+    assert up == sorted(up) == down[::-1]
+    assert sorted(given) == up
 
 
 @pytest.mark.browser

@@ -45,14 +45,15 @@ def page(outcome: Outcome, language: str = "en") -> Page:
         tiles(summary),
         [
             overview(outcome, summary),
-            left_section(outcome, language),
-            Section("Changes", "Before on the left, after on the right.", [DiffView(diffs(outcome, language))]),
-            rules_section(summary),
-            advice_section(outcome, language),
-            files_section(outcome, language),
+            left_section(outcome, summary, language),
+            *changes_section(outcome, language),
+            *rules_section(summary),
+            *advice_section(outcome, language),
+            *files_section(outcome, language),
         ],
         language=language,
         verb="migrate",
+        kind="migration report",
     )
 
 
@@ -63,7 +64,12 @@ def tiles(summary: Summary) -> list[Tile]:
     return [
         Tile("files changed", f"{summary.changed:,}", f"of {summary.files:,}, {summary.lines:,} lines"),
         Tile("edits", f"{summary.edits:,}", f"by {plural(editing, 'rule')}"),
-        Tile("left for a person", f"{manual:,}", f"risk: {risks}" if risks else "", good=None if manual else True),
+        Tile(
+            "left for a person",
+            f"{manual:,}",
+            f"risk: {risks}" if risks else "",
+            good=None if manual or summary.unread else True,
+        ),
         Tile("confidence", summary.confidence, summary.reasons[0], good=SURE[summary.confidence]),
     ]
 
@@ -80,34 +86,47 @@ def overview(outcome: Outcome, summary: Summary) -> Section:
     return Section("Summary", text, [Facts(facts), Code(outcome.command, "The command")])
 
 
-def left_section(outcome: Outcome, language: str) -> Section:
+def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [[one.risk, shown(outcome.where(one)), one.text(language), one.rule] for one in outcome.by_risk]
-    text = "The riskiest first." if rows else "Nothing: all that was found could be decided from the text."
+    text = "The riskiest first." if rows else nothing_left(summary)
     parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
     return Section("Left for a person", text, parts)
 
 
-def rules_section(summary: Summary) -> Section:
+def nothing_left(summary: Summary) -> str:
+    """Files that were not understood may hold anything; the page does not speak for them."""
+    if not summary.unread:
+        return "Nothing: all that was found could be decided from the text."
+    files = f"{plural(summary.unread, 'file')} could not be analysed"
+    return f"Nothing in the files that were understood; {files}, see Files."
+
+
+def changes_section(outcome: Outcome, language: str) -> list[Section]:
+    files = diffs(outcome, language)
+    return [Section("Changes", "Line by line: − before, + after.", [DiffView(files)])] if files else []
+
+
+def rules_section(summary: Summary) -> list[Section]:
     meaning = {rule.name: rule.doc.splitlines()[0] for rule in all_rules()}
     rows = [[name, *counts.values(), meaning.get(name, "")] for name, counts in summary.rules.items()]
     columns = ["rule", *WORDS.values(), "what it does"]
-    return Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)] if rows else [])
+    return [Section("Rules", "docs/rules.md explains each, with an example.", [Table(columns, rows)])] if rows else []
 
 
-def advice_section(outcome: Outcome, language: str) -> Section:
+def advice_section(outcome: Outcome, language: str) -> list[Section]:
     found = [one for one in outcome.findings if one.status == "advice"]
     rows = [[shown(outcome.where(one)), one.text(language), one.rule] for one in found]
-    parts: list[Part] = [Table(["place", "advice", "rule"], rows)] if rows else []
-    return Section("Advice", "What may run better; nothing here is needed." if rows else "None.", parts)
+    table = Table(["place", "advice", "rule"], rows)
+    return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
 
 
-def files_section(outcome: Outcome, language: str) -> Section:
+def files_section(outcome: Outcome, language: str) -> list[Section]:
     rows: list[list[object]] = [
         [shown(file.path), state(file), file.line_count, len(file.findings), file.why(language)]
         for file in [*outcome.files, *outcome.added]
     ]
     rows += [[shown(one.path), "left out", None, None, one.why(language)] for one in outcome.walk.skipped]
-    return Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)] if rows else [])
+    return [Section("Files", "", [Table(["file", "state", "lines", "findings", "why"], rows)])] if rows else []
 
 
 def state(file: FileResult) -> str:
