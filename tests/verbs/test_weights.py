@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +19,8 @@ from viaduct.training import checkpoint
 from viaduct.weights.bundle import Bundle, write_bundle
 
 NAME = "resnet20_cifar"
+# Says at its end whether it has imported torch.
+WATCHED = "import atexit, sys, viaduct.cli; atexit.register(lambda: print('torch' in sys.modules)); viaduct.cli.main()"
 Weights = dict[str, torch.Tensor]
 
 
@@ -89,6 +93,17 @@ def test_a_checkpoint_is_shown_with_step_totals_and_network(prefix: Path, viaduc
     assert "113 tensors" in answer.out
     assert "step 20" in answer.out
     assert "It looks like resnet20_cifar or resnet20_quick with 5 classes." in answer.out
+
+
+@pytest.mark.parametrize("which", ["run", "prefix", "file"])
+def test_weights_are_shown_without_importing_torch(
+    which: str, run: Path, prefix: Path, weights: Weights, tmp_path: Path
+) -> None:
+    save_file(weights, tmp_path / "plain.safetensors")
+    path = {"run": run, "prefix": prefix, "file": tmp_path / "plain.safetensors"}[which]
+    done = subprocess.run([sys.executable, "-c", WATCHED, "weights", "show", path], capture_output=True, text=True)
+    assert "resnet20_cifar" in done.stdout
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_a_checkpoint_is_shown_as_json(prefix: Path, viaduct: Call) -> None:

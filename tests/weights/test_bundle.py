@@ -25,7 +25,10 @@ MEMORY = 200 << 20
 def tensors() -> dict[str, Tensor]:
     chance = torch.Generator().manual_seed(4)
     values = {f"layer_{place}/v": torch.rand((3, place), generator=chance) * 9 for place in range(12)}
-    kinds = {f"of/{number}": (torch.rand(2, 3, generator=chance) * 2).to(dtype) for number, dtype in DTYPES.items()}
+    kinds = {
+        f"of/{number}": (torch.rand(2, 3, generator=chance) * 2).to(getattr(torch, dtype))
+        for number, dtype in DTYPES.items()
+    }
     return {**values, **kinds, "global_step": torch.tensor(77), "empty": torch.zeros(0, 4)}
 
 

@@ -58,7 +58,7 @@ def test_everything_that_tensorflow_saved_is_listed_and_read(theirs: Path) -> No
 
 
 def test_tensorflow_reads_every_type_that_we_write(tmp_path: Path) -> None:
-    values = {f"scope/{dtype}": (torch.rand(2, 3) * 2).to(dtype) for dtype in DTYPES.values()}
+    values = {f"scope/{dtype}": (torch.rand(2, 3) * 2).to(getattr(torch, dtype)) for dtype in DTYPES.values()}
     values |= {f"many/block_{place}": torch.tensor(place) for place in range(300)}
     values["empty"] = torch.zeros(0, 3)
     write_bundle(tmp_path / "model.ckpt-5", values)

@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import traceback
 from dataclasses import dataclass, replace
+from importlib.abc import Loader
 from pathlib import Path
 from types import ModuleType
 
@@ -132,10 +133,11 @@ def load(word: str) -> Loaded:
     return Loaded(word, module.recipe, module.__doc__ or "", None)
 
 
-def load_file(path: Path) -> Loaded:
+def load_file(path: Path, loader: Loader | None = None, name: str = "") -> Loaded:
+    """The recipe in a file; a `loader` has its source, and then modules beside it are not imported."""
     if not path.is_file():
         raise BadValue(f"there is no recipe file {str(path)!r}.", "`viaduct train --list` shows the recipes by name.")
-    module = execute(path.resolve())
+    module = execute(path.resolve(), loader, name)
     recipe = getattr(module, "recipe", None)
     if not isinstance(recipe, Recipe):
         found = "does not define `recipe`" if recipe is None else f"defines `recipe` as a {type(recipe).__name__}"
@@ -143,13 +145,13 @@ def load_file(path: Path) -> Loaded:
     return Loaded(path.stem, recipe, module.__doc__ or "", path.resolve())
 
 
-def execute(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"viaduct_recipe_{path.stem}", path)
+def execute(path: Path, loader: Loader | None, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name or f"viaduct_recipe_{path.stem}", path, loader=loader)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # so that its classes can find their module
-    if str(path.parent) not in sys.path:
+    if loader is None and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # so that it can import its neighbours
     try:
         spec.loader.exec_module(module)

@@ -2,6 +2,7 @@
 
 RUN/recipe.json        the resolved recipe, where it came from, the data and the device
 RUN/recipe.py          a copy of the user's own recipe file, if it was one
+RUN/recipe_modules/    what that file imports from its own folder
 RUN/metrics.jsonl      one record per log line, evaluation and checkpoint
 RUN/log.txt            what was printed
 RUN/events.*           the same for TensorBoard
@@ -18,7 +19,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadRun
-from viaduct.recipes import Loaded, load
+from viaduct.recipes import Loaded, load, load_file, names
 from viaduct.recipes._fields import differences, from_record, to_record
+from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import write_whole
+from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
 # Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects", "sink")
@@ -81,24 +83,31 @@ class RunDir:
         except (FileNotFoundError, ValueError):
             return None
 
-    def recipe(self) -> Loaded:
-        """The recipe that this run was begun with."""
+    def recipe(self, file: Path | None = None) -> Loaded:
+        """The recipe that this run was begun with: one of ours, the run's own copy, or the file that the user names."""
         record = self.stored()
-        base = load(str(self.recipe_file(record)) if record["file"] else record["name"])
+        if file is not None:
+            base = load_file(file)
+        elif record["file"]:
+            base = load_copy(self.path, record)
+        elif record["name"] in names():
+            base = load(record["name"])
+        else:
+            shown = escape_controls(str(record["name"]))[:80]
+            raise BadRun(
+                f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}.",
+                "A name in it is never taken for a path. `viaduct train --list` shows the recipes.",
+            )
         return Loaded(record["name"], from_record(record["recipe"], base.recipe), base.docstring, base.file)
-
-    def recipe_file(self, record: dict[str, Any]) -> Path:
-        # The original can import its neighbours; the copy is for when it has been moved or changed.
-        original, copied = Path(record["file"]), self.path / "recipe.py"
-        same = original.is_file() and original.read_bytes() == copied.read_bytes()
-        return original if same else copied
 
     def begin(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
         """Write down what this run is."""
         self.path.mkdir(parents=True, exist_ok=True)
-        copied = self.path / "recipe.py"
+        copied = self.path / RECIPE
         if loaded.file is not None and loaded.file != copied.resolve() and (anew or not copied.exists()):
-            shutil.copyfile(loaded.file, copied)
+            record = {**record, "files": keep_copy(self.path, loaded.file)}
+        elif loaded.file is not None and self.begun:
+            record = {**record, **{name: value for name, value in self.stored().items() if name in ("file", "files")}}
         write_json(self.path / "recipe.json", record)
 
     def refuse_another(self, loaded: Loaded, anew: bool = False) -> None:
@@ -111,10 +120,12 @@ class RunDir:
             )
         if anew:
             return
-        copied = self.path / "recipe.py"
-        if loaded.file is not None and copied.is_file() and loaded.file.read_bytes() != copied.read_bytes():
+        changed_file = None
+        if loaded.file is not None and loaded.file != (self.path / RECIPE).resolve():
+            changed_file = next(changed_files(self.path, read_checksums(self.path, record), loaded.file), None)
+        if changed_file is not None:
             raise BadRun(
-                f"{loaded.file} has changed since {str(self.path)!r} was begun with it.",
+                f"{changed_file} has changed since {str(self.path)!r} was begun with it.",
                 f"`viaduct train --run {self.path}` continues with its own copy; for a new run give another --run.",
             )
         begun_with = with_younger_fields(record["recipe"], loaded.recipe)

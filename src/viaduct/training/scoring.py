@@ -23,14 +23,22 @@ from viaduct.training.session import load_images
 
 
 def score_checkpoints(
-    path: Path, *, data: Path | None, device: str, precision: str | None, step: int | None, every: bool
+    path: Path,
+    *,
+    data: Path | None,
+    device: str,
+    precision: str | None,
+    step: int | None,
+    every: bool,
+    file: Path | None = None,
 ) -> list[dict[str, Any]]:
     """One row per checkpoint: the latest, the one of a step, or all of them, oldest first.
 
-    Of several ranks, which must all see the run's directory, only the first gets rows.
+    `file` is executed instead of the run's own copy of its recipe. Of several ranks, which must all see the run's
+    directory, only the first gets rows.
     """
     run = RunDir(path)
-    stored, recipe = run.stored(), run.recipe().recipe
+    stored, recipe = run.stored(), run.recipe(file).recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with joined(device, recipe.parallel.hang_seconds) as group:

@@ -16,15 +16,24 @@ def main(
     data: Annotated[Path | None, typer.Option(help="The data, if they have moved since.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="Another precision than the recipe's.")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your recipe file, executed instead of the copy that the run keeps.",
+            metavar="FILE",
+            show_default="RUN/recipe.py",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
 ) -> None:
     """Measure a run's checkpoints on the validation pictures; each picture counts exactly once.
 
-    Where the recipe averages its weights (ema), the averages are measured.
+    Where the recipe averages its weights (ema), the averages are measured. A run of somebody's own recipe
+    file keeps a copy of it, which is executed: evaluate runs of people whom you trust.
     """
     from viaduct.training.scoring import score_checkpoints
 
-    rows = score_checkpoints(run, data=data, device=device, precision=precision, step=step, every=every)
+    rows = score_checkpoints(run, data=data, device=device, precision=precision, step=step, every=every, file=recipe)
     if not rows:  # another rank speaks for this one
         return
     if as_json:

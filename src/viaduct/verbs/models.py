@@ -11,7 +11,8 @@ import typer
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
-    from viaduct.models.sizes import Part, Sizes
+    from viaduct.models.catalogue import Entry
+    from viaduct.models.sizes import Part
 
 
 def main(
@@ -35,11 +36,13 @@ def main(
 
 
 def show_all(classes: int | None, as_json: bool) -> None:
-    from viaduct import models
-    from viaduct.models.sizes import measure
+    from viaduct.models import checked_classes
+    from viaduct.models.catalogue import entries
 
+    if classes is not None:
+        checked_classes(classes)
     users = recipes_by_model()
-    rows = [summary(measure(name, classes), users) for name in models.names()]
+    rows = [summary(name, entry, classes or entry.classes, users) for name, entry in entries().items()]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
@@ -55,10 +58,16 @@ def show_all(classes: int | None, as_json: bool) -> None:
 
 
 def show_one(name: str, classes: int | None, layers: bool, as_json: bool) -> None:
-    from viaduct.models.sizes import measure
+    from viaduct.errors import UnknownName
+    from viaduct.models import SHOW_ALL
+    from viaduct.models.catalogue import entries
+
+    if name not in entries():
+        raise UnknownName("model", name, entries(), SHOW_ALL)
+    from viaduct.models.sizes import measure  # torch is imported here
 
     sizes = measure(name, classes, layers)
-    row = summary(sizes, recipes_by_model())
+    row = summary(name, entries()[name], sizes.classes, recipes_by_model())
     if as_json:
         print(json.dumps({**row, "parts": [vars(part) for part in sizes.parts]}, indent=1))
         return
@@ -66,20 +75,20 @@ def show_one(name: str, classes: int | None, layers: bool, as_json: bool) -> Non
     total = ("total", "", "", f"{sizes.parameters:,}", f"{sizes.multiplications:,}")
     heads = ("part", "kind", "output", "parameters", "MACs")
     print(*aligned([heads, *map(part_cells, sizes.parts), total], words=(0, 1)), sep="\n")
-    print(f"\nOn one picture of {row['input']}, {sizes.classes} classes; output is channels x height x width.")
+    print(f"\nOn one picture of {input_of(row)}, {sizes.classes} classes; output is channels x height x width.")
     print(f"Recipes: {', '.join(row['recipes']) or 'none'}.")
 
 
-def summary(sizes: Sizes, users: dict[str, list[str]]) -> dict[str, Any]:
+def summary(name: str, entry: Entry, classes: int, users: dict[str, list[str]]) -> dict[str, Any]:
     return {
-        "name": sizes.name,
-        "classes": sizes.classes,
-        "parameters": sizes.parameters,
-        "parameters_in_training_only": sizes.parameters_in_training_only,
-        "macs": sizes.multiplications,
-        "input": f"{sizes.input_size}x{sizes.input_size}",
-        "recipes": users.get(sizes.name, []),
-        "source": source_of(sizes.family),
+        "name": name,
+        "classes": classes,
+        "parameters": entry.parameters.at(classes),
+        "parameters_in_training_only": entry.parameters_in_training_only.at(classes),
+        "macs": entry.macs.at(classes),
+        "input_pixels": [entry.input_size, entry.input_size],
+        "recipes": users.get(name, []),
+        "source": entry.source,
     }
 
 
@@ -92,16 +101,13 @@ def recipes_by_model() -> dict[str, list[str]]:
     return users
 
 
-def source_of(family: str) -> str:
-    """The first line of what the family's file says of itself."""
-    from viaduct import models
-
-    return (models.module_of(family).__doc__ or "").split("\n")[0].rstrip(".")
-
-
 def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     figures = (f"{row['parameters']:,}", f"{row['macs']:,}")
-    return (row["name"], str(row["classes"]), *figures, row["input"], " ".join(row["recipes"]))
+    return (row["name"], str(row["classes"]), *figures, input_of(row), " ".join(row["recipes"]))
+
+
+def input_of(row: dict[str, Any]) -> str:
+    return "x".join(map(str, row["input_pixels"]))
 
 
 def part_cells(part: Part) -> tuple[str, ...]:

@@ -134,14 +134,14 @@ def summarise(stored: Any, pattern: str) -> dict[str, Any]:
     if not chosen:
         shown = ", ".join(list(stored.infos)[:3])
         raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {len(stored.infos):,}: {shown} …")
-    guesses = [] if stored.facts.model else [guess for guess in stored.guesses() if guess.share > 0.9]
+    likely = [] if stored.facts.model else stored.likely_models()
     rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in chosen.items()]
     return {
         "path": str(stored.path),
         "kind": stored.kind,
         "model": stored.facts.model,
         "classes": stored.facts.classes,
-        "looks_like": [{"model": guess.model, "classes": guess.classes, "share": guess.share} for guess in guesses],
+        "looks_like": [{"model": model, "classes": classes, "share": share} for model, classes, share in likely],
         "step": stored.facts.step,
         "warnings": list(stored.warnings),
         "tensors": rows,

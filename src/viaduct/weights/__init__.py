@@ -9,6 +9,18 @@ out, `stored` whatever file or folder a person points at, `recognise` which netw
 
 from __future__ import annotations
 
-from viaduct.weights.importing import Imported, import_tf_checkpoint
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from viaduct.weights.importing import Imported, import_tf_checkpoint
 
 __all__ = ["Imported", "import_tf_checkpoint"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch when values are wanted: names and shapes are had without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from viaduct.weights import importing
+
+    return getattr(importing, name)

@@ -18,10 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, BinaryIO
 
 from viaduct.data.atomic import replacing
 from viaduct.data.example import BYTES, FIXED32, VARINT, field, fields, pack_varint, varint
@@ -30,22 +27,27 @@ from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
 from viaduct.weights.locate import find_prefix, name_latest
 from viaduct.weights.table import read_table, write_table
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 LARGEST_INDEX = 16 << 20  # bytes; AmoebaNet's with its 1,700 variables has 90,000
 MOST_VARIABLES = 100_000
 MOST_AXES = 254  # TensorFlow's own limit
 VERSION = 1
 
 # What torch can hold, by TensorFlow's numbers; the rest is listed by name and cannot be read.
+# torch is imported where values become tensors: names and shapes are had without.
 DTYPES = {
-    1: torch.float32,
-    2: torch.float64,
-    3: torch.int32,
-    4: torch.uint8,
-    9: torch.int64,
-    10: torch.bool,
-    14: torch.bfloat16,
-    19: torch.float16,
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    9: "int64",
+    10: "bool",
+    14: "bfloat16",
+    19: "float16",
 }
+SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "uint8": 1, "bool": 1}
 OTHER_DTYPES = {
     5: "int16",
     6: "int8",
@@ -110,6 +112,11 @@ class Bundle:
 
     def read(self, name: str) -> Tensor:
         """The values of one variable, their checksum looked at."""
+        content = self.content(name)
+        return as_tensor(content, self.entries[name])
+
+    def content(self, name: str) -> bytearray:
+        """The bytes of one variable, their checksum looked at."""
         if name not in self.entries:
             raise UnknownName(f"variable in {self.prefix}", name, self.entries)
         stored = self.entries[name]
@@ -123,14 +130,14 @@ class Bundle:
         content = bytearray(stored.size)
         if file.readinto(content) != stored.size or masked_crc32c(content) != stored.checksum:
             raise BadData(f"{shard}: the values of {name} are not what was written (checksum).")
-        return as_tensor(content, stored)
+        return content
 
     def scalar(self, name: str) -> int | None:
         """A whole number that is stored by itself, such as global_step; None where there is none."""
         stored = self.entries.get(name)
-        if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in (torch.int64, torch.int32):
+        if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in ("int64", "int32"):
             return None
-        return int(self.read(name).item())
+        return int.from_bytes(self.content(name), "little", signed=True)
 
     def shortages(self) -> Iterator[str]:
         """What is missing of the data files, by their lengths alone."""
@@ -179,7 +186,7 @@ class Bundle:
             raise BadData(
                 f"{self.prefix}: {name} holds {stored.dtype} values, which cannot be read.", f"Read: {known}."
             )
-        expected = stored.count * DTYPES[stored.number].itemsize
+        expected = stored.count * SIZES[DTYPES[stored.number]]
         if expected != stored.size:
             what = f"{name} of shape {stored.shape} and type {stored.dtype} has {stored.size:,} bytes"
             raise BadData(f"{self.index}: {what}, expected {expected:,}.")
@@ -201,7 +208,9 @@ def shard_name(prefix: str, number: int, count: int) -> str:
 
 
 def as_tensor(content: bytearray, stored: Stored) -> Tensor:
-    dtype = DTYPES[stored.number]
+    import torch
+
+    dtype = getattr(torch, DTYPES[stored.number])
     if not content:
         return torch.empty(stored.shape, dtype=dtype)
     if dtype is torch.bool:  # a byte that is neither 0 nor 1 must not become a bool as it is
@@ -209,9 +218,13 @@ def as_tensor(content: bytearray, stored: Stored) -> Tensor:
     return torch.frombuffer(content, dtype=dtype).reshape(stored.shape)
 
 
+def type_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def dtype_name(number: int) -> str:
     if number in DTYPES:
-        return str(DTYPES[number]).removeprefix("torch.")
+        return DTYPES[number]
     return OTHER_DTYPES.get(number, f"type {number}")
 
 
@@ -276,7 +289,7 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
     """Write a checkpoint of one shard, each file whole or not there at all; returns its prefix."""
     prefix = Path(path)
     for name, tensor in tensors.items():
-        if tensor.dtype not in NUMBERS:
+        if type_of(tensor) not in NUMBERS:
             raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a TensorFlow checkpoint.")
     order = sorted(tensors, key=lambda name: name.encode())
     try:
@@ -293,6 +306,8 @@ def write_bundle(path: Path | str, tensors: Mapping[str, Tensor]) -> Path:
 
 def write_values(file: BinaryIO, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[bytes, bytes]]:
     """Writes values one after another; gives each name with its entry."""
+    import torch
+
     offset = 0
     for name, tensor in tensors:
         content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
@@ -308,7 +323,7 @@ def header() -> bytes:
 
 def entry(tensor: Tensor, offset: int, content: bytes) -> bytes:
     shape = b"".join(field(2, pack_varint(1 << 3) + pack_varint(extent)) for extent in tensor.shape)
-    message = pack_varint(1 << 3) + pack_varint(NUMBERS[tensor.dtype]) + field(2, shape)
+    message = pack_varint(1 << 3) + pack_varint(NUMBERS[type_of(tensor)]) + field(2, shape)
     if offset:
         message += pack_varint(4 << 3) + pack_varint(offset)
     message += pack_varint(5 << 3) + pack_varint(len(content))

@@ -12,18 +12,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from viaduct.errors import BadData, BadRun
-from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
+from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
 from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, others, prefixes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from viaduct.weights import recognise
 
 MODEL, EMA, MANIFEST = "model.safetensors", "ema.safetensors", "manifest.json"
 STEP = "global_step"
@@ -74,8 +78,20 @@ class Stored:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: info.shape for name, info in self.infos.items()}
 
+    def likely_models(self) -> list[tuple[str, int, float]]:
+        """Return the networks that these weights are of, with classes and how much agrees.
+
+        torch is imported only where none fits completely.
+        """
+        exact = recognise_exactly(self.kind, self.shapes)
+        if exact or not may_be_ours(self.kind, self.shapes):
+            return [(model, classes, 1.0) for model, classes in exact]
+        return [(guess.model, guess.classes, guess.share) for guess in self.guesses() if guess.share > 0.9]
+
     def guesses(self) -> list[recognise.Guess]:
         """The networks that these weights look like."""
+        from viaduct.weights import recognise
+
         if self.kind == "TensorFlow checkpoint":
             return recognise.in_tensorflow(self.shapes)
         return recognise.in_torch(self.shapes)
@@ -121,13 +137,16 @@ def nothing_in(folder: Path) -> BadData:
 
 
 class SafetensorsReader:
-    """One tensor at a time."""
+    """One tensor at a time; torch is imported for the first."""
 
-    def __init__(self, file: Any, path: Path) -> None:
-        self.file, self.path = file, path
+    def __init__(self, path: Path, opened: ExitStack) -> None:
+        self.path, self.opened = path, opened
+        self.file: Any = None
 
     def read(self, name: str) -> Tensor:
         try:
+            if self.file is None:
+                self.file = self.opened.enter_context(safe_open(self.path, framework="pt"))
             tensor: Tensor = self.file.get_tensor(name)
             return tensor
         except SafetensorError as error:
@@ -137,14 +156,14 @@ class SafetensorsReader:
 @contextmanager
 def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[Stored]:
     try:
-        opened = safe_open(path, framework="pt")
+        opened = safe_open(path, framework="np")
     except (OSError, SafetensorError) as error:
         raise BadData(f"{path} is not a whole safetensors file: {error}") from None
-    with opened as file:
+    with opened as file, ExitStack() as more:
         # `keys` is a method of an open file, which is no mapping.
         infos = {name: info_of(file.get_slice(name)) for name in file.keys()}  # noqa: SIM118
         yield Stored(
-            path, kind, infos, SafetensorsReader(file, path), facts or facts_in_metadata(file.metadata() or {})
+            path, kind, infos, SafetensorsReader(path, more), facts or facts_in_metadata(file.metadata() or {})
         )
 
 

@@ -1,0 +1,93 @@
+"""Sizes and sources of all networks, without building one: importing torch alone takes seconds.
+
+    entry = catalogue.entries()["resnet50_v1"]
+    entry.parameters.at(classes=10), entry.macs.at(10), entry.input_size, entry.source
+
+catalogue.json is generated from the networks themselves: `python -m viaduct.models.catalogue` writes it (part of
+`make results`), and a test builds every network and compares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from viaduct.models.sizes import Sizes
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class Count:
+    """A figure that grows with the number of classes."""
+
+    fixed: int
+    per_class: int
+
+    def at(self, classes: int) -> int:
+        return self.fixed + self.per_class * classes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One network, as `viaduct models` lists it."""
+
+    family: str
+    source: str  # first line of the family's docstring
+    classes: int  # as the reference has
+    input_size: int  # pixels
+    parameters: Count
+    parameters_in_training_only: Count
+    macs: Count
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """Read the catalogue: networks by name, family by family."""
+    counts = ("parameters", "parameters_in_training_only", "macs")
+    return {
+        name: Entry(**{**row, **{field: Count(**row[field]) for field in counts}})
+        for name, row in json.loads(FILE.read_text()).items()
+    }
+
+
+def compute_entries() -> dict[str, Entry]:
+    """Build and measure every network."""
+    from viaduct import models
+
+    return {name: compute_entry(name) for name in models.names()}
+
+
+def compute_entry(name: str) -> Entry:
+    from viaduct import models
+    from viaduct.models.sizes import measure
+
+    few, more = measure(name, 1), measure(name, 2)
+    module = models.module_of(few.family)
+
+    def count(figure: Callable[[Sizes], int]) -> Count:
+        return Count(2 * figure(few) - figure(more), figure(more) - figure(few))
+
+    return Entry(
+        few.family,
+        (module.__doc__ or "").split("\n")[0].rstrip("."),
+        module.CLASSES,
+        module.INPUT_SIZE,
+        count(lambda sizes: sizes.parameters),
+        count(lambda sizes: sizes.parameters_in_training_only),
+        count(lambda sizes: sizes.multiplications),
+    )
+
+
+def main() -> None:
+    rows = [f" {json.dumps(name)}: {json.dumps(asdict(entry))}" for name, entry in compute_entries().items()]
+    FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Which of our networks a file of weights is of, without building one: by a digest of its names and shapes.
+
+    recognise_exactly("TensorFlow checkpoint", shapes)      [("resnet50_v1", 1001)]
+
+Only weights that fit completely are found here; `recognise` builds the networks and finds those that nearly fit. The
+number of classes is left out of the digests. fingerprints.json is generated: `python -m viaduct.weights.fingerprints`
+writes it (part of `make results`), and a test builds every network and compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Shape = tuple[int, ...]
+FILE = Path(__file__).with_suffix(".json")
+TENSORFLOW, TORCH = "tensorflow", "torch"
+
+
+def recognise_exactly(kind: str, shapes: Mapping[str, Shape]) -> list[tuple[str, int]]:
+    """Return the networks, with their number of classes, that have exactly these weights; usually one or none."""
+    tensorflow = kind == "TensorFlow checkpoint"
+    weights = without_slots(shapes) if tensorflow else without_counters(shapes)
+    axis = -1 if tensorflow else 0  # TensorFlow has classes on the last axis
+    table = stored_fingerprints()[TENSORFLOW if tensorflow else TORCH]
+    for row in table:
+        if bias := weights.get(row["bias"]):
+            matching = row["digests"].get(digest(weights, row["heads"], axis))
+            if matching:
+                return [(name, bias[axis]) for name in matching]
+    return []
+
+
+def may_be_ours(kind: str, shapes: Mapping[str, Shape]) -> bool:
+    """Return False if no network of ours has names like these, so that there is nothing to compare with."""
+    if kind == "TensorFlow checkpoint":
+        return any(name.startswith(tuple(stored_fingerprints()["scopes"])) for name in shapes)
+    return any(row["bias"] in shapes for row in stored_fingerprints()[TORCH])
+
+
+def without_slots(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Leave out what is no weight in a TensorFlow checkpoint: VARIABLE/Momentum and the like, and global_step."""
+    return {name: shape for name, shape in shapes.items() if "/" in name and name.rsplit("/", 1)[0] not in shapes}
+
+
+def without_counters(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    return {name: shape for name, shape in shapes.items() if not name.endswith("num_batches_tracked")}
+
+
+def digest(shapes: Mapping[str, Shape], heads: Iterable[str], axis: int) -> str:
+    """Digest names and shapes; of `heads` the axis of the classes does not count."""
+    without_classes = dict(shapes)
+    for name in heads:
+        if shape := shapes.get(name):
+            extents = list(shape)
+            extents[axis] = 0
+            without_classes[name] = tuple(extents)
+    lines = (f"{name} {tuple(shape)}\n" for name, shape in sorted(without_classes.items()))
+    return hashlib.sha256("".join(lines).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+@cache
+def stored_fingerprints() -> dict[str, Any]:
+    """Read the table: rows of the bias that tells the classes, the tensors that have them, and digests to names."""
+    table: dict[str, Any] = json.loads(FILE.read_text())
+    return table
+
+
+def compute_fingerprints() -> dict[str, Any]:
+    """Build every network and digest its tensors, as PyTorch and as TensorFlow call them."""
+    from viaduct.weights.maps import FAMILIES
+
+    found: dict[tuple[str, str, tuple[str, ...]], dict[str, list[str]]] = {}
+    for form, name, shapes, heads in tensors_of_networks():
+        (bias,) = (head for head in heads if "aux" not in head and len(shapes[head]) == 1)
+        for kept in (True, False):  # with its auxiliary head, and without
+            some = {key: shape for key, shape in shapes.items() if kept or not key.startswith(("aux.", "aux_"))}
+            digests = found.setdefault((form, bias, tuple(sorted(heads))), {})
+            names = digests.setdefault(digest(some, heads, -1 if form == TENSORFLOW else 0), [])
+            if name not in names:
+                names.append(name)
+    rows: dict[str, Any] = {"scopes": [family.SCOPE for family in FAMILIES], TENSORFLOW: [], TORCH: []}
+    for (form, bias, named), digests in found.items():
+        rows[form].append({"bias": bias, "heads": list(named), "digests": digests})
+    return rows
+
+
+def tensors_of_networks() -> Iterator[tuple[str, str, dict[str, Shape], list[str]]]:
+    """Yield form, network, names with shapes, and which of them have an axis for the classes."""
+    from viaduct import models
+    from viaduct.weights import recognise
+    from viaduct.weights.maps import family_of, layouts_of
+
+    for name in models.names():
+        network = recognise.sketch(name, 1)
+        shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+        shapes = without_counters(shapes)
+        yield TORCH, name, shapes, [key for key in shapes if recognise.is_head(key)]
+        if family_of(network) is not None:
+            for layout, links in layouts_of(network).items():
+                heads = [source for link in links if recognise.is_head(link.target) for source in link.sources]
+                yield TENSORFLOW, name, recognise.expected_variables(network, layout), heads
+
+
+def main() -> None:
+    FILE.write_text(json.dumps(compute_fingerprints(), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

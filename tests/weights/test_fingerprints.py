@@ -1,0 +1,68 @@
+"""Weights are recognised without building a network, and no others are taken for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from viaduct.weights import recognise
+from viaduct.weights.fingerprints import (
+    Shape,
+    compute_fingerprints,
+    may_be_ours,
+    recognise_exactly,
+    stored_fingerprints,
+)
+
+TENSORFLOW, FILE = "TensorFlow checkpoint", "safetensors file"
+
+
+def torch_shapes(name: str, classes: int) -> dict[str, Shape]:
+    return {key: tuple(value.shape) for key, value in recognise.sketch(name, classes).state_dict().items()}
+
+
+def tensorflow_shapes(name: str, classes: int, layout: str = "") -> dict[str, Shape]:
+    return recognise.expected_variables(recognise.sketch(name, classes), layout)
+
+
+def test_the_table_is_that_of_the_networks() -> None:
+    assert stored_fingerprints() == compute_fingerprints(), "run `python -m viaduct.weights.fingerprints`"
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [("resnet50_v1", ""), ("resnet20_cifar_v2", ""), ("resnext50", "a"), ("resnext50", "b"), ("amoebanet_d", "")],
+)
+def test_the_answer_is_that_of_comparing_with_every_network(name: str, layout: str) -> None:
+    shapes = tensorflow_shapes(name, 7, layout)
+    slots = {f"{key}/Momentum": shape for key, shape in shapes.items()}
+    assert recognise_exactly(TENSORFLOW, {**shapes, **slots, "global_step": ()}) == [(name, 7)]
+    assert [(guess.model, guess.classes) for guess in recognise.in_tensorflow(shapes)] == [(name, 7)]
+    own = torch_shapes(name, 7)
+    assert recognise_exactly(FILE, own) == [(guess.model, guess.classes) for guess in recognise.in_torch(own)]
+
+
+def test_an_auxiliary_head_may_be_absent() -> None:
+    shapes = {key: shape for key, shape in torch_shapes("amoebanet_d", 10).items() if not key.startswith("aux.")}
+    assert recognise_exactly(FILE, shapes) == [("amoebanet_d", 10)]
+
+
+def test_what_nearly_fits_is_left_to_the_comparison() -> None:
+    shapes = tensorflow_shapes("resnet18_v1", 10)
+    one_less = dict(list(shapes.items())[1:])
+    misshaped = {**shapes, "resnet_model/conv2d/kernel": (7, 7, 3, 65)}
+    more = {**shapes, "resnet_model/conv2d_99/kernel": (1, 1, 1, 1)}
+    for other in (one_less, misshaped, more):
+        assert recognise_exactly(TENSORFLOW, other) == []
+        assert may_be_ours(TENSORFLOW, other)
+
+
+@pytest.mark.parametrize("shapes", [{}, {"fc.weight": (10, 512)}, {"dense/bias": ()}, {"": ()}])
+def test_weights_of_others_are_nobodys(shapes: dict[str, Shape]) -> None:
+    for kind in (TENSORFLOW, FILE):
+        assert recognise_exactly(kind, shapes) == []
+        assert not may_be_ours(kind, shapes)
+
+
+def test_a_head_without_axes_is_no_head() -> None:
+    assert recognise_exactly(FILE, {"head.bias": (), "head.weight": ()}) == []
+    assert recognise_exactly(TENSORFLOW, {"resnet_model/dense/bias": ()}) == []
