@@ -35,7 +35,7 @@ from torch import Tensor
 
 from viaduct import devices
 from viaduct.benching.ours import Ours, Setting
-from viaduct.data.records import SYNTHETIC
+from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns
 from viaduct.recipes import Recipe, load
 from viaduct.training.loop import build_model

@@ -20,7 +20,7 @@ from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.record_batches import RecordBatches
-from viaduct.data.records import SYNTHETIC, Records
+from viaduct.data.records import Records
 from viaduct.data.shards import shard_name
 from viaduct.data.tfrecord import BadRecord, RecordWriter, survey_records
 from viaduct.errors import BadData, BadValue
@@ -351,33 +351,6 @@ def test_two_corrupt_records_stop_even_a_run_that_skips(tmp_path: Path, device: 
     flip(tmp_path / "train-00001-of-00002", 4)
     with pytest.raises(BadData, match="2 of 43 records are bad"):
         collect(batches(tmp_path, device, global_batch=COUNT, on_bad_record="skip"), 0)
-
-
-# No files at all
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_synthetic_batches_are_the_same_noise_again_and_again(device: torch.device, network: str) -> None:
-    records = replace(RECORDS, preprocess=network)
-    with records.batches(records.load(SYNTHETIC).train, device=device, train=True, seed=1) as made:
-        assert (made.count, made.steps_per_epoch, made.skipped) == (1_281_167, 160_145, [])
-        iterator = made.epoch(0)
-        first, second = next(iterator), next(iterator)
-        assert len(list(made.epoch(3, start=160_140))) == 5
-    assert first.images is second.images
-    assert first.images.shape == (8, 3, 32, 32)
-    assert first.images.is_contiguous(memory_format=torch.channels_last)
-    assert first.mask is None
-    assert set(first.labels.tolist()) <= {0, 1, 2}
-    mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in viaduct.data.preprocess.normalisation(network))
-    seen = first.images.cpu() / scale + mean
-    assert 6.9 < seen.min() < seen.max() < 247.1
-
-
-def test_synthetic_evaluation_goes_over_fifty_thousand(device: torch.device) -> None:
-    records = replace(RECORDS, eval_batch=7)
-    made = records.batches(records.load(SYNTHETIC).validation, device=device, train=False, seed=1)
-    assert (made.count, made.steps_per_epoch) == (50_000, 7143)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -11,7 +11,7 @@ import pytest
 from data.record_files import message, write_split
 from viaduct.data.example import encode_example
 from viaduct.data.preprocess import picture
-from viaduct.data.records import SYNTHETIC, Records
+from viaduct.data.records import Records
 from viaduct.data.tfrecord import BadRecord, RecordWriter
 from viaduct.errors import BadData
 
@@ -125,13 +125,3 @@ def test_a_bad_picture_is_blamed_or_may_be_skipped(folder: Path) -> None:
     shown = replace(RECORDS, on_bad_record="skip").load(folder).validation.picture(1)
     assert shown.dtype == np.uint8
     assert (shown == (124, 117, 104)).all()
-
-
-def test_the_synthetic_set_has_the_size_of_imagenet_and_needs_no_files() -> None:
-    loaded = RECORDS.load(SYNTHETIC)
-    assert (len(loaded.train), len(loaded.validation)) == (1_281_167, 50_000)
-    assert loaded.names == ("0", "1", "2", "3")
-    labels = loaded.validation.labels
-    assert (len(labels), labels.dtype, labels.min(), labels.max()) == (50_000, np.int64, 0, 2)
-    assert (loaded.train.picture(3).dtype, loaded.train.picture(3).shape) == (np.uint8, (8, 8, 3))
-    assert np.array_equal(loaded.train.picture(3), loaded.train.picture(3))

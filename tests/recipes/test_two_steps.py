@@ -41,7 +41,7 @@ def shrunken(name: str) -> Recipe:
 
 def pictures(recipe: Recipe) -> PictureSet:
     if isinstance(recipe.data, Records):
-        return recipe.data.load(Path("synthetic"))
+        return recipe.data.open_images(Path("synthetic"))
     chance = np.random.default_rng(1)
     noise = chance.integers(0, 256, (3 * BATCH, 32, 32, 3), dtype=np.uint8)
     split = Split(noise, np.arange(3 * BATCH, dtype=np.int64) % 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -18,10 +19,10 @@ import simplejpeg
 
 from command import viaduct
 from viaduct.data import png
-from viaduct.data.example import encode_example
+from viaduct.data.example import encode_example, image_filename
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.shards import shard_name
-from viaduct.data.tfrecord import RecordWriter
+from viaduct.data.tfrecord import RecordWriter, read_records
 
 CLASSES = ("ant", "bee")
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -203,12 +204,46 @@ def test_a_flipped_byte_is_found_and_its_file_named(records: Path) -> None:
     spoil(path)
     answer = viaduct("data", "check", records)
     assert answer.returncode == 1
-    assert f"error: {path}: record 0 at byte 0: the checksum of its data is wrong" in answer.stdout
+    assert re.search(
+        rf"error: {path}: record 0 at byte 0 \(made from (ant|bee)/\d\d.jpg\): the checksum of", answer.stdout
+    )
     answer = viaduct("data", "check", records, "--json")
     assert answer.returncode == 1
     rows = json.loads(answer.stdout)
     assert rows["ok"] is False
     assert [finding["kind"] for finding in rows["findings"]] == ["corrupt"]
+
+
+def name_of_first(shard: Path) -> str:
+    """The image file that a shard's first record was made from."""
+    return image_filename(next(iter(read_records(shard))))
+
+
+def test_a_bad_record_is_named_by_its_image_file(records: Path, tmp_path: Path) -> None:
+    """Whether its bytes have changed since (the check and training), or the image was no good to begin with."""
+    shard = next(records.glob("train-*"))
+    name = name_of_first(shard)
+    assert name.endswith(".jpg")
+    spoil(shard)
+    found = viaduct("data", "check", records, "--json")
+    where = [finding["where"] for finding in json.loads(found.stdout)["findings"]]
+    assert where[0].endswith(f"(made from {name})")
+    trained = viaduct("train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "4", cwd=tmp_path)
+    refused(trained, f"(made from {name}): the checksum of its data is wrong")
+
+
+def test_an_image_that_cannot_be_decoded_is_named_by_its_file(photos: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    bad = next(folder.rglob("*.jpg"))
+    bad.write_bytes(bad.read_bytes()[:200])
+    answered("data", "build", folder, "--out", tmp_path / "records")
+    name = str(bad.relative_to(folder))
+    checked = viaduct("data", "check", tmp_path / "records", "--deep")
+    assert checked.returncode == 1
+    assert f"(made from {name}): its picture cannot be decoded" in checked.stdout
+    words = ("train", "resnet18_imagenet", "--data", tmp_path / "records", *TINY, "--batch", "4", "--epochs", "1")
+    refused(viaduct(*words, cwd=tmp_path), f"(made from {name})")
 
 
 def test_a_check_of_no_records_is_refused(tmp_path: Path) -> None:
@@ -429,7 +464,7 @@ def test_a_corrupt_record_stops_training_unless_it_may_be_skipped(records: Path,
     spoil(records / file)
     place = f"{records / file}: record 0 at byte 0"
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "36", "--steps", "1"]
-    refused(viaduct(*words, "--run", tmp_path / "stopped"), f"{place}: the checksum of its data is wrong")
+    refused(viaduct(*words, "--run", tmp_path / "stopped"), place, "the checksum of its data is wrong")
     answered(*words, "--run", tmp_path / "run", "--on-bad-record", "skip")
     assert place in (tmp_path / "run/report.html").read_text()
 
@@ -451,7 +486,8 @@ def test_very_small_pictures_can_be_trained_on(records: Path, tmp_path: Path) ->
 def test_training_on_one_output_too_few_says_which_flag_to_give(records: Path, tmp_path: Path) -> None:
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
     answer = viaduct(*words, "--classes", "2", "--run", tmp_path / "a")
-    refused(answer, "its label 2 is not one of 0 to 1", "--classes 3, or --set data.label_shift=-1")
+    refused(answer, "--classes 2 disagrees with the data", f"{records / 'labels.txt'} has 2 classes, labels 1 to 2")
+    refused(answer, "give --classes 3", "--classes 2 needs --set data.label_shift=-1")
     answered(*words, "--classes", "2", "--set", "data.label_shift=-1", "--run", tmp_path / "b")
 
 
@@ -465,6 +501,36 @@ def test_training_on_noise_needs_no_files(tmp_path: Path) -> None:
     answered("train", "resnet18_imagenet", "--data", "synthetic", *words, "--run", "run", cwd=tmp_path)
     assert (tmp_path / "run/report.html").stat().st_size > 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_any_recipe_trains_on_noise_is_resumed_and_evaluated(tmp_path: Path) -> None:
+    words = ("train", "shapes_taster", "--data", "synthetic", "--set", "data.train_images=64", "--batch", "4")
+    begun = viaduct(*words, "--steps", "2", "--run", "run", cwd=tmp_path)
+    assert begun.returncode == 0, begun.stderr
+    assert "noise" in begun.stderr
+    longer = viaduct("train", "--run", "run", "--steps", "3", cwd=tmp_path)
+    assert longer.returncode == 0, longer.stderr
+    assert "Continuing from" in longer.stderr
+    scored = viaduct("evaluate", "run", "--json", cwd=tmp_path)
+    assert scored.returncode == 0, scored.stderr
+    assert (
+        json.loads(scored.stdout)["count"] == json.loads((tmp_path / "run/summary.json").read_text())["final"]["count"]
+    )
+    assert json.loads(scored.stdout)["data"] == "synthetic"
+    assert "noise" in scored.stderr
+    assert "noise" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_folder_called_synthetic_is_not_taken_for_noise_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "synthetic").mkdir()
+    words = ("train", "shapes_taster", "--data", "synthetic", "--steps", "1", "--batch", "4")
+    said = viaduct(*words, "--run", "run", cwd=tmp_path).stderr
+    assert f"--data {tmp_path / 'synthetic'}" in said
+
+
+def test_missing_cifar10_names_the_command_that_brings_it(tmp_path: Path) -> None:
+    for data in ((), ("--data", "nowhere"), ("--data", tmp_path)):
+        refused(viaduct("train", "resnet56_cifar10", *data, cwd=tmp_path), "viaduct data fetch cifar10 --out")
 
 
 def test_a_recipe_for_records_asks_for_them(tmp_path: Path) -> None:

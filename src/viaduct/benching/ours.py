@@ -12,8 +12,9 @@ import torch
 
 from viaduct.benching.shares import fetching
 from viaduct.data.batches import Batch
-from viaduct.data.records import SYNTHETIC, Records
+from viaduct.data.records import Records
 from viaduct.data.source import PictureSet
+from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
 from viaduct.training.compiling import unheard_compile

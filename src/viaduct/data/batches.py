@@ -244,5 +244,5 @@ def check_count(count: int, global_batch: int, train: bool) -> None:
     if train and count < global_batch:
         raise BadData(
             f"the training split has {count} pictures, fewer than one global batch of {global_batch}.",
-            "Make global_batch smaller, or bring more pictures.",
+            f"Give --batch {count} or less, or bring more pictures.",
         )

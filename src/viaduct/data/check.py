@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.crc32c import crc32c
-from viaduct.data.example import ImageFields, image_fields
+from viaduct.data.example import ImageFields, image_fields, image_filename
 from viaduct.data.origins import picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
-from viaduct.data.tfrecord import BadRecord, Record, compression, survey_records
+from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
 from viaduct.errors import BadData
 
 Severity = Literal["error", "warning"]
@@ -236,7 +236,8 @@ def report_record(shard: ShardCheck, kind: Kind, at: Record | BadRecord, reason:
 
 def spot(shard: ShardCheck, at: Record | BadRecord) -> str:
     number = at.record if isinstance(at, BadRecord) else at.number
-    return f"{shard.path}: record {number:,} at byte {at.offset:,}"
+    made_from = at.made_from if isinstance(at, BadRecord) else image_filename(at.data)
+    return f"{shard.path}: record {number:,} at byte {at.offset:,}{origin_note(made_from)}"
 
 
 def add(shard: ShardCheck, finding: Finding) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from viaduct.data.crc32c import Buffer
 from viaduct.errors import BadData, BadValue
+from viaduct.terminal import escape_controls
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -43,6 +44,9 @@ ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/tex
 BOX_SIDES = tuple(b"image/object/bbox/" + side for side in (b"ymin", b"xmin", b"ymax", b"xmax"))
 IMAGE_NAMES = frozenset((ENCODED, LABEL, TEXT, *BOX_SIDES))
 LABEL_NAMES = frozenset((LABEL,))
+FILENAME = b"image/filename"
+FILENAME_NAMES = frozenset((FILENAME,))
+LONGEST_NAME = 300  # characters of a name that are shown
 
 
 class ImageFields(NamedTuple):
@@ -75,6 +79,15 @@ def image_fields(data: Buffer) -> ImageFields:
 def image_label(data: Buffer) -> int:
     """The label alone."""
     return single_label(wanted_features(memoryview(data), LABEL_NAMES))
+
+
+def image_filename(data: Buffer) -> str:
+    """The file that a record was made from, for messages; empty where the record does not say, or is beyond reading."""
+    try:
+        names = byte_values(wanted_features(memoryview(data), FILENAME_NAMES), FILENAME)
+    except BadData:
+        return ""
+    return escape_controls(str(names[0], "utf-8", "backslashreplace"))[:LONGEST_NAME] if names else ""
 
 
 def encode_example(values: Mapping[str, Encodable]) -> bytes:

@@ -28,9 +28,14 @@ class FashionMnist(Images):
 
     name: ClassVar[str] = "fashion-mnist"
     needs_path: ClassVar[bool] = True
+    how_to_get: ClassVar[str] = GET_IT
 
     mean: Colour = (0.2860, 0.2860, 0.2860)
     std: Colour = (0.3530, 0.3530, 0.3530)
+
+    @property
+    def usual_count(self) -> int:
+        return 60_000
 
     def load(self, path: Path | None) -> ImageSet:
         if path is None:

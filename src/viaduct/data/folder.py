@@ -64,6 +64,11 @@ def holds_pictures(path: Path) -> bool:
     return path.is_dir() and not has_records and any(entry.is_dir() for entry in path.iterdir())
 
 
+def read_class_names(path: Path) -> dict[int, str]:
+    """Label to class name of class folders or of a list."""
+    return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
+
+
 def one_folder(path: Path, split: str) -> RecordFolder | PictureFolder:
     """One split of records, of class folders or of a list, whichever the path is."""
     if not holds_pictures(path):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from viaduct.data.example import ImageFields, image_fields, image_label
+from viaduct.data.example import ImageFields, image_fields, image_filename, image_label
 from viaduct.data.file_index import (
     CORRUPT,
     FileIndex,
@@ -90,11 +90,14 @@ class RecordFolder:
         """What a record holds; a `BadRecord` if it is damaged."""
         place = self.place(number)
 
-        def damage(reason: str) -> BadRecord:
-            return BadRecord(place.path, place.record, place.offset, reason)
-
         expected = place.length + CHECKSUM.size
         body = self.handle(place.file).read(expected, place.offset + HEADER.size)
+
+        def damage(reason: str) -> BadRecord:
+            return BadRecord(
+                place.path, place.record, place.offset, reason, made_from=image_filename(body[: place.length])
+            )
+
         if len(body) < expected:
             raise damage(truncated(place.length, len(body)) + "; the file has changed")
         data = memoryview(body)[: place.length]
@@ -114,7 +117,16 @@ class RecordFolder:
     def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
         """An error that says where the record is: for whoever finds that its picture cannot be decoded."""
         place = self.place(number)
-        return BadRecord(place.path, place.record, place.offset, reason.rstrip("."), *hints)
+        made_from = self.filename(number)
+        return BadRecord(place.path, place.record, place.offset, reason.rstrip("."), *hints, made_from=made_from)
+
+    def filename(self, number: int) -> str:
+        """The image file that a record was made from, as far as the record can be read; empty where it is not known."""
+        place = self.place(number)
+        try:
+            return image_filename(self.handle(place.file).read(place.length, place.offset + HEADER.size))
+        except BadData:
+            return ""
 
     def where(self, number: int) -> str:
         """A record in a few words: its file and its number in it."""

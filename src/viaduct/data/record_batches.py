@@ -32,7 +32,7 @@ from viaduct.data.crops import crops_of
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.data.order import sample_generator
 from viaduct.data.preprocess import normalisation, see
-from viaduct.data.records import Records, RecordSplit, SyntheticSplit
+from viaduct.data.records import Records, RecordSplit
 from viaduct.errors import BadData
 
 ROWS_PER_TASK = 8  # pictures that a thread takes at a time
@@ -232,34 +232,3 @@ class RecordBatches:
         pinned = self._device.type == "cuda"
         numbers = torch.empty((2, self._local_batch), dtype=torch.int64, pin_memory=pinned)
         return Buffer(torch.empty(shape, pin_memory=pinned), numbers)
-
-
-class SyntheticBatches:
-    """The same batch of noise again and again, on the device: what training costs when reading costs nothing."""
-
-    def __init__(
-        self, records: Records, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE
-    ) -> None:
-        self.count = len(split)
-        wanted = records.global_batch if train else records.eval_batch or records.global_batch
-        self.global_batch, mine = share.of(wanted, train)
-        self.steps_per_epoch = self.count // self.global_batch if train else -(-self.count // self.global_batch)
-        self.skipped: list[str] = []
-        generator = torch.Generator().manual_seed(0)
-        shape = (self.global_batch, 3, records.size, records.size)
-        noise = torch.nn.init.trunc_normal_(torch.empty(shape), 127, 60, 7, 247, generator=generator)
-        mean, scale = (torch.from_numpy(x).view(1, 3, 1, 1) for x in normalisation(records.preprocess))
-        images = ((noise - mean) * scale)[mine].to(device, memory_format=torch.channels_last)
-        index = torch.from_numpy(mine)
-        labels = torch.from_numpy(split.labels[: self.global_batch][mine])
-        self._batch = Batch(images, labels.to(device), None, index.to(device))
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        return (self._batch for _ in range(start, self.steps_per_epoch))
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> SyntheticBatches:
-        return self
-
-    def __exit__(self, *reason: object) -> None: ...

@@ -1,7 +1,6 @@
-"""ImageNet-scale sources, as parts of a recipe: TFRecord files, and noise of the same shape.
+"""ImageNet-scale sources, as parts of a recipe: TFRecord files.
 
     Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/, or class folders
-    --data synthetic                                                             the upper bound: no files at all
 
 Nothing here imports torch, so that recipes can be listed without it.
 """
@@ -16,13 +15,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from viaduct.data.file_index import CORRUPT
-from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders
+from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders, read_class_names
 from viaduct.data.index import RecordFolder
-from viaduct.data.source import Labels, Pictures, PictureSet, Source
+from viaduct.data.shards import LABELS_FILE, read_label_names
+from viaduct.data.source import Colour, Labels, Pictures, PictureSet, Source
 from viaduct.data.tfrecord import BadRecord
-from viaduct.errors import BadData
+from viaduct.errors import BadData, BadValue
 
-SYNTHETIC = Path("synthetic")
 Folder = RecordFolder | PictureFolder
 
 
@@ -32,6 +31,9 @@ class Records(Source):
 
     name: ClassVar[str] = "TFRecord files"
     needs_path: ClassVar[bool] = True
+    how_to_get: ClassVar[str] = (
+        "`viaduct data build PHOTOS --out DIR` makes them of class folders; --data synthetic trains on noise."
+    )
 
     classes: int = 1001
     workers: int = 0  # threads that decode; 0: one a core
@@ -40,22 +42,61 @@ class Records(Source):
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
 
+    @property
+    def usual_count(self) -> int:
+        return 1_281_167  # ImageNet's
+
+    def normalisation(self) -> tuple[Colour, Colour]:
+        from viaduct.data.preprocess import normalisation
+
+        mean, scale = (tuple(map(float, values)) for values in normalisation(self.preprocess))
+        return mean, scale  # type: ignore[return-value]
+
     def load(self, path: Path | None) -> PictureSet:
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
-        if path == SYNTHETIC:
-            return SyntheticSet(self)
         if holds_pictures(path):
             return RecordSet(self, *picture_folders(path))
         return RecordSet(self, RecordFolder(path, "train"), RecordFolder(path, "validation"))
 
+    def stated_classes(self, path: Path) -> StatedClasses | None:
+        """What the data at a path say of their classes; None where they say nothing, or cannot be read."""
+        try:
+            if holds_pictures(path):
+                place, names = path, read_class_names(path)
+            else:
+                place, names = path / LABELS_FILE, read_label_names(path)
+        except (OSError, BadData, BadValue):
+            return None  # loading the data will say what is wrong with them
+        if not names:
+            return None
+        outputs = max(names) + self.label_shift + 1
+        return StatedClasses(place, len(names), min(names), max(names), outputs) if outputs > 0 else None
+
     def batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
         from viaduct.data.batches import WHOLE
-        from viaduct.data.record_batches import RecordBatches, SyntheticBatches  # torch is imported here
+        from viaduct.data.record_batches import RecordBatches  # torch is imported here
 
-        if isinstance(split, SyntheticSplit):
-            return SyntheticBatches(self, split, device=device, train=train, share=share or WHOLE)
         return RecordBatches(self, split, device=device, train=train, seed=seed, share=share or WHOLE)
+
+
+@dataclass(frozen=True)
+class StatedClasses:
+    """What data say of their classes: labels.txt beside records, or the names of class folders."""
+
+    place: Path
+    count: int
+    first: int  # labels as they are stored
+    last: int
+    outputs: int  # that a network needs for these labels, as the recipe counts them
+
+    def fits(self, classes: int) -> bool:
+        """Whether a network of so many outputs is meant for them; one output may be spare, as in the references."""
+        return classes in (self.outputs, self.outputs + 1)
+
+    def __str__(self) -> str:
+        classes = f"{self.count:,} class{'es' if self.count != 1 else ''}"
+        return f"{self.place} has {classes}, labels {self.first:,} to {self.last:,}"
 
 
 class RecordSplit:
@@ -117,30 +158,3 @@ class RecordSet:
         known = train.names
         shift = records.label_shift
         self.names = tuple(known.get(label - shift, str(label)) for label in range(records.classes))
-
-
-class SyntheticSplit:
-    """As many pictures of noise as an epoch needs; the network sees the same few again and again."""
-
-    def __init__(self, records: Records, count: int) -> None:
-        self.records, self.count = records, count
-
-    def __len__(self) -> int:
-        return self.count
-
-    @cached_property
-    def labels(self) -> Labels:
-        # As the references do: uniform over all but the last class.
-        return np.random.default_rng(0).integers(0, max(self.records.classes - 1, 1), self.count)
-
-    def picture(self, index: int) -> Pictures:
-        side = self.records.size
-        return np.random.default_rng(index).integers(0, 256, (side, side, 3), dtype=np.uint8)
-
-
-class SyntheticSet:
-    """ImageNet's size, without ImageNet."""
-
-    def __init__(self, records: Records) -> None:
-        self.train, self.validation = SyntheticSplit(records, 1_281_167), SyntheticSplit(records, 50_000)
-        self.names = tuple(map(str, range(records.classes)))

@@ -58,6 +58,10 @@ class Shapes(Images):
         if self.classes != len(NAMES):
             raise BadValue(f"classes must be {len(NAMES)} for shapes, got {self.classes}.")
 
+    @property
+    def usual_count(self) -> int:
+        return self.train_images
+
     def load(self, path: Path | None = None) -> ImageSet:
         train = draw_split(self.draw_seed, self.train_images, self.size, TRAIN)
         validation = draw_split(self.draw_seed, self.validation_images, self.size, VALIDATION)

@@ -86,6 +86,7 @@ class Source(ABC):
     name: ClassVar[str]
     needs_path: ClassVar[bool] = False
     takes_path: ClassVar[bool] = True
+    how_to_get: ClassVar[str] = ""  # a sentence for whoever does not have the data
 
     global_batch: int
     size: int  # side of the square picture the network sees
@@ -103,6 +104,32 @@ class Source(ABC):
             require_at_least(0, field, getattr(self, field))
         require_share("balance", self.balance)
         policy_named(self.auto_augment)
+
+    @property
+    def usual_count(self) -> int:
+        """Training pictures that such data usually have: the length of an epoch of noise."""
+        return 50_000
+
+    def normalisation(self) -> tuple[Colour, Colour]:
+        """Mean and scale of bytes that become the network's input: (byte - mean) * scale."""
+        return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)
+
+    def open_images(self, path: Path | None) -> PictureSet:
+        """The pictures at a path, or noise where it says `synthetic`."""
+        from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
+
+        return SyntheticSet(self) if path == SYNTHETIC else self.load(path)
+
+    def open_batches(self, split: Any, *, device: Any, train: bool, seed: int, share: Any = None) -> Any:
+        """Batches of a split of what `open_images` returned."""
+        from viaduct.data.synthetic import SyntheticSplit
+
+        if not isinstance(split, SyntheticSplit):
+            return self.batches(split, device=device, train=train, seed=seed, **({"share": share} if share else {}))
+        from viaduct.data.batches import WHOLE
+        from viaduct.data.synthetic_batches import SyntheticBatches  # torch is imported here
+
+        return SyntheticBatches(split, device=device, train=train, share=share or WHOLE)
 
     @abstractmethod
     def load(self, path: Path | None) -> PictureSet:
@@ -139,6 +166,12 @@ class Images(Source):
         require_colour("std", self.std)
         if min(self.std) <= 0:
             raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
+
+    def normalisation(self) -> tuple[Colour, Colour]:
+        if self.normalise == "per_image":
+            return super().normalisation()
+        red, green, blue = (255 * mean for mean in self.mean)
+        return (red, green, blue), (1 / (255 * self.std[0]), 1 / (255 * self.std[1]), 1 / (255 * self.std[2]))
 
     @abstractmethod
     def load(self, path: Path | None) -> ImageSet: ...

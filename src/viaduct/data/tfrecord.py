@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal, NamedTuple, Protocol
 
 from viaduct.data.atomic import replacing
 from viaduct.data.crc32c import Buffer, crc32c
+from viaduct.data.example import image_filename
 from viaduct.errors import BadData
 
 HEADER = struct.Struct("<QI")
@@ -35,12 +36,24 @@ Compression = Literal["", "gzip", "zlib"]
 class BadRecord(BadData):
     """A damaged record, or one that cannot be used: where it is, and why."""
 
-    def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str) -> None:
-        self.path, self.record, self.offset, self.reason = path, record, offset, reason
-        super().__init__(f"{path}: record {record:,} at byte {offset:,}: {reason}.", *hints)
+    def __init__(self, path: Path, record: int, offset: int, reason: str, *hints: str, made_from: str = "") -> None:
+        self.path, self.record, self.offset, self.reason, self.made_from = path, record, offset, reason, made_from
+        place = f"{path}: record {record:,} at byte {offset:,}{origin_note(made_from)}"
+        super().__init__(f"{place}: {reason}.", *hints)
 
-    def __reduce__(self) -> tuple[type[BadRecord], tuple[object, ...]]:
-        return type(self), (self.path, self.record, self.offset, self.reason, *self.hints)
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return bad_record_again, (self.path, self.record, self.offset, self.reason, self.hints, self.made_from)
+
+
+def bad_record_again(
+    path: Path, record: int, offset: int, reason: str, hints: tuple[str, ...], made_from: str
+) -> BadRecord:
+    return BadRecord(path, record, offset, reason, *hints, made_from=made_from)
+
+
+def origin_note(made_from: str) -> str:
+    """Which image file a record was made from, in brackets, where it is known."""
+    return f" (made from {made_from})" if made_from else ""
 
 
 class Record(NamedTuple):
@@ -122,7 +135,11 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
     if len(body) < length + CHECKSUM.size:
         raise damage(truncated(length, len(body)))
     data = memoryview(body)[:length]
-    return Found(data, damage_of(data, body[length:], damage) if check else None)
+
+    def damage_with_name(reason: str) -> BadRecord:
+        return BadRecord(path, number, offset, reason, made_from=image_filename(data))
+
+    return Found(data, damage_of(data, body[length:], damage_with_name) if check else None)
 
 
 class Blame(Protocol):

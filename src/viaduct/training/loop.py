@@ -106,7 +106,7 @@ class Training:
         self.whole_norms: WholeNorms = lambda parameters, norms: norms
         if self.hybrid:
             self.use(self.hybrid)
-        batches = partial(recipe.data.batches, device=torch_device, seed=recipe.seed)
+        batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
         if group.ranks > 1:
             batches = partial(batches, share=self.share)
         self.train_batches: Stream = batches(images.train, train=True)

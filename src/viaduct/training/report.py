@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from viaduct.data.balance import class_quotas
-from viaduct.recipes import Loaded
+from viaduct.data.synthetic import SyntheticSet
+from viaduct.recipes import Loaded, Top1
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import (
     Callout,
@@ -61,7 +62,7 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
         f"{length(training)}, on {training.device.description()}; {summary['date']}",
         tiles(loaded, training, summary, reached_end(training, stopped)),
         sections,
-        early_end(training, stopped),
+        [*early_end(training, stopped), *warn_of_noise(training)],
         kind="training report",
     )
     write_page(page, training.run.report)
@@ -98,6 +99,13 @@ def early_end(training: Training, stopped: str) -> list[Callout]:
     return [Callout("bad" if stopped else "warn", headline, remarks)]
 
 
+def warn_of_noise(training: Training) -> list[Callout]:
+    """Say that the accuracies of a run on noise are none."""
+    if not isinstance(training.images, SyntheticSet):
+        return []
+    return [Callout("warn", "Trained on noise (--data synthetic): losses and accuracies say nothing.")]
+
+
 def names(training: Training) -> list[str]:
     known = list(training.images.names)
     return known + [str(label) for label in range(len(known), training.recipe.data.classes)]
@@ -113,7 +121,7 @@ def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: b
     if training.score is not None:
         score, step = training.score, f"at step {training.evaluated_at:,}" if not at_end else ""
         found = [
-            top1_tile(loaded, score, step),
+            top1_tile(None if warn_of_noise(training) else loaded.recipe.expects, score, step),
             Tile("validation top-5", write_percent(score.top5), step),
             Tile("macro F1", write_percent(score.f1), step),
         ]
@@ -126,9 +134,8 @@ def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: b
     ]
 
 
-def top1_tile(loaded: Loaded, score: Score, step: str) -> Tile:
+def top1_tile(expects: Top1 | None, score: Score, step: str) -> Tile:
     """The accuracy beside what the recipe expects of its last step; one from before that is not judged."""
-    expects = loaded.recipe.expects
     if expects is None:
         return Tile("validation top-1", write_percent(score.top1), step)
     expected = f"expected {expects.percent:g} %" + (f" ± {expects.within:g}" if expects.within else "")

@@ -9,6 +9,7 @@ from typing import Any
 
 from viaduct import devices
 from viaduct.data.batches import Share, Stream
+from viaduct.data.synthetic import SYNTHETIC, stored_data
 from viaduct.errors import BadRun
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import override
@@ -57,14 +58,18 @@ def score_all(
 ) -> list[dict[str, Any]]:
     room, torch_device = devices.pick(device, group.local_rank)
     room.allow_tf32(recipe.precision.tf32)
-    images = load_images(recipe.data, data or (Path(stored["data"]) if stored.get("data") else None))
+    path = data or stored_data(stored)
+    if path == SYNTHETIC and group.first:
+        print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
+    images = load_images(recipe.data, path)
     model = place(build_model(recipe), torch_device)
     plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph"
     computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
-    stream = recipe.data.batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
+    stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
     with stream as batches:
-        return [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names, group)]
+        found = [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names, group)]
+    return [{**row, "data": str(path) if path else recipe.data.name} for row in found]
 
 
 def choose(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:

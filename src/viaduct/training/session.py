@@ -14,6 +14,7 @@ from typing import Any, Literal
 from viaduct import devices
 from viaduct.data.batches import Share
 from viaduct.data.source import PictureSet, Source
+from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 from viaduct.errors import BadData, BadRun, BadValue, DiskFull, OutOfMemory, lacks_memory
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
@@ -283,14 +284,20 @@ def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
 def load_images(data: Source, path: Path | None) -> PictureSet:
     check_path(data, path)
-    return data.load(path)
+    return data.open_images(path)
 
 
 def check_path(data: Source, path: Path | None) -> None:
+    if path == SYNTHETIC:
+        return
     if data.needs_path and path is None:
-        raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.")
+        hints = [data.how_to_get] if data.how_to_get else []
+        raise BadData(f"this recipe trains on {data.name}: say where it is with --data DIR.", *hints)
     if path is not None and not data.takes_path:
-        raise BadData(f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given.")
+        raise BadData(
+            f"this recipe trains on {data.name} and takes no --data, but {str(path)!r} was given.",
+            "--data synthetic trains on noise.",
+        )
 
 
 def find_start(request: Request) -> checkpoint.Saved | None:
@@ -312,7 +319,7 @@ def begin(request: Request, training: Training) -> None:
         "name": loaded.name,
         "file": str(loaded.file) if loaded.file else None,
         "recipe": to_record(loaded.recipe),
-        "data": str(request.data.resolve()) if request.data else None,
+        "data": str(request.data if request.data == SYNTHETIC else request.data.resolve()) if request.data else None,
         "device": request.device,
         "command": request.command,
         "pictures": fingerprint(training.images),
@@ -324,12 +331,22 @@ def begin(request: Request, training: Training) -> None:
         say(told)
     for line in manner(training):
         say(line)
+    if request.data == SYNTHETIC:
+        say(noise_note(training))
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     say(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
         f"{ranks}{training.device.description()} in {precision}, {loaded.recipe.mode} mode; run {run.path}"
     )
+
+
+def noise_note(training: Training) -> str:
+    """What is said of a run on noise, and of a folder that somebody may have meant."""
+    note = f"Training on noise: losses and accuracies say nothing; {len(training.images.validation):,} images of it are"
+    folder = SYNTHETIC.resolve()
+    meant = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
+    return f"{note} evaluated.{meant}"
 
 
 def manner(training: Training) -> Iterator[str]:
@@ -373,7 +390,8 @@ def hand_over(request: Request, training: Training) -> None:
 
 def headline(training: Training) -> str:
     score = training.score
-    return f"validation top-1 {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
+    what = "top-1 on noise" if isinstance(training.images, SyntheticSet) else "validation top-1"
+    return f"{what} {100 * score.top1:.2f} % after step {training.step}" if score else "no evaluation"
 
 
 def tell(group: Group, line: str) -> None:

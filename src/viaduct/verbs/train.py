@@ -204,6 +204,9 @@ class Asked:
 
 def asked_for(given: dict[str, Any]) -> Asked:
     """From the parameters of `main`."""
+    from viaduct.data.synthetic import stored_data
+    from viaduct.recipes._classes import match_classes
+
     flags = {name: value for name, value in given.items() if name in ALIASES and value not in (None, False)}
     changes = changes_from({name: (ALIASES[name], spelled(value)) for name, value in flags.items()}, given["settings"])
     dump = dump_asked_for(
@@ -214,12 +217,17 @@ def asked_for(given: dict[str, Any]) -> Asked:
         given["dump_statistics_only"],
     )
     loaded, stored = resolve(given["recipe"], given["run"], changes)
-    run, data, device = given["run"] or Path("runs") / loaded.name, given["data"], given["device"]
+    run, device = given["run"] or Path("runs") / loaded.name, given["device"]
+    data = given["data"] or stored_data(stored)
+    if not stored:  # a run that is continued has its number of classes
+        loaded, note = match_classes(loaded, data, given="data.classes" in dict(changes))
+        if note:
+            tell(note)
     check_init(loaded.recipe.init, {path for path, _ in changes}, run)
     return Asked(
         loaded=loaded,
         run=run,
-        data=data or (Path(stored["data"]) if stored.get("data") else None),
+        data=data,
         device=stored.get("device", device) if device == "auto" else device,
         resume=given["resume"],
         command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),

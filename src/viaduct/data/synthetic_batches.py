@@ -1,0 +1,47 @@
+"""The same batch of noise again and again, on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from viaduct.data.batches import WHOLE, Batch, Share
+from viaduct.data.synthetic import SyntheticSplit
+
+MEAN, DEVIATION, LEAST, MOST = 127.0, 60.0, 7.0, 247.0  # of a byte, as in the references' synthetic data
+
+
+class SyntheticBatches:
+    """A `Stream` that costs nothing but one batch of the device's memory."""
+
+    def __init__(self, split: SyntheticSplit, *, device: torch.device, train: bool, share: Share = WHOLE) -> None:
+        source = split.source
+        self.count = len(split)
+        wanted = source.global_batch if train else source.eval_batch or source.global_batch
+        self.global_batch, mine = share.of(wanted, train)
+        self.steps_per_epoch = self.count // self.global_batch if train else -(-self.count // self.global_batch)
+        self.skipped: list[str] = []
+        generator = torch.Generator().manual_seed(0)
+        shape = (self.global_batch, 3, source.size, source.size)
+        noise = torch.nn.init.trunc_normal_(torch.empty(shape), MEAN, DEVIATION, LEAST, MOST, generator=generator)
+        mean, scale = (torch.tensor(values).view(1, 3, 1, 1) for values in source.normalisation())
+        self._images = ((noise - mean) * scale)[mine].to(device, memory_format=torch.channels_last)
+        self._index = torch.from_numpy(mine).to(device)
+        self._all_labels = torch.from_numpy(split.labels if not train else split.labels[: self.global_batch]).to(device)
+        self._train, self._first = train, self._labelled(0)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch; in training they are one and the same, so that a step launches nothing for it."""
+        return (self._first if self._train else self._labelled(step) for step in range(start, self.steps_per_epoch))
+
+    def _labelled(self, step: int) -> Batch:
+        index = self._index + step * self.global_batch
+        return Batch(self._images, self._all_labels[index % len(self._all_labels)], None, index)
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> SyntheticBatches:
+        return self
+
+    def __exit__(self, *reason: object) -> None: ...
