@@ -71,6 +71,24 @@ def test_the_answer_names_origin_cause_and_what_to_try(html):
         assert part in words
 
 
+def test_the_origin_comes_first_then_what_is_bad_by_itself_and_the_good_last(html):
+    order = report_rows.order_rows(ROWS, EXPLANATION.origin.row)
+    results = [ROWS[number].result for number in order]
+    assert order[0] == EXPLANATION.origin.row
+    assert results == ["bad"] * 472 + ["refused", "flag", "new"] + ["good"] * 424
+    follows = [bool(ROWS[number].follows_from) for number in order[:472]]
+    assert follows == sorted(follows)
+    first = re.search(r"<tbody>\s*<tr>\s*(<td.*?)</tr>", html[html.index('class="part virtual"') :], re.S)[1]
+    assert "bad" in first
+    assert f"{ORIGIN}:output:0" in first.replace("<wbr>", "")
+
+
+def test_without_an_origin_the_bad_rows_still_come_first():
+    order = report_rows.order_rows(ROWS, None)
+    assert ROWS[order[0]].result == "bad"
+    assert sorted(order) == list(range(len(ROWS)))
+
+
 def test_the_counts_by_result_are_tiles(html):
     tiles = dict(re.findall(r'class="label">(\w+)</span>\s*<span class="value">([\d,]+)', html))
     assert tiles == {"good": "424", "bad": "472", "flag": "1", "refused": "1", "new": "1"}

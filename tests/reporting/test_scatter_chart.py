@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -59,7 +60,24 @@ def test_levels_too_close_to_read_share_a_label():
 
 def test_a_name_that_does_not_fit_its_span_is_left_out():
     spans = [Span(0, 1, "a rather long name"), Span(1, 99, "layer1")]
-    assert [label for *_, label in chart(*[1.0] * 100, spans=spans).drawing().spans] == ["", "layer1"]
+    assert [label for _, _, label, _ in chart(*[1.0] * 100, spans=spans).drawing().spans] == ["", "layer1"]
+
+
+def test_a_name_that_a_phone_has_no_room_for_is_left_out_there_alone():
+    spans = [Span(0, 20, "layer1"), Span(20, 99, "backward")]
+    assert [on_phone for *_, on_phone in chart(*[1.0] * 100, spans=spans).drawing().spans] == [True, True]
+    spans = [Span(0, 15, "layer1"), Span(15, 99, "backward")]
+    assert [(label, on_phone) for _, _, label, on_phone in chart(*[1.0] * 100, spans=spans).drawing().spans] == [
+        ("layer1", False),
+        ("backward", True),
+    ]
+
+
+def test_the_middle_of_a_long_mark_is_left_out_and_a_phone_has_its_first_word():
+    drawing = replace(chart(1.0), marked=0, mark=f"origin: {'block.' * 30}conv2").drawing()
+    assert len(drawing.mark_text) == 41
+    assert drawing.mark_text.endswith("block.conv2")
+    assert drawing.short_mark == "origin"
 
 
 def test_more_spans_than_one_can_see_are_not_drawn():

@@ -109,6 +109,20 @@ def test_details_are_what_their_parts_say_of_themselves():
     assert [block["kind"] for block in data_of(html, "details")["1"]] == ["facts", "link", "bars", "table"]
 
 
+def test_the_order_given_is_the_order_shown_and_the_rows_keep_their_numbers():
+    columns = [DataColumn("c", ["first", "second", "third"])]
+    html = page_of(VirtualTable("rows", columns, order=[2, 0, 1]))
+    assert re.findall(r"<td>(\w+)</td>", html) == ["third", "first", "second"]
+    data = data_of(html, "rows")
+    assert (data["order"], data["columns"][0]["words"]) == ([2, 0, 1], ["first", "second", "third"])
+
+
+@pytest.mark.parametrize("order", [[0], [0, 0], [1, 2]])
+def test_an_order_that_loses_a_row_is_refused(order):
+    with pytest.raises(ValueError, match="each of the 2 rows once"):
+        VirtualTable("rows", [DataColumn("c", ["a", "b"])], order=order)
+
+
 def test_columns_of_different_length_are_refused():
     with pytest.raises(ValueError, match=r"columns differ in length: \{'a': 1, 'b': 2\}"):
         VirtualTable("rows", [DataColumn("a", [1]), DataColumn("b", [1, 2])])

@@ -35,7 +35,7 @@ from viaduct.reporting import (
     write_page,
 )
 
-from .report_rows import TONES, address, distance_bars, row_table, value_histogram
+from .report_rows import SEVERITY, TONES, address, distance_bars, row_table, value_histogram
 from .rows import RESULTS, Explanation, Neighbour, Row, counts
 from .tensors import Side
 from .thresholds import Thresholds, defaults
@@ -84,7 +84,8 @@ def write_report(
     ]
     title = f"{names[0]} against {names[1]}"
     subtitle = f"Drift of the left side, {left.path}, from the right one, {right.path}"
-    write_page(Page(title, subtitle, tiles(rows), sections, [answer(rows, explanation, csv)]), path)
+    lead = [answer(rows, explanation, csv)]
+    write_page(Page(title, subtitle, tiles(rows), sections, lead, kind="comparison of tensors"), path)
 
 
 def short_names(left: Path, right: Path) -> tuple[str, str]:
@@ -140,7 +141,7 @@ def links(explanation: Explanation, csv: str) -> list[Link]:
 def tiles(rows: Sequence[Row]) -> list[Tile]:
     found = counts(rows)
     judged = {"good": True if found["good"] and not found["bad"] else None, "bad": False if found["bad"] else None}
-    return [Tile(result, f"{count:,}", MEANING[result], judged.get(result)) for result, count in found.items()]
+    return [Tile(result, f"{found[result]:,}", MEANING[result], judged.get(result)) for result in SEVERITY]
 
 
 # Where it shows

@@ -13,15 +13,18 @@ from viaduct.reporting import BarChart, Block, DataColumn, Facts, HistogramPair,
 from viaduct.reporting.figures import SUPERSCRIPTS
 
 from .measures import MEASURES, Figures, Measures, Place
-from .rows import RESULTS, Row
+from .rows import Row
 from .tensors import Result
 
 NAME = "rows"
+KEPT = {"RelativeEuclideanDistance": 2, "CosineSimilarity": 4, "MaxAbsoluteError": 5}
+"""The measures that are shown where there is no room for all, and which of them first."""
 MOST_DETAILS = 1200
 SAMPLE = 300
 """Of rows that are good; as many are kept beside the others."""
 TOP = 8
 MOST_BARS = 11
+SEVERITY: tuple[Result, ...] = ("bad", "refused", "flag", "new", "good")
 TONES: dict[Result, Tone] = {"good": "good", "bad": "bad", "flag": "warn", "refused": "muted", "new": "new"}
 
 
@@ -38,28 +41,39 @@ def row_table(rows: Sequence[Row], names: tuple[str, str], csv: str, origin: int
         details={row: details(rows[row], names, link) for row, link in kept(rows, origin).items()},
         download=csv,
         pinned=2,
+        order=order_rows(rows, origin),
     )
 
 
+def order_rows(rows: Sequence[Row], origin: int | None) -> list[int]:
+    """What is wrong comes first: the origin, what is bad by itself, what follows from it; what is good comes last."""
+
+    def severity(number: int) -> tuple[bool, int, bool, int]:
+        row = rows[number]
+        return number != origin, SEVERITY.index(row.result), bool(row.follows_from), number
+
+    return sorted(range(len(rows)), key=severity)
+
+
 def columns(rows: Sequence[Row]) -> list[DataColumn]:
-    tones: dict[str, Tone] = {result: TONES[result] for result in RESULTS}
+    tones: dict[str, Tone] = {result: TONES[result] for result in SEVERITY}
     stored = [row.stored for row in rows]
     several = [
-        DataColumn(name.title(), values, 6, choose=True)
+        DataColumn(name.title(), values, 6, choose=True, keep=3)
         for name, values in (("step", [each.step for each in stored]), ("rank", [each.rank for each in stored]))
         if len(set(values)) > 1
     ]
     return [
-        DataColumn("Result", [row.result for row in rows], 9, tones=tones, choose=True),
-        DataColumn("TensorIndex", [row.tensor_index for row in rows], 32),
+        DataColumn("Result", [row.result for row in rows], 9, tones=tones, choose=True, keep=1),
+        DataColumn("TensorIndex", [row.tensor_index for row in rows], 20, wraps=True, keep=1),
         *several,
         DataColumn("Index", [row.pair.group for row in rows], 6, "rows of one fused group share it"),
-        DataColumn("OpType", [each.op_type for each in stored], 13),
+        DataColumn("OpType", [each.op_type for each in stored], 13, keep=6),
         *(measure_column(name, field, rows) for name, field in MEASURES.items()),
         *operator_columns(rows),
         DataColumn("Shape", list(map(shape_text, rows)), 16, orders=[math.prod(each.shape) for each in stored]),
         DataColumn("OverFlow", [row.measures.overflow if row.measures else "NaN" for row in rows], 9),
-        DataColumn("CompareFailReason", [row.reason for row in rows], 40),
+        DataColumn("CompareFailReason", [row.reason for row in rows], 34, wraps=True, keep=7),
         DataColumn("Role", [each.role for each in stored], 12, choose=True),
         DataColumn("FollowsFrom", [row.follows_from for row in rows], 24),
         DataColumn("Matched", list(map(matched_text, rows)), 14, "how the two tensors were found to belong together"),
@@ -83,7 +97,7 @@ def measure_column(name: str, field: str, rows: Sequence[Row]) -> DataColumn:
         deviations = [row.measures.left.std if row.measures else math.nan for row in rows]
         texts = [row.measures.standard_deviation if row.measures else "NaN" for row in rows]
         return DataColumn(name, texts, 27, "(mean;deviation) of left and right; sorts by left deviation", deviations)
-    return DataColumn(name, values, 13)
+    return DataColumn(name, values, 13, keep=KEPT.get(name, 0))
 
 
 def shape_text(row: Row) -> str:
@@ -132,7 +146,7 @@ def measured_blocks(measures: Measures, names: tuple[str, str]) -> list[Block]:
 def side_table(measures: Measures, names: tuple[str, str]) -> Table:
     fields = ("min", "max", "mean", "std", "norm", "nan", "inf", "saturated")
     rows = [[field, figure(measures.left, field), figure(measures.right, field)] for field in fields]
-    return Table(["", *names], rows, "Both sides")
+    return Table(["statistic", *names], rows, "Both sides")
 
 
 def figure(side: Figures, field: str) -> str:

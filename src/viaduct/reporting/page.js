@@ -15,6 +15,12 @@ const page = (() => {
     return element;
   }
 
+  // The text with places to break behind its separators, as offer_breaks in texts.py has it.
+  function breakable(text) {
+    const pieces = text.split(/(?<=[^./\\:_,=(\[-][./\\:_,=(\[-])(?=[^./\\:_,=(\[-])/);
+    return pieces.flatMap((piece, place) => (place ? [document.createElement("wbr"), piece] : [piece]));
+  }
+
   function draw(tag, attributes) {
     const element = SVG(tag);
     Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
@@ -284,5 +290,5 @@ const page = (() => {
   document.querySelectorAll("table.sortable").forEach(offerSorting);
   document.querySelectorAll(".chart:not(.scatter)").forEach(offerReading);
   document.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
-  return { make, draw, write, addReadout, placeReadout, alphabet, NEXT };
+  return { make, breakable, draw, write, addReadout, placeReadout, alphabet, NEXT };
 })();

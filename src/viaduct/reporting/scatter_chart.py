@@ -22,7 +22,9 @@ CLOSEST_LEVELS = 0.035
 MOST_SPANS = 60
 REACH = (1e-140, 1e140)
 LETTER = 0.0105
-"""Width of a letter as a share of the narrowest chart on which every name still fits."""
+"""Width of a letter as a share of a chart on a desk; a name that does not fit there is left out."""
+LETTER_ON_PHONE = 0.027
+MOST_LETTERS = 40
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,26 @@ class ScatterDrawing:
     strokes: Sequence[tuple[Tone, str]]
     legend: Sequence[tuple[Tone, str, str]]
     levels: Sequence[tuple[float, str]]
-    spans: Sequence[tuple[float, float, str]]
+    spans: Sequence[tuple[float, float, str, bool]]
     mark: tuple[float, ...] | None
     data: dict[str, object]
 
     @property
     def gutter(self) -> int:
         """Room for the longest label of the vertical axis, in characters."""
-        return max((len(tick.label) for tick in self.y_ticks), default=1)
+        edge = ["NaN, ∞"] if self.frame.head else []
+        return max(map(len, [*(tick.label for tick in self.y_ticks), *edge]), default=1)
+
+    @property
+    def mark_text(self) -> str:
+        """The label of the marked point; the middle of one that is too long for the chart is left out."""
+        text, side = self.chart.mark, MOST_LETTERS // 2
+        return text if len(text) <= MOST_LETTERS else f"{text[:side]}…{text[-side:]}"
+
+    @property
+    def short_mark(self) -> str:
+        """What a phone has room for: `origin` of `origin: layer3.0.bn2`."""
+        return self.chart.mark.partition(":")[0]
 
     @property
     def summary(self) -> str:
@@ -171,13 +185,21 @@ def separated(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     return kept
 
 
-def named_spans(spans: Sequence[Span], horizontal: Axis) -> list[tuple[float, float, str]]:
-    """Start, width and name of each span; a name that would not fit is left out, and so are too many spans."""
+def named_spans(spans: Sequence[Span], horizontal: Axis) -> list[tuple[float, float, str, bool]]:
+    """Start, width and name of each span, and whether a phone has room for the name.
+
+    A name that would not fit is left out, and so are too many spans.
+    """
     if len(spans) > MOST_SPANS:
         return []
     edges = horizontal.place(np.array([[span.low, span.high] for span in spans], float).reshape(-1, 2)).clip(0, 1)
     return [
-        (low, high - low, span.label if high - low > LETTER * (len(span.label) + 1) else "")
+        (
+            low,
+            high - low,
+            span.label if high - low > LETTER * (len(span.label) + 1) else "",
+            high - low > LETTER_ON_PHONE * (len(span.label) + 1),
+        )
         for (low, high), span in zip(edges.tolist(), spans, strict=True)
     ]
 

@@ -1,7 +1,7 @@
 // Tables of thousands of rows: only those in sight are in the page. Rows are numbered as they came; `view` is the list
 // of those that pass the filters, in the order chosen.
 (() => {
-  const { make, draw, alphabet, NEXT } = page;
+  const { make, breakable, draw, alphabet, NEXT } = page;
   const BEYOND = 8; // rows kept ready above and below what is in sight
   const MISSING = "\u2013";
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
@@ -28,7 +28,7 @@
       const ranks = new Map([...record.words].sort(alphabet.compare).map((word, rank) => [word, word === MISSING || word === "" ? NaN : rank]));
       return Float64Array.from(record.places, (place) => ranks.get(record.words[place]));
     }
-    return { name: record.name, choose: record.choose, words: record.words, tones: record.tones ?? {}, numeric: !record.words, text, keys: () => (keys ??= sortKeys()) };
+    return { name: record.name, choose: record.choose, wraps: record.wraps, width: record.width, keep: record.keep, words: record.words, tones: record.tones ?? {}, numeric: !record.words, text, keys: () => (keys ??= sortKeys()) };
   }
 
   function sortRows(rows, column, direction) {
@@ -37,8 +37,8 @@
     const sign = direction === "ascending" ? 1 : -1;
     return rows.sort((a, b) => {
       const [first, second] = [keys[a], keys[b]];
-      if (first !== first || second !== second) return (first !== first) - (second !== second) || a - b;
-      return first < second ? -sign : first > second ? sign : a - b;
+      if (first !== first || second !== second) return (first !== first) - (second !== second);
+      return first < second ? -sign : first > second ? sign : 0;
     });
   }
 
@@ -128,14 +128,19 @@
     const table = scroller.querySelector("table");
     const body = table.tBodies[0];
     const headings = [...table.tHead.rows[0].cells];
-    const rowHeight = body.rows[0].getBoundingClientRect().height;
-    const everything = Array.from({ length: data.rows }, (_, row) => row);
+    const frames = [...table.querySelectorAll("col")];
+    const fullWidth = table.style.width;
+    const everything = data.order ?? Array.from({ length: data.rows }, (_, row) => row);
     const chosen = new Map(); // column -> set of words; an absent column lets everything pass
     const panel = make("section", "panel");
     const head = make("div", "head"); // said aloud when it changes; the drawings below it are not
     const count = make("p", "aside count");
     const bar = make("div", "filters");
     const search = make("input", "");
+    const width = make("button", "width");
+    let rowHeight = body.rows[0].getBoundingClientRect().height;
+    let shown = columns.map(() => true);
+    let everyColumn = !columns.some((column) => column.keep);
     let view = everything;
     let sort = { column: null, direction: "none" };
     let active = -1; // place in the view
@@ -148,7 +153,7 @@
     // Which rows, in which order
 
     function words(row) {
-      haystack ??= everything.map((each) => columns.filter((column) => !column.numeric).map((column) => column.text(each)).join("\n").toLowerCase());
+      haystack ??= Array.from({ length: data.rows }, (_, each) => columns.filter((column) => !column.numeric).map((column) => column.text(each)).join("\n").toLowerCase());
       return haystack[row];
     }
 
@@ -171,7 +176,12 @@
     function cell(column, row, place) {
       const text = column.text(row);
       const tone = column.tones[text];
-      const element = make("td", tone ? `tone-${tone[0]}` : column.numeric ? "number" : "", text);
+      const element = make("td", tone ? `tone-${tone[0]}` : column.numeric ? "number" : "", column.wraps ? "" : text);
+      if (column.wraps) {
+        const lines = make("span", "clamp");
+        lines.append(...breakable(text));
+        element.append(lines);
+      }
       if (tone) {
         const sign = make("span", "sign", tone[1]);
         sign.setAttribute("aria-hidden", "true");
@@ -182,7 +192,37 @@
       return element;
     }
 
+    // Columns are added by their importance as long as they fit whole; a cut one tells less than none.
+    function fit() {
+      const letter = 0.45 * parseFloat(getComputedStyle(document.documentElement).fontSize);
+      const needed = columns.map((column, place) => {
+        const style = getComputedStyle(headings[place]);
+        return column.width * letter + parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+      });
+      let room = scroller.clientWidth;
+      const everyFits = needed.reduce((sum, each) => sum + each, 0) <= room;
+      shown = columns.map(() => everyColumn || everyFits);
+      if (!everyColumn && !everyFits) {
+        const order = columns.map((_, place) => place).filter((place) => columns[place].keep).sort((a, b) => columns[a].keep - columns[b].keep || a - b);
+        order.forEach((place) => {
+          if (needed[place] > room) return;
+          shown[place] = true;
+          room -= needed[place];
+        });
+      }
+      const narrowed = shown.includes(false);
+      headings.forEach((heading, place) => (heading.hidden = !shown[place]));
+      frames.forEach((frame, place) => {
+        frame.style.display = shown[place] ? "" : "none";
+        frame.style.width = narrowed && columns[place].wraps ? "" : `${needed[place]}px`;
+      });
+      table.style.width = narrowed ? "100%" : fullWidth;
+      width.hidden = !columns.some((column) => column.keep) || everyFits;
+      width.textContent = everyColumn ? "Fewer columns" : `All ${columns.length} columns`;
+    }
+
     function measure() {
+      fit();
       const widths = headings.slice(0, pinned).map((heading) => heading.getBoundingClientRect().width);
       lefts = widths.map((_, place) => widths.slice(0, place).reduce((sum, width) => sum + width, 0));
       headings.forEach(pin);
@@ -200,7 +240,7 @@
       element.id = `${data.name}-${row}`;
       element.setAttribute("aria-rowindex", place + 2);
       element.setAttribute("aria-selected", row === opened);
-      element.append(...columns.map((column, at) => cell(column, row, at)));
+      columns.forEach((column, at) => shown[at] && element.append(cell(column, row, at)));
       return element;
     }
 
@@ -224,11 +264,20 @@
       body.replaceChildren(filler(start), ...lines, filler(view.length - end));
       if (active >= 0) table.setAttribute("aria-activedescendant", `${data.name}-${view[active]}`);
       else table.removeAttribute("aria-activedescendant");
+      keepHeight();
+    }
+
+    // Rows are higher on a phone, where a name may take three lines.
+    function keepHeight() {
+      const height = body.querySelector("tr[id]")?.getBoundingClientRect().height;
+      if (!height || Math.abs(height - rowHeight) < 0.5) return;
+      rowHeight = height;
+      show(true);
     }
 
     function nothing() {
       const [element, text] = [make("tr", ""), make("td", "empty", "no row passes the filters")];
-      text.colSpan = columns.length;
+      text.colSpan = shown.filter(Boolean).length;
       element.append(text);
       return element;
     }
@@ -372,11 +421,17 @@
         scroller.scrollTop = 0;
         look();
       });
+      width.type = "button";
+      width.addEventListener("click", () => {
+        everyColumn = !everyColumn;
+        measure();
+        show(true);
+      });
       const button = make("button", "clear", "Clear");
       button.type = "button";
       button.addEventListener("click", clear);
       count.setAttribute("role", "status");
-      bar.append(search, ...columns.filter((column) => column.choose).map((column) => (Object.keys(column.tones).length ? chips(column) : picker(column))), button, count);
+      bar.append(search, ...columns.filter((column) => column.choose).map((column) => (Object.keys(column.tones).length ? chips(column) : picker(column))), button, width, count);
       scroller.before(bar);
     }
 

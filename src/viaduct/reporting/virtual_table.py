@@ -35,7 +35,11 @@ class DataColumn:
     """One column, top to bottom. Numbers (None: not there; NaN and infinite: shown as such) or text.
 
     `orders` are what to sort by where the text says it badly (shapes by their size); `tones` give texts of a column
-    their colour and sign; a column with `choose` has a filter above the table; `width` is in letters.
+    their colour and sign; a column with `choose` has a filter above the table; `width` is in letters. Text of a column
+    that `wraps` breaks into a few lines, and such a column takes what width is left.
+
+    Where not all columns have room, those with a `keep` are shown, 1 before 2 and so on, as far as they fit; the others
+    are behind a button, and in the details of a row.
     """
 
     name: str
@@ -45,6 +49,8 @@ class DataColumn:
     orders: Sequence[float | None] | None = None
     tones: Mapping[str, Tone] = field(default_factory=dict)
     choose: bool = False
+    wraps: bool = False
+    keep: int = 0
 
     @cached_property
     def numeric(self) -> bool:
@@ -56,7 +62,8 @@ class VirtualTable:
     """`name` makes the address of a row: `#rows-57`. The first `pinned` columns stay in sight when scrolled sideways.
 
     `download` is a file beside the page with the same rows under one line of headings. The details of a row are all its
-    cells, and the blocks given for it here.
+    cells, and the blocks given for it here. `order` is the order in which the rows are shown first, by their numbers;
+    None: as they came.
     """
 
     template: ClassVar[str] = "virtual_table.html"
@@ -67,6 +74,7 @@ class VirtualTable:
     details: Mapping[int, Sequence[Block]] = field(default_factory=dict)
     download: str = ""
     pinned: int = 1
+    order: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if not IDENTIFIER.fullmatch(self.name):
@@ -76,6 +84,8 @@ class VirtualTable:
         lengths = {column.name: len(column.values) for column in self.columns}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns differ in length: {lengths}.")
+        if self.order is not None and sorted(self.order) != list(range(self.height)):
+            raise ValueError(f"an order names each of the {self.height} rows once.")
 
     @property
     def height(self) -> int:
@@ -83,16 +93,18 @@ class VirtualTable:
         return len(self.columns[0].values) if self.columns else 0
 
     def drawing(self) -> VirtualDrawing:
-        texts = [[write_value(value) for value in column.values[:WRITTEN_ROWS]] for column in self.columns]
+        first = list(range(self.height) if self.order is None else self.order)[:WRITTEN_ROWS]
+        texts = [[write_value(column.values[row]) for row in first] for column in self.columns]
+        data: dict[str, object] = {
+            "name": self.name,
+            "rows": self.height,
+            "download": self.download,
+            "columns": list(map(column_record, self.columns)),
+        }
         return VirtualDrawing(
             self,
             written=list(zip(*texts, strict=True)),
-            data={
-                "name": self.name,
-                "rows": self.height,
-                "download": self.download,
-                "columns": list(map(column_record, self.columns)),
-            },
+            data=data if self.order is None else {**data, "order": list(self.order)},
             details={row: [block.record() for block in blocks] for row, blocks in self.details.items()},
         )
 
@@ -122,7 +134,9 @@ class VirtualDrawing:
 
 def column_record(column: DataColumn) -> dict[str, Any]:
     """Text is sent once and then by number, for a table repeats most of its words."""
-    record: dict[str, Any] = {"name": column.name, "choose": column.choose}
+    record: dict[str, Any] = {"name": column.name, "choose": column.choose, "width": column.width, "keep": column.keep}
+    if column.wraps:
+        record["wraps"] = True
     if column.numeric:
         record["numbers"] = [number_record(value) for value in column.values]
         return record
