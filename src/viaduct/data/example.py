@@ -39,6 +39,8 @@ VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = range(6)
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
 KINDS = {BYTES_LIST: "bytes", FLOAT_LIST: "floats", INT64_LIST: "whole numbers"}
 WORD = (1 << 64) - 1
+MOST_PARTS = 100_000  # values of one field that are held apart: each takes 200 bytes, however short it is
+LONGEST_LABEL = 64  # bytes of the list that must have one label
 
 ENCODED, LABEL, TEXT = b"image/encoded", b"image/class/label", b"image/class/text"
 BOX_SIDES = tuple(b"image/object/bbox/" + side for side in (b"ymin", b"xmin", b"ymax", b"xmax"))
@@ -169,9 +171,13 @@ def after_group(data: memoryview, number: int, position: int, stop: int) -> int:
 
 
 def messages(data: memoryview, number: int) -> list[memoryview]:
-    return [
-        data[begin:end] for found, wire, begin, end in fields(data, 0, len(data)) if (found, wire) == (number, BYTES)
-    ]
+    parts: list[memoryview] = []
+    for found, wire, begin, end in fields(data, 0, len(data)):
+        if (found, wire) == (number, BYTES):
+            if len(parts) == MOST_PARTS:
+                raise malformed(f"more than {MOST_PARTS:,} values of one field", begin)
+            parts.append(data[begin:end])
+    return parts
 
 
 def features(data: memoryview) -> Iterator[tuple[memoryview, memoryview]]:
@@ -276,6 +282,8 @@ def list_of(data: memoryview) -> tuple[int, memoryview]:
         if wire == BYTES and number in KINDS:
             if number != kind:
                 kind, parts = number, []
+            if len(parts) == MOST_PARTS:
+                raise malformed(f"a list in more than {MOST_PARTS:,} parts", begin)
             parts.append(data[begin:end])
     return kind, merged(parts)
 
@@ -344,6 +352,8 @@ def single_label(found: Mapping[bytes, memoryview]) -> int:
         label, after = varint(sole[1], 0, len(sole[1]))
         if after == len(sole[1]):
             return label
+    if len(values) > LONGEST_LABEL:
+        raise BadData(f"{LABEL.decode()} has a list of {len(values):,} bytes, expected one number.")
     labels = int64_list(values)
     if len(labels) != 1:
         raise BadData(f"{LABEL.decode()} has {len(labels):,} values, expected one.")

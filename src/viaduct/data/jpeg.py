@@ -35,6 +35,9 @@ Dct = Literal["fast", "accurate"]
 Shrink = Literal[1, 2, 4, 8]
 
 MOST_BYTES = png.MOST_BYTES
+# A block of 8x8 pixels takes two bits of a JPEG at least, one if it is progressive: 512 grey pixels a byte. A header
+# that claims more is damaged, or made to take memory. Pictures below the second limit may claim what they like.
+PIXELS_A_BYTE, SMALL_PIXELS = 600, 1 << 24
 REFUSED = {b"GIF8": "a GIF", b"BM": "a BMP", b"RIFF": "a WebP", b"II*\0": "a TIFF", b"MM\0*": "a TIFF"}
 # What libjpeg says about damage that it, and hence TensorFlow, decodes around (jerror.h, JWRN_*).
 TOLERATED = (
@@ -84,6 +87,8 @@ def jpeg_header(data: Encoded) -> tuple[int, int, str]:
     height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
     if height * width * 3 > MOST_BYTES:
         raise BadData(f"the JPEG claims {width} x {height} pixels, which cannot be.")
+    if height * width > max(SMALL_PIXELS, PIXELS_A_BYTE * len(data)):
+        raise BadData(f"the JPEG claims {width} x {height} pixels, but has {len(data):,} bytes.")
     return height, width, colours
 
 

@@ -33,6 +33,7 @@ VALIDATION_FOLDERS = ("validation", "val")
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png")
 LEFT_BY_WINDOWS = ("thumbs.db", "desktop.ini")
 NAMED_AT_MOST = 5
+UNFOLDED, UNFOLDING = 1 << 26, 50  # bytes that any gzipped file may unfold to; a larger one, so many times its size
 IDX_IMAGES, IDX_LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
 
 
@@ -307,8 +308,18 @@ def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
 
 
 def idx_content(file: Path) -> bytes:
+    """The bytes of the file, unpacked if it is gzipped, and no more than such a file may have."""
     try:
-        content = file.read_bytes()
-        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+        with open(file, "rb") as opened:
+            packed = opened.read(2) == b"\x1f\x8b"
+        if not packed:
+            return file.read_bytes()
+        size = file.stat().st_size
+        limit = max(UNFOLDED, UNFOLDING * size)
+        with gzip.open(file) as unpacked:
+            content = unpacked.read(limit + 1)
+        if len(content) > limit:
+            raise BadData(f"{file}: unfolds from {size:,} to more than {limit:,} bytes.", "Unpack it with gunzip.")
+        return content
     except (OSError, EOFError, zlib.error) as error:
         raise BadData(f"{file}: could not be read: {reason(error)}.") from error

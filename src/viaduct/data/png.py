@@ -30,6 +30,8 @@ CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette,
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3
 MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
+# Bytes of pixels that any PNG may unfold to; a larger one, so many times its size.
+UNFOLDED, UNFOLDING = 1 << 25, 200
 # Left, top, step across and step down of the seven pictures that an interlaced one consists of.
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
@@ -120,6 +122,8 @@ def sizes(header: Header) -> list[tuple[int, int]]:
 
 
 def inflate(compressed: bytes, size: int) -> Bytes:
+    if size > max(UNFOLDED, UNFOLDING * len(compressed)):
+        raise BadData(f"the PNG unfolds from {len(compressed):,} to {size:,} bytes of pixels; that is not read.")
     try:
         stream = zlib.decompressobj().decompress(compressed, size)
     except zlib.error as error:

@@ -2,8 +2,9 @@
 
     a record: length (8 bytes), masked CRC-32C of it (4), data, masked CRC-32C of the data (4); all little-endian
 
-Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream. Whatever is wrong with a file
-becomes a `BadRecord` with file, record, byte and reason.
+Compressed files (gzip, zlib) are recognised by their first bytes and read as a stream, a record at a time; one that
+would unfold to more than `LONGEST_UNFOLDED` is refused. Whatever is wrong with a file becomes a `BadRecord` with file,
+record, byte and reason.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ LENGTH = struct.Struct("<Q")
 CHECKSUM = struct.Struct("<I")
 OVERHEAD = HEADER.size + CHECKSUM.size
 LONGEST = (1 << 31) - 1  # bytes; a protocol buffer cannot be longer
+LONGEST_UNFOLDED = 1 << 26  # the same in a compressed file, of which a few bytes can claim any length
 MASK = 0xA282EAD8
 INFLATE_BYTES = 1 << 14  # of compressed input at once; deflate expands at most 1,032 times, to 17 MB
 
@@ -109,6 +111,9 @@ def survey_records(path: Path | str, *, check: bool = True) -> Iterator[Record |
 
 
 class Stream(Protocol):
+    longest: int
+    """Bytes that a record may have."""
+
     def read(self, count: int) -> bytes:
         """`count` bytes, or fewer where the stream ends."""
 
@@ -128,7 +133,7 @@ def next_record(stream: Stream, path: Path, number: int, offset: int, check: boo
         head = stream.read(HEADER.size)
         if not head:
             return None
-        length = checked_length(head, damage)
+        length = checked_length(head, damage, stream.longest)
         body = stream.read(length + CHECKSUM.size)
     except (OSError, zlib.error) as error:
         raise damage(f"could not be read: {error}") from error
@@ -146,7 +151,7 @@ class Blame(Protocol):
     def __call__(self, reason: str) -> BadRecord: ...
 
 
-def checked_length(head: Buffer, damage: Blame) -> int:
+def checked_length(head: Buffer, damage: Blame, longest: int = LONGEST) -> int:
     if len(head) < HEADER.size:
         raise damage(f"truncated: expected a header of {HEADER.size} bytes, found {len(head)}")
     length, stored = HEADER.unpack(head)
@@ -155,6 +160,8 @@ def checked_length(head: Buffer, damage: Blame) -> int:
         raise damage(f"the checksum of its length is wrong: stored {stored:#010x}, computed {computed:#010x}")
     if length > LONGEST:
         raise damage(f"its length is absurd: {length:,} bytes, where {LONGEST:,} are the most")
+    if length > longest:
+        raise damage(f"its length is {length:,} bytes; of a compressed file at most {longest:,} are read")
     return int(length)
 
 
@@ -202,6 +209,8 @@ def compression(path: Path) -> Compression:
 class Plain:
     """A file as it is. It never asks for more memory than the file has bytes, whatever a header claims."""
 
+    longest = LONGEST
+
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.left = os.fstat(file.fileno()).st_size
@@ -215,6 +224,8 @@ class Plain:
 class Inflated:
     """A gzip file (of any number of members) or a zlib stream, unpacked as it is read."""
 
+    longest = LONGEST_UNFOLDED
+
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         self.ready = bytearray()
@@ -223,7 +234,8 @@ class Inflated:
     def read(self, count: int) -> bytes:
         while len(self.ready) < count and self._refill():
             pass
-        piece = bytes(self.ready[:count])
+        with memoryview(self.ready) as ready:
+            piece = bytes(ready[:count])
         del self.ready[:count]
         return piece
 

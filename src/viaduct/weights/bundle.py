@@ -12,11 +12,13 @@ are read one variable at a time, after all that is said about them was found pos
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -177,6 +179,16 @@ class Bundle:
                 self.entries[key.decode("utf-8", "backslashreplace")] = read_entry(value)
         if not self.shards:
             raise BadData("it has no header.")
+        self._refuse_shared_bytes()
+
+    def _refuse_shared_bytes(self) -> None:
+        """Values that lie in the same bytes would be read, and kept, once for each of their names."""
+        extents = sorted(
+            (stored.shard, stored.offset, stored.size, name) for name, stored in self.entries.items() if stored.size
+        )
+        for (shard, offset, size, name), (other, begin, _, second) in pairwise(extents):
+            if shard == other and begin < offset + size:
+                raise BadData(f"{name} and {second} share the bytes from {begin:,} of shard {shard}.")
 
     def _refuse_unreadable(self, name: str, stored: Stored) -> None:
         if stored.sliced:
@@ -212,6 +224,8 @@ def as_tensor(content: bytearray, stored: Stored) -> Tensor:
 
     dtype = getattr(torch, DTYPES[stored.number])
     if not content:
+        if math.prod(extent for extent in stored.shape if extent) >= 1 << 62:
+            raise BadData(f"a variable has an impossible shape: {stored.shape}.")
         return torch.empty(stored.shape, dtype=dtype)
     if dtype is torch.bool:  # a byte that is neither 0 nor 1 must not become a bool as it is
         return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(stored.shape)

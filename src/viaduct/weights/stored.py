@@ -192,7 +192,7 @@ def believable(text: str) -> dict[str, Any]:
     """Options of a network, unless they are of another kind or would build something enormous."""
     try:
         options = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(options, dict):
         return {}
@@ -203,7 +203,7 @@ def believable(text: str) -> dict[str, Any]:
 
 
 def whole_number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
 # Runs

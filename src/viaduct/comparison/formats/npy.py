@@ -22,7 +22,7 @@ LONGEST = 1 << 16  # numpy refuses headers of more than 10,000 characters
 MOST_DIMENSIONS = 64
 
 _USUAL = re.compile(
-    r"\{'descr': '([^']{1,8})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18},? ?){0,64})\), \}\s*"
+    r"\{'descr': '([^']{1,8})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, ?){0,64}(?:\d{1,18})?)\), \}\s*"
 )
 
 

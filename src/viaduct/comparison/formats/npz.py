@@ -1,7 +1,7 @@
 """Several arrays as numpy.savez writes them: a zip archive of .npy files.
 
 A member that is stored uncompressed is mapped where it lies; a deflated one is unpacked, once its header has said that
-it is as large as the archive claims.
+it is as large as the archive claims, and if it does not unfold to far more than the archive has bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from viaduct.errors import BadData, ViaductError
 
 MOST_MEMBERS = 1_000_000
 SUFFIX = ".npy"
+UNFOLDED, UNFOLDING = 1 << 26, 200  # bytes that any deflated member may have; beyond, times its packed size
 # What the standard library raises over a damaged archive.
 UNPACKING = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
@@ -36,6 +37,11 @@ def opened(path: Path, member: str = "") -> Array:
     if info.compress_type == zipfile.ZIP_STORED:
         header = _header(path, info)
         return mapped(path, header, data_offset(path, info))
+    if info.file_size > max(UNFOLDED, UNFOLDING * info.compress_size):
+        raise BadData(
+            f"{path.name}[{info.filename}] is not read: {info.compress_size:,} bytes unfold to {info.file_size:,}.",
+            "If it is yours, save it uncompressed: numpy.savez.",
+        )
     return from_bytes(unpacked(path, info), _header(path, info))
 
 
@@ -87,6 +93,10 @@ def _beginning(path: Path, info: zipfile.ZipInfo) -> bytes:
 
 
 def unpacked(path: Path, info: zipfile.ZipInfo, most: int | None = None) -> bytes:
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # LZMA states how much memory it wants
+        raise BadData(f"{path.name}[{info.filename}] is neither stored nor deflated.", "numpy.savez writes no other.")
+    if info.header_offset + info.compress_size > (size := stamp(path)[0]):  # zipfile would make room for it
+        raise truncated(path, info.header_offset + info.compress_size, size)
     try:
         with zipfile.ZipFile(path) as opened_archive, opened_archive.open(info) as member:
             return member.read(info.file_size if most is None else most)

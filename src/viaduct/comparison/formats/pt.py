@@ -4,6 +4,9 @@ The file is a zip archive: a pickle that says shape, strides and type, and the b
 with a reader that knows six names and refuses every other, so nothing is ever executed, and importing torch (a second
 and more, in every worker) is not needed. What torch wrote before 2020, and anything else unusual, goes to
 torch.load(weights_only=True).
+
+A file that comes from anybody must not take more memory than it has bytes: pickles are short, their opcodes are looked
+at before they are executed (one opcode can ask for a memo of 2^32 entries), and no member of the archive is compressed.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import pickletools
 import warnings
 import zipfile
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +26,18 @@ from viaduct.comparison.formats import Array, Header, Members, dtype_name, mappe
 from viaduct.comparison.formats.npz import archive, data_offset, unpacked
 from viaduct.errors import BadData, ViaductError
 
-LONGEST = 1 << 20  # bytes of pickle; one tensor takes 150
+LONGEST = 1 << 16  # bytes of pickle; one tensor takes 150
+LONGEST_FOR_TORCH = 1 << 18  # the same where torch reads it: a subclass of Tensor with attributes of its own
+LEGACY = 0x1950A86A20F9469CFC6C  # with which torch.save began a file before 2020, pickled
+LEGACY_PICKLES = 5  # that number, the protocol, facts of the system, the object, the keys of its storages
+# What torch.save makes of a tensor, and nothing that could repeat, multiply or nest what it has.
+OPCODES = frozenset({
+    "PROTO", "GLOBAL", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET", "MARK", "BINUNICODE", "BININT", "BININT1",
+    "BININT2", "LONG1", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NEWTRUE", "NEWFALSE", "NONE",
+    "EMPTY_DICT", "BINPERSID", "REDUCE", "STOP",
+})  # fmt: skip
 MOST_REPEATED = 1 << 28  # values of a tensor that repeats its storage by strides of zero
+AGAIN = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
 STORAGES = {
     "DoubleStorage": "<f8", "FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "<V2",
     "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "|i1", "ByteStorage": "|u1",
@@ -80,7 +93,9 @@ def _described(path: Path) -> Tensor:
     if pickled is None or pickled.file_size > LONGEST or (order and unpacked(path, order, 16) != b"little"):
         raise Unusual("another layout")
     try:
-        tensor = _Reader(io.BytesIO(unpacked(path, pickled))).load()
+        content = unpacked(path, pickled)
+        _check_opcodes(content)
+        tensor = _Reader(io.BytesIO(content)).load()
     except Unusual:
         raise
     except Exception as error:  # a damaged pickle may raise anything
@@ -88,6 +103,15 @@ def _described(path: Path) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise Unusual("not one tensor")
     return tensor
+
+
+def _check_opcodes(content: bytes) -> None:
+    """Refuse a pickle that does more than describe a tensor, or that numbers its parts higher than it has bytes."""
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name not in OPCODES:
+            raise Unusual(opcode.name)
+        if opcode.name == "LONG_BINPUT" and (not isinstance(argument, int) or argument > len(content)):
+            raise Unusual("a memo that is larger than the pickle")
 
 
 def _flat(path: Path, storage: Storage) -> Array:
@@ -123,6 +147,10 @@ def _same(tensor: object, *_: object) -> object:
     return tensor
 
 
+def _empty() -> None:
+    """Stands for the hooks of a tensor, of which a saved one has none."""
+
+
 class _Reader(pickle.Unpickler):
     """Knows the names that a saved tensor or parameter speaks of. No other is ever imported or called."""
 
@@ -132,7 +160,7 @@ class _Reader(pickle.Unpickler):
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return _same
         if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
+            return _empty
         if module == "torch" and name in STORAGES:
             return STORAGES[name]
         raise Unusual(f"{module}.{name}")
@@ -147,11 +175,14 @@ class _Reader(pickle.Unpickler):
 def _through_torch(path: Path) -> tuple[Array, str]:
     import torch
 
+    _check_for_torch(path)
     try:
         loaded = _loaded(path)
         if not isinstance(loaded, torch.Tensor):
             raise BadData(f"{path.name} holds {type(loaded).__name__}, not one tensor.")
         tensor = loaded.detach().resolve_conj().resolve_neg()
+        if tensor.layout == torch.strided and tensor.numel() > max(tensor.untyped_storage().nbytes(), MOST_REPEATED):
+            raise BadData(f"{path.name}: its tensor has {tensor.numel():,} values, far more than the file holds.")
         array = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     except ViaductError:
         raise
@@ -161,23 +192,54 @@ def _through_torch(path: Path) -> tuple[Array, str]:
     return array, str(tensor.dtype).removeprefix("torch.")
 
 
+def _check_for_torch(path: Path) -> None:
+    """Refuse what would take torch more memory than the file has bytes; it trusts the sizes that a file states."""
+    with open(path, "rb") as file:
+        if (start := file.read(4)) == b"PK\x03\x04":
+            _check_archive(path)
+        else:
+            _check_legacy(path, start + file.read(LEGACY_PICKLES * LONGEST_FOR_TORCH))
+
+
+def _check_archive(path: Path) -> None:
+    for name, info in archive(path).items():
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise BadData(f"{path.name}[{name}] is compressed, which torch.save never does.", AGAIN)
+        if name.endswith("/data.pkl") and info.file_size > LONGEST_FOR_TORCH:
+            raise BadData(f"{path.name} describes far more than one tensor: {info.file_size:,} bytes of pickle.", AGAIN)
+
+
+def _check_legacy(path: Path, start: bytes) -> None:
+    """The pickles at the beginning of the file, each of them short; the storages come after them."""
+    content = io.BytesIO(start)
+    try:
+        if LEGACY not in [argument for _, argument, _ in pickletools.genops(content.read(64))]:
+            raise ValueError("another beginning")
+        content.seek(0)
+        for _ in range(LEGACY_PICKLES):
+            begin = content.tell()
+            for _ in pickletools.genops(content):
+                if content.tell() - begin > LONGEST_FOR_TORCH:
+                    raise BadData(f"{path.name} describes far more than one tensor.", AGAIN)
+    except ValueError:  # what pickletools has to say means little to anybody
+        why = _in_plain_words(RuntimeError())
+        raise BadData(f"{path.name} cannot be read as a tensor: {why}") from None
+
+
 def _loaded(path: Path) -> Any:
     import torch
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch has to say about a file that somebody else made
-        try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # files of the old kind cannot be mapped
-            return torch.load(path, map_location="cpu", weights_only=True)
+        # Files of the old kind cannot be mapped; the storages of an archive are never copied.
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
 def _in_plain_words(error: Exception) -> str:
     """Not in torch's own: it advises to switch off what keeps a file from running code."""
-    again = "Save the tensor alone, with torch.save(tensor.detach().cpu(), FILE)."
     if isinstance(error, pickle.UnpicklingError) and "unsupported" in str(error).lower():
         damaged = "it is damaged, or " if "operand" in str(error) else "it "
-        return f"{damaged}holds Python objects, which are not opened, since that could run code. {again}"
+        return f"{damaged}holds Python objects, which are not opened, since that could run code. {AGAIN}"
     if isinstance(error, TypeError):
-        return f"it is sparse, or of a type that NumPy does not have. {again}"
-    return f"it is damaged, or no file of torch.save. Copy it again. {again}"
+        return f"it is sparse, or of a type that NumPy does not have. {AGAIN}"
+    return f"it is damaged, or no file of torch.save. Copy it again. {AGAIN}"

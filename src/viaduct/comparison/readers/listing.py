@@ -150,7 +150,12 @@ def stored_file(
 
 def natural(name: str) -> list[tuple[int, str]]:
     """layer2 before layer10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name) if part]
+    return [_number(part) if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name) if part]
+
+
+def _number(digits: str) -> tuple[int, str]:
+    """Numbers in order; those of more digits than any counter has (and than int() takes) after the others."""
+    return (int(digits), "") if len(digits) < 300 else (10**300 + len(digits), digits)
 
 
 def some(names: Iterable[str], most: int = 5) -> str:
