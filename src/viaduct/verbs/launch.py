@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from itertools import pairwise
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +33,7 @@ from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
     from viaduct.cluster.plan import Cluster, Plan, Workload
-    from viaduct.models.sizes import Part
+    from viaduct.models.layers import LayerSizes
 
 PLAN_ONLY = ("servers", "devices", "batch", "link", "inner_link", "step_ms", "tflops", "as_json")
 SLOTS = {"Sgd": 1, "Lars": 1, "Thor": 1, "AdamW": 2, "RmsProp": 2}
@@ -321,17 +320,19 @@ def show_plan(
 
 def workload_of(name: str, batch: int | None) -> Workload:
     from viaduct.cluster.plan import Layer, Workload
-    from viaduct.models.sizes import measure
+    from viaduct.models import checked_classes
+    from viaduct.models.catalogue import entries
+    from viaduct.models.layers import read_layers
     from viaduct.recipes import load
 
     recipe = load(name).recipe
     if not isinstance(recipe.model, str):
         raise BadValue(f"{name} builds its own network, whose sizes are not known.", "`viaduct models` lists ours.")
-    sizes = measure(recipe.model, recipe.data.classes, layers=True)
-    area = (recipe.data.size / sizes.input_size) ** 2
+    network, classes = read_layers(recipe.model), checked_classes(recipe.data.classes)
+    area = (recipe.data.size / entries()[recipe.model].input_size) ** 2
     compute = recipe.precision.compute
     return Workload(
-        layers=[Layer(*costs(part, area)) for part in sizes.parts],
+        layers=[Layer(*costs(layer, classes, area)) for layer in network],
         global_batch=batch or recipe.data.global_batch,
         accumulate=recipe.accumulate,
         gradient_bytes=4 if recipe.parallel.compress == "none" else 2,
@@ -343,12 +344,10 @@ def workload_of(name: str, batch: int | None) -> Workload:
     )
 
 
-def costs(part: Part, area: float) -> tuple[int, int, int]:
-    """Parameters, multiplications and outputs; what has a height and a width grows with the picture's area."""
-    spatial = part.output is not None and len(part.output) == 3
-    scale = area if spatial else 1.0
-    outputs = prod(part.output) if part.output else 0
-    return part.parameters, round(part.multiplications * scale), round(outputs * scale)
+def costs(layer: LayerSizes, classes: int, area: float) -> tuple[int, int, int]:
+    """Return parameters, multiplications and outputs; what has a height and a width grows with the image's area."""
+    scale = area if layer.is_spatial else 1.0
+    return layer.parameters.at(classes), round(layer.macs.at(classes) * scale), round(layer.outputs.at(classes) * scale)
 
 
 def print_plan(name: str, plan: Plan, cluster: Cluster) -> None:

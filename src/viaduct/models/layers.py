@@ -1,0 +1,98 @@
+"""Sizes of the layers of all networks, without building one: `viaduct launch --plan` works without torch.
+
+    for layer in layers.read_layers("resnet50_v1"):
+        layer.parameters.at(classes=1001), layer.macs.at(1001), layer.outputs.at(1001), layer.is_spatial
+
+layers.json is generated from the networks themselves: `python -m viaduct.models.layers` writes it (part of
+`make results`), and a test builds every network and compares. A network repeats its layers, so each kind of layer is
+written once, and the order of the layers as their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.errors import UnknownName
+from viaduct.models.catalogue import Count
+
+if TYPE_CHECKING:
+    from viaduct.models.sizes import Part
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class LayerSizes:
+    """A layer with parameters, on one image of the network's usual size; it has no outputs where it only trains."""
+
+    parameters: Count
+    macs: Count
+    outputs: Count
+    is_spatial: bool  # its MACs and outputs grow with the area of the image
+
+    def as_row(self) -> list[Any]:
+        counts = (self.parameters, self.macs, self.outputs)
+        return [*(number for count in counts for number in (count.fixed, count.per_class)), int(self.is_spatial)]
+
+    @staticmethod
+    def from_row(row: list[int]) -> LayerSizes:
+        return LayerSizes(Count(*row[0:2]), Count(*row[2:4]), Count(*row[4:6]), bool(row[6]))
+
+
+def read_layers(name: str) -> list[LayerSizes]:
+    """Return the layers of a network in their order."""
+    networks = read_file()
+    if name not in networks:
+        raise UnknownName("model", name, networks, "`viaduct models` shows all of them.")
+    kinds = [LayerSizes.from_row(row) for row in networks[name]["kinds"]]
+    return [kinds[number] for number in networks[name]["order"]]
+
+
+@cache
+def read_file() -> dict[str, dict[str, Any]]:
+    networks: dict[str, dict[str, Any]] = json.loads(FILE.read_text())
+    return networks
+
+
+def compute_layers(name: str) -> list[LayerSizes]:
+    """Build a network with one class and with two, and measure its layers."""
+    from viaduct.models.sizes import measure
+
+    pairs = zip(measure(name, 1, layers=True).parts, measure(name, 2, layers=True).parts, strict=True)
+    return [compute_layer(few, more) for few, more in pairs]
+
+
+def compute_layer(few: Part, more: Part) -> LayerSizes:
+    outputs = [prod(part.output) if part.output else 0 for part in (few, more)]
+    return LayerSizes(
+        count(few.parameters, more.parameters),
+        count(few.multiplications, more.multiplications),
+        count(*outputs),
+        few.output is not None and len(few.output) == 3,
+    )
+
+
+def count(at_one: int, at_two: int) -> Count:
+    """Return the figure as a function of the number of classes, from its values at one and at two."""
+    return Count(2 * at_one - at_two, at_two - at_one)
+
+
+def main() -> None:
+    from viaduct import models
+
+    lines = []
+    for name in models.names():
+        rows = [layer.as_row() for layer in compute_layers(name)]
+        kinds = [list(row) for row in dict.fromkeys(map(tuple, rows))]
+        entry = {"kinds": kinds, "order": [kinds.index(row) for row in rows]}
+        lines.append(f" {json.dumps(name)}: {json.dumps(entry, separators=(',', ':'))}")
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
