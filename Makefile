@@ -50,11 +50,11 @@ python:
 $(VENV)/.core: pyproject.toml setup.py $(wildcard src/viaduct/data/*.[ch]) | python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q $(TORCH)
-	$(BIN)/pip install -q -e .
+	$(BIN)/pip install -q -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/pip install -q -e '.[dev,tf]'
+	$(BIN)/pip install -q -e '.[train,dev,tf]'
 	@touch $@
 
 clean:

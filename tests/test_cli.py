@@ -71,6 +71,7 @@ HILL = [
     ["weights"],
     ["kernels"],
     ["models", "data", "devices", "cluster", "scripts"],
+    ["extras"],
     ["errors"],
     ["terminal"],
 ]

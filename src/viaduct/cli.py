@@ -14,6 +14,7 @@ import typer.main
 
 from viaduct import __version__
 from viaduct.errors import ViaductError
+from viaduct.extras import explain_import_error
 
 # Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
 VERBS = {
@@ -97,10 +98,13 @@ def main() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         build_app()(prog_name="viaduct")
-    except ViaductError as error:
-        if not error.told:
-            print(f"viaduct {called(sys.argv[1:])}".strip() + f": {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    except (ViaductError, ModuleNotFoundError) as error:
+        explained = error if isinstance(error, ViaductError) else explain_import_error(error)
+        if explained is None:
+            raise
+        if not explained.told:
+            print(f"viaduct {called(sys.argv[1:])}".strip() + f": {explained}", file=sys.stderr)
+        sys.exit(explained.exit_code)
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None or not output_is_full():
             raise

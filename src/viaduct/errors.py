@@ -6,6 +6,7 @@
     ├── BadData             a data file that is missing, truncated or mislabelled
     │   └── BadRecord       the same of one record: file, number and byte (data/tfrecord.py)
     ├── BadRun              a run directory or checkpoint that cannot be used here
+    ├── MissingExtra        a package that an extra of viaduct installs (extras.py)
     ├── MissingDevice       an accelerator that this machine does not have
     ├── Diverged            the loss became NaN or infinite
     ├── LostRank            another rank of the run is gone or hangs; exit code 75: starting again may help

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from viaduct.devices import cuda
+from viaduct.devices import cuda, hardware
 from viaduct.errors import MissingDevice
 
 OLD = (
@@ -143,7 +143,7 @@ def test_no_warning_of_an_old_switch_is_passed_on(monkeypatch: pytest.MonkeyPatc
 def test_versions_name_cuda_cudnn_and_the_driver(present: pytest.MonkeyPatch, tmp_path: Path, kernel: str) -> None:
     note = tmp_path / "version"
     note.write_text(f"NVRM version: {kernel}  Tue Jan  6\nGCC version:  gcc version 13.3.0\n")
-    present.setattr(cuda, "_DRIVER", note)
+    present.setattr(hardware, "NVIDIA_DRIVER", note)
     present.setattr(torch.version, "cuda", "13.0")
     present.setattr(torch.backends.cudnn, "version", lambda: 91002)
     assert cuda.versions() == {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.devices import mlu
+from viaduct.devices import hardware, mlu
 
 from .conftest import Install
 
@@ -29,5 +29,5 @@ def test_the_version_of_the_driver_is_read_from_its_note(monkeypatch: pytest.Mon
     note = tmp_path / "0000:0f:00.0" / "information"
     note.parent.mkdir()
     note.write_text("Device name: MLU370-X8\nDriver Version: v5.10.22\n")
-    monkeypatch.setattr(mlu, "_DRIVERS", tmp_path)
+    monkeypatch.setattr(hardware, "CAMBRICON_DRIVERS", tmp_path)
     assert mlu.versions()["driver"] == "5.10.22"

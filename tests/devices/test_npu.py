@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from viaduct.devices import npu
+from viaduct.devices import hardware, npu
 
 from .conftest import Install
 
@@ -33,5 +33,5 @@ def test_the_version_of_cann_is_read_from_where_the_environment_says(
 def test_the_version_of_the_driver_is_read_from_its_note(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     note = tmp_path / "version.info"
     note.write_text("Version=25.2.0\nascendhal_version=7.35.23\n")
-    monkeypatch.setattr(npu, "_DRIVER", note)
+    monkeypatch.setattr(hardware, "ASCEND_DRIVER", note)
     assert npu.versions()["driver"] == "25.2.0"

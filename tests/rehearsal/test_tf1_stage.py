@@ -328,9 +328,9 @@ def test_without_tensorflow_the_pip_line_is_said() -> None:
         "importlib.util.find_spec = lambda name, *a: None if name == 'tensorflow' else plain(name, *a)\n"
         "from viaduct.rehearsal import tf1_stage\n"
         "from viaduct.rehearsal.tf1_stage import collectives, golden, options, state\n"
-        "from viaduct.errors import BadValue\n"
+        "from viaduct.extras import MissingExtra\n"
         "try: tf1_stage.install('npu')\n"
-        "except BadValue as error: print(error)\n"
+        "except MissingExtra as error: print(error)\n"
         "assert 'tensorflow' not in sys.modules and not tf1_stage.state.on"
     )
     answer = subprocess.run(

@@ -214,7 +214,7 @@ WORKDIR /job
 COPY {scripts}{more}{table} ./
 # The torch of the image was made for its driver; pip must not replace it.
 RUN (python3 -m pip list --format=freeze | grep -iE '^torch([-_](npu|mlu))?==' || true) > /tmp/kept.txt \\
-    && python3 -m pip install --no-cache-dir --constraint /tmp/kept.txt "${{VIADUCT}}" \\
+    && python3 -m pip install --no-cache-dir --constraint /tmp/kept.txt "${{VIADUCT}}[train]" \\
     && rm /tmp/kept.txt
 ENTRYPOINT ["bash"]
 CMD ["/job/run_{job.per_machine}p.sh"]

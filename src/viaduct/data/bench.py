@@ -34,6 +34,7 @@ from viaduct.data.order import sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.preprocess import View, look, normal_lines, normalise
 from viaduct.errors import BadData, UnknownName, ViaductError
+from viaduct.extras import require
 
 PEERS = {"tf.data": "tensorflow", "dali": "nvidia.dali", "pil": "PIL"}
 Floats = npt.NDArray[np.float32]
@@ -61,6 +62,7 @@ def measure(
     for name in peers:
         if name not in PEERS:
             raise UnknownName("peer", name, PEERS)
+    require("torch", "simplejpeg")
     folder = RecordFolder(records, "train")
     work = Work(records, network, min(batch, len(folder)), workers or len(os.sched_getaffinity(0)))
     missing = {name: f"{PEERS[name]} is not installed" for name in peers if not installed(PEERS[name])}

@@ -27,6 +27,7 @@ from viaduct.data.origins import picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
 from viaduct.errors import BadData
+from viaduct.extras import MissingExtra
 
 Severity = Literal["error", "warning"]
 Kind = Literal[
@@ -220,6 +221,8 @@ class Checker:
             return None if picture_format(encoded) else f"its picture is neither JPEG nor PNG: {bytes(encoded[:8])!r}"
         try:
             self.decode(bytes(encoded))
+        except MissingExtra:
+            raise
         except Exception as error:  # a decoder may raise anything; that is what it is asked for
             return f"its picture cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
         return None

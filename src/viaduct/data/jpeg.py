@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from viaduct.data import png
 from viaduct.errors import BadData, BadValue, ViaductError
+from viaduct.extras import explain_import_error
 
 Pixels = npt.NDArray[np.uint8]
 Encoded = bytes | bytearray | memoryview
@@ -168,8 +169,9 @@ def binding() -> ModuleType:
     try:
         import simplejpeg
     except ImportError as error:
-        raise ViaductError(
-            f"pictures are decoded with simplejpeg, which cannot be imported: {error}.", "Try: pip install simplejpeg"
+        raise explain_import_error(error) or ViaductError(
+            f"images are decoded with simplejpeg, which is installed but cannot be imported: {error}.",
+            "Try: pip install --force-reinstall simplejpeg",
         ) from None
     module: ModuleType = simplejpeg
     return module

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 
 import torch
 
-from viaduct.devices.base import GIB, check_index, find_in_file, known
+from viaduct.devices import hardware
+from viaduct.devices.base import GIB, check_index, known
 
 NAME = "cuda"
 
-_DRIVER = Path("/proc/driver/nvidia/version")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _NO_CARD = "No CUDA GPUs are available"
 
@@ -90,7 +89,7 @@ def versions() -> dict[str, str]:
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
             "cudnn": _cudnn(),
-            "driver": find_in_file(_DRIVER, r"\b(\d{3,}\.\d+(?:\.\d+)?)\b"),
+            "driver": hardware.nvidia_driver(),
         }
     )
 

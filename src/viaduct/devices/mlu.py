@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from viaduct.devices import plugin
-from viaduct.devices.base import GIB, check_index, find_in_file, known
+from viaduct.devices import hardware, plugin
+from viaduct.devices.base import GIB, check_index, known
 
 NAME = "mlu"
 
@@ -24,8 +22,6 @@ _VENDOR = plugin.Vendor(
     hiders=("CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
     unhide="Unset it, or list card numbers: 0,1.",
 )
-_DRIVERS = Path("/proc/driver/cambricon/mlus")
-_CNTOOLKIT = "/usr/local/neuware"
 
 
 def available() -> bool:
@@ -87,8 +83,8 @@ def versions() -> dict[str, str]:
         {
             "torch": torch.__version__,
             "torch_mlu": plugin.version("torch_mlu"),
-            "cntoolkit": _cntoolkit(),
-            "driver": _driver(),
+            "cntoolkit": hardware.cntoolkit(),
+            "driver": hardware.cambricon_driver(),
         }
     )
 
@@ -110,13 +106,3 @@ def set_random_state(state: torch.Tensor | None) -> None:
 
 def _mlu() -> Any:
     return plugin.api(_VENDOR)
-
-
-def _cntoolkit() -> str | None:
-    home = os.environ.get("NEUWARE_HOME", _CNTOOLKIT)
-    return find_in_file(Path(home, "version.txt"), r"(\d+\.\d+\.\d+)")
-
-
-def _driver() -> str | None:
-    notes = sorted(_DRIVERS.glob("*/information"))
-    return next(filter(None, (find_in_file(note, r"^driver version\s*:\s*v?(.+)$") for note in notes)), None)

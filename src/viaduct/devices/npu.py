@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from viaduct.devices import plugin
-from viaduct.devices.base import GIB, check_index, find_in_file, known
+from viaduct.devices import hardware, plugin
+from viaduct.devices.base import GIB, check_index, known
 
 NAME = "npu"
 
@@ -24,9 +21,6 @@ _VENDOR = plugin.Vendor(
     hiders=("ASCEND_RT_VISIBLE_DEVICES",),
     unhide="Unset it, or list card numbers in ascending order: 0,1.",
 )
-_DRIVER = Path("/usr/local/Ascend/driver/version.info")
-_CANN_HOMES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
-_CANN_PLACES = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
 
 
 def available() -> bool:
@@ -88,8 +82,8 @@ def versions() -> dict[str, str]:
         {
             "torch": torch.__version__,
             "torch_npu": plugin.version("torch_npu"),
-            "cann": _cann(),
-            "driver": find_in_file(_DRIVER, r"^version=(.+)$"),
+            "cann": hardware.cann(),
+            "driver": hardware.ascend_driver(),
         }
     )
 
@@ -111,9 +105,3 @@ def set_random_state(state: torch.Tensor | None) -> None:
 
 def _npu() -> Any:
     return plugin.api(_VENDOR)
-
-
-def _cann() -> str | None:
-    homes = (*filter(None, map(os.environ.get, _CANN_HOMES)), *_CANN_PLACES)
-    notes = (Path(home, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for home in homes)
-    return next(filter(None, (find_in_file(note, r"^version=(.+)$") for note in notes)), None)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from viaduct.devices.base import first_line
+from viaduct.devices.hardware import package_version
 from viaduct.errors import MissingDevice
 
 _broken: dict[str, str] = {}
@@ -67,10 +68,7 @@ def version(package: str) -> str | None:
     loaded = getattr(sys.modules.get(package), "__version__", None)
     if loaded:
         return str(loaded)
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return package_version(package)
 
 
 def broken() -> dict[str, str]:

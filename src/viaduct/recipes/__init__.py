@@ -21,6 +21,7 @@ from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
 from viaduct.data.source import Arrays, Images, ImageSet, Source, Split
 from viaduct.errors import BadValue, UnknownName
+from viaduct.extras import find_missing_package, install_line
 from viaduct.recipes._parts import (
     AdamW,
     Amoebanet,
@@ -158,7 +159,10 @@ def execute(path: Path, loader: Loader | None, name: str) -> ModuleType:
     except BadValue as error:
         raise BadValue(error.what, *error.hints, place_of(error, path)) from None
     except Exception as error:
-        raise BadValue(f"the recipe file failed: {type(error).__name__}: {error}", place_of(error, path)) from error
+        package = find_missing_package(error)
+        hints = [install_line(package)] if package else []
+        what = f"the recipe file failed: {type(error).__name__}: {error}"
+        raise BadValue(what, place_of(error, path), *hints) from error
     return module
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from viaduct.errors import BadValue
+from viaduct.extras import EXTRAS, NO_TENSORFLOW
 from viaduct.rehearsal.plan import On, StageName
 
 FRAMEWORKS: dict[str, StageName] = {
@@ -35,7 +36,6 @@ PIP = {
     "skimage": "scikit-image",
     "yaml": "pyyaml",
     "absl": "absl-py",
-    "tensorflow": "tensorflow-cpu==2.15.1",
     "tf_slim": "tf-slim",
     "google.protobuf": "protobuf",
     "dateutil": "python-dateutil",
@@ -208,8 +208,14 @@ def known(top: str, folder: Path, on: On) -> bool:
 
 def pip_line(names: dict[str, str] | list[str]) -> str:
     told = [NOT_ON_PYPI[name] for name in names if name in NOT_ON_PYPI]
-    found = sorted({PIP.get(name, name) for name in names if name not in NOT_ON_PYPI})
+    if "tensorflow" in names and sys.version_info >= NO_TENSORFLOW:
+        told.append("TensorFlow 2.15 needs Python 3.11 or older.")
+    found = sorted({pip_name(name) for name in names if name not in NOT_ON_PYPI})
     return " ".join([*(["pip install " + " ".join(found)] if found else []), *told])
+
+
+def pip_name(package: str) -> str:
+    return f"'viaduct[{EXTRAS[package]}]'" if package in EXTRAS else PIP.get(package, package)
 
 
 # Its own launching

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from viaduct.extras import require
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,6 +28,8 @@ def main(
     With --test, every card trains one step in each of its precisions and is checked against the CPU.
     Exit code 1 means that a card failed.
     """
+    if test:
+        require("torch")
     facts = _facts()
     trials = _trials() if test else []
     if json:
@@ -39,7 +43,11 @@ def main(
 def _facts() -> list[Facts]:
     from viaduct import devices
     from viaduct.devices.base import facts
+    from viaduct.devices.hardware import list_without_torch
+    from viaduct.extras import is_installed
 
+    if not is_installed("torch"):
+        return list_without_torch()
     return [facts(devices.get(name)) for name in devices.names()]
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from viaduct.errors import BadValue
+from viaduct.extras import explain_import_error
 
 app = typer.Typer(
     add_completion=False,
@@ -134,7 +135,7 @@ def summarise(stored: Any, pattern: str) -> dict[str, Any]:
     if not chosen:
         shown = ", ".join(list(stored.infos)[:3])
         raise BadValue(f"no name matches --filter {pattern!r}.", f"There are {len(stored.infos):,}: {shown} …")
-    likely = [] if stored.facts.model else stored.likely_models()
+    likely = [] if stored.facts.model else find_likely_models(stored)
     rows = [{"name": name, "shape": list(info.shape), "dtype": info.dtype} for name, info in chosen.items()]
     return {
         "path": str(stored.path),
@@ -151,6 +152,18 @@ def summarise(stored: Any, pattern: str) -> dict[str, Any]:
             "bytes": sum(info.size for info in chosen.values()),
         },
     }
+
+
+def find_likely_models(stored: Any) -> list[tuple[str, int, float]]:
+    """Return the networks that the weights are of; those that only nearly fit are looked for where torch is."""
+    try:
+        return list(stored.likely_models())
+    except ModuleNotFoundError as error:
+        missing = explain_import_error(error)
+        if missing is None:
+            raise
+        tell(f"Note: they fit no network completely; to look for one that nearly fits, {missing}")
+        return []
 
 
 def print_summary(summary: dict[str, Any]) -> None:

@@ -11,27 +11,21 @@ the script is at its end. Importing this package needs no TensorFlow.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from typing import Literal
 
 from viaduct.errors import BadValue
+from viaduct.extras import install_line, is_installed, require
 from viaduct.rehearsal.tf1_stage import state
 
 On = Literal["npu", "mlu", "original"]
-PIP = "pip install 'viaduct[tf]'"
 
 
 def need_tensorflow() -> None:
     """Raise what a user can read where the `tf` extra is not there, or not the one that still has Estimators."""
-    if importlib.util.find_spec("tensorflow") is None:
-        reason = "TensorFlow is not installed, and this script needs it."
-        if sys.version_info >= (3, 12):
-            raise BadValue(reason, f"TensorFlow 2.15 needs Python 3.11 or older; then: {PIP}")
-        raise BadValue(reason, f"Install it: {PIP}")
-    if importlib.util.find_spec("tensorflow_estimator") is None:
-        raise BadValue("this TensorFlow has no Estimators: TensorFlow 1 scripts need 2.15.", f"Install it: {PIP}")
+    require("tensorflow")
+    if not is_installed("tensorflow_estimator"):
+        raise BadValue("this TensorFlow has no Estimators: TensorFlow 1 scripts need 2.15.", install_line("tensorflow"))
 
 
 def install(on: On, *, seed: int | None = None) -> None:

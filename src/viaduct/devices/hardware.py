@@ -1,0 +1,86 @@
+"""What the operating system shows of the cards and the vendors' software, without torch.
+
+    nvidia_driver(), ascend_driver(), cann(), cambricon_driver(), cntoolkit()     versions, or None
+    list_without_torch()                                                          every device, where torch is missing
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+from viaduct.devices.base import Facts, find_in_file, known
+from viaduct.extras import install_line
+
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+ASCEND_DRIVER = Path("/usr/local/Ascend/driver/version.info")
+CANN_VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
+CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
+CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
+CNTOOLKIT = "/usr/local/neuware"
+PIP = "pip install 'viaduct[train]'"
+DEV = Path("/dev")
+CARD_FILES = {"cuda": "nvidia[0-9]*", "npu": "davinci[0-9]*", "mlu": "cambricon_dev[0-9]*"}
+
+
+def nvidia_driver() -> str | None:
+    return find_in_file(NVIDIA_DRIVER, r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+
+
+def ascend_driver() -> str | None:
+    return find_in_file(ASCEND_DRIVER, r"^version=(.+)$")
+
+
+def cann() -> str | None:
+    folders = (*filter(None, map(os.environ.get, CANN_VARIABLES)), *CANN_FOLDERS)
+    notes = (Path(folder, f"{platform.machine()}-linux", "ascend_toolkit_install.info") for folder in folders)
+    return next(filter(None, (find_in_file(note, r"^version=(.+)$") for note in notes)), None)
+
+
+def cambricon_driver() -> str | None:
+    notes = sorted(CAMBRICON_DRIVERS.glob("*/information"))
+    return next(filter(None, (find_in_file(note, r"^driver version\s*:\s*v?(.+)$") for note in notes)), None)
+
+
+def cntoolkit() -> str | None:
+    folder = os.environ.get("NEUWARE_HOME", CNTOOLKIT)
+    return find_in_file(Path(folder, "version.txt"), r"(\d+\.\d+\.\d+)")
+
+
+def list_without_torch() -> list[Facts]:
+    """Return what is known of each device where torch is not installed: none can be used, some are there."""
+    versions: dict[str, dict[str, str | None]] = {
+        "cpu": {"python": platform.python_version()},
+        "cuda": {"driver": nvidia_driver()},
+        "mlu": {"torch_mlu": package_version("torch_mlu"), "cntoolkit": cntoolkit(), "driver": cambricon_driver()},
+        "npu": {"torch_npu": package_version("torch_npu"), "cann": cann(), "driver": ascend_driver()},
+    }
+    return [Facts(name, False, known(found), missing=describe_missing(name)) for name, found in versions.items()]
+
+
+def describe_missing(name: str) -> str:
+    """Return what is missing for a device and how to get it; the cards that the kernel shows are named."""
+    cards = count_cards(name)
+    seen = f"; the kernel shows {cards} card{'s' * (cards > 1)}" if cards else ""
+    if name == "cpu":
+        return f"the CPU is there, but torch is not installed\n{install_line('torch')}"
+    if name == "cuda":
+        return f"torch is not installed{seen}\n{PIP}"
+    plugin = f"torch_{name}"
+    absent = "torch is" if package_version(plugin) else f"torch and {plugin} are"
+    return f"{absent} not installed{seen}\nInstall the vendor's torch and {plugin}, then: {PIP}"
+
+
+def count_cards(name: str) -> int:
+    return len(list(DEV.glob(CARD_FILES[name]))) if name in CARD_FILES else 0
+
+
+def package_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,86 @@
+"""Packages that only an extra of viaduct installs, and what to tell a user who lacks one.
+
+    pip install viaduct             migrate, compare, ranktable, launch --write-scripts, data check
+    pip install 'viaduct[train]'    torch and the image codecs
+    pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts
+
+Code that needs such a package imports it where it needs it and handles nothing: `cli.main` passes a ModuleNotFoundError
+to `explain_import_error`, the only place that turns it into a message.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from traceback import walk_tb
+
+from viaduct.errors import ViaductError
+
+# Package -> the extra that installs it; pyproject.toml has the versions.
+EXTRAS = {"torch": "train", "simplejpeg": "train", "tensorflow": "tf"}
+NO_TENSORFLOW = (3, 12)  # the first Python for which there is no TensorFlow 2.15
+PACKAGE = Path(__file__).parent
+
+
+class MissingExtra(ViaductError):
+    """A package that is not installed and that one of viaduct's extras brings."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"this needs {package}, which is not installed.", install_line(package))
+
+
+def install_line(package: str) -> str:
+    """Return the command that installs a package of an extra, and what must be known about it."""
+    line = f"pip install 'viaduct[{EXTRAS[package]}]'"
+    if package == "torch":
+        return f"{line} (with an Ascend or Cambricon card: after the vendor's torch, which is kept)"
+    if package == "tensorflow" and sys.version_info >= NO_TENSORFLOW:
+        return f"TensorFlow 2.15 needs Python 3.11 or older; there: {line}"
+    return line
+
+
+def require(*packages: str) -> None:
+    """Raise MissingExtra for the first of these packages that is not installed.
+
+    For code that starts processes: what fails in them is far from the user.
+    """
+    for package in packages:
+        if not is_installed(package):
+            raise MissingExtra(package)
+
+
+def explain_import_error(error: BaseException) -> MissingExtra | None:
+    """Return what to tell the user if viaduct's own code imported a package that is not installed, else None.
+
+    A package that is installed and broken, a module that a user's script or recipe imports, and a missing module of
+    viaduct itself keep their own error.
+    """
+    package = find_missing_package(error)
+    return MissingExtra(package) if package and is_raised_by_viaduct(error) else None
+
+
+def find_missing_package(error: BaseException) -> str | None:
+    """Return the package of an extra whose absence made an import fail."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return name if name in EXTRAS and not is_installed(name) else None
+
+
+def is_raised_by_viaduct(error: BaseException) -> bool:
+    """Return True if the import statement that failed is in a file of this package."""
+    files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
+    importers = [file for file in files if not file.startswith("<frozen importlib") and not is_importlib(file)]
+    return bool(importers) and PACKAGE in Path(importers[-1]).parents
+
+
+def is_importlib(file: str) -> bool:
+    return Path(importlib.__file__).parent in Path(file).parents
+
+
+def is_installed(package: str) -> bool:
+    """Return True if a top-level package can be found; nothing is imported."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # an entry of sys.modules that is None or has no spec
+        return False

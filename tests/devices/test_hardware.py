@@ -1,0 +1,63 @@
+"""What `viaduct devices` shows where torch is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from viaduct.devices import hardware, names
+from viaduct.devices.base import Facts
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without cards, drivers and plug-ins; returns its /dev."""
+    for name in ("NVIDIA_DRIVER", "ASCEND_DRIVER", "CAMBRICON_DRIVERS", "DEV"):
+        monkeypatch.setattr(hardware, name, tmp_path / name)
+    monkeypatch.setattr(hardware, "CANN_FOLDERS", ())
+    monkeypatch.setattr(hardware, "CNTOOLKIT", str(tmp_path))
+    for variable in (*hardware.CANN_VARIABLES, "NEUWARE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(hardware, "package_version", lambda package: None)
+    (tmp_path / "DEV").mkdir()
+    return tmp_path / "DEV"
+
+
+def facts_of(name: str) -> Facts:
+    return next(facts for facts in hardware.list_without_torch() if facts.name == name)
+
+
+@pytest.mark.usefixtures("empty")
+def test_every_device_is_named_with_what_it_needs() -> None:
+    listed = hardware.list_without_torch()
+    assert [facts.name for facts in listed] == list(names())
+    assert not any(facts.present for facts in listed)
+    assert all("pip install 'viaduct[train]'" in (facts.missing or "") for facts in listed)
+    assert facts_of("npu").missing == (
+        "torch and torch_npu are not installed\n"
+        "Install the vendor's torch and torch_npu, then: pip install 'viaduct[train]'"
+    )
+    assert facts_of("npu").versions == facts_of("cuda").versions == {}
+
+
+def test_cards_that_the_kernel_shows_are_counted(empty: Path) -> None:
+    for name in ("davinci0", "davinci1", "davinci_manager", "nvidia0", "nvidiactl", "cambricon_ctl"):
+        (empty / name).touch()
+    assert "the kernel shows 2 cards" in (facts_of("npu").missing or "")
+    assert "the kernel shows 1 card\n" in (facts_of("cuda").missing or "")
+    assert "the kernel shows" not in (facts_of("mlu").missing or "")
+
+
+@pytest.mark.usefixtures("empty")
+def test_an_installed_plug_in_lacks_torch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "package_version", {"torch_npu": "2.5.1"}.get)
+    assert (facts_of("npu").missing or "").startswith("torch is not installed\n")
+    assert facts_of("npu").versions == {"torch_npu": "2.5.1"}
+
+
+def test_drivers_are_shown(empty: Path) -> None:
+    (empty.parent / "NVIDIA_DRIVER").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.03  Tue\n")
+    (empty.parent / "ASCEND_DRIVER").write_text("Version=25.2.0\n")
+    assert facts_of("cuda").versions == {"driver": "580.159.03"}
+    assert facts_of("npu").versions == {"driver": "25.2.0"}
