@@ -8,7 +8,7 @@ TORCH  ?= torch==2.13.0
 # All cores to the end; four processes at most, for each of them holds torch and TensorFlow.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all test-browser test-gpu check results clean python
+.PHONY: demo test test-all test-browser test-gpu check results wheel clean python
 
 demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
@@ -32,8 +32,8 @@ test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu -rs tests/gpu
 
 check: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples tools
+	$(BIN)/ruff format --check src tests benchmarks examples tools
 	$(BIN)/mypy
 
 results: $(VENV)/.core
@@ -44,11 +44,15 @@ results: $(VENV)/.core
 	$(BIN)/python -m viaduct.weights.fingerprints
 	$(BIN)/python -c 'import viaduct.recipes as r; open("docs/recipes.md", "w").write(r.as_page())'
 
+wheel: python
+	$(PYTHON) tools/build_wheel.py
+
 python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 10) <= v[:2] <= (3, 13) else f"viaduct needs Python 3.10 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Try: make PYTHON=python3.11")'
 
 $(VENV)/.core: pyproject.toml setup.py $(wildcard src/viaduct/data/*.[ch]) | python
 	$(PYTHON) -m venv $(VENV)
+	rm -f src/viaduct/data/*.so  # an extension of another ABI would be imported before the new one
 	$(BIN)/pip install -q $(TORCH)
 	$(BIN)/pip install -q -e '.[train]'
 	@touch $@

@@ -58,6 +58,20 @@ def test_the_readme_names_every_verb_and_every_dependency() -> None:
         assert f"| `{name}` |" in README or f"| {name} |" in README, name
 
 
+def test_the_index_of_the_documentation_names_every_page_once() -> None:
+    linked = re.findall(r"^- \[([^]]+)\]\(([^)]+)\): .+\.$", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE)
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert all(title == target for title, target in linked)
+    assert sorted(target for _, target in linked) == sorted(pages)
+
+
+def test_the_page_of_installing_names_every_extra_and_what_it_brings() -> None:
+    page = (ROOT / "docs" / "install.md").read_text()
+    extras = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1].split("\n[")[0]
+    for extra in re.findall(r"^(\w+) = ", extras, re.MULTILINE):
+        assert f"| `pip install '.[{extra}]'` |" in page, extra
+
+
 def test_the_page_of_recipes_is_made_from_their_docstrings() -> None:
     page = (ROOT / "docs" / "recipes.md").read_text()
     assert page == as_page(), "run `make results`"
