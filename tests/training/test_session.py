@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -264,6 +267,34 @@ def test_a_run_without_a_checkpoint_begins_anew_with_other_values(run: RunDir) -
     assert run.begun
     assert conducted(run, within(TINY, "optimizer", lr=0.05)) == "finished"
     assert run.stored()["recipe"]["optimizer"]["lr"] == 0.05
+
+
+def test_a_run_that_diverges_leaves_its_page(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Diverged):
+        conducted(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
+    assert "the loss became" in run.report.read_text()
+    assert run.summary() is None
+    assert f"Report so far: {run.report}" in said(capsys)
+
+
+def test_a_run_that_was_stopped_leaves_its_page_and_goes_on(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    stop = After(3, lambda training: os.kill(os.getpid(), signal.SIGTERM))
+    assert conducted(run, replace(TINY, callbacks=(stop,))) == "interrupted"
+    page = run.report.read_text()
+    assert "SIGTERM" in page
+    assert "after step 3 of 10" in page
+    assert f"Report so far: {run.report}" in said(capsys)
+    assert conducted(run) == "finished"
+    assert "Stopped after step" not in run.report.read_text()
+
+
+def test_a_page_that_cannot_be_written_does_not_hide_why_a_run_ended(run: RunDir, monkeypatch: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("viaduct.training.session.write_report", full)
+    with pytest.raises(Diverged):
+        conducted(run, within(replace(TINY, log=Log(every_steps=1)), "optimizer", lr=1e38))
 
 
 def test_bad_weights_stop_a_run_though_the_loss_is_still_finite(run: RunDir) -> None:

@@ -62,7 +62,7 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
         f"{length(training)}, on {training.device.description()}; {summary['date']}",
         tiles(loaded, training, summary, reached_end(training, stopped)),
         sections,
-        [*early_end(training, stopped), *warn_of_noise(training)],
+        [*early_end(training, stopped), *warn_of_noise(training), *warn_of_averages(training, summary)],
         kind="training report",
     )
     write_page(page, training.run.report)
@@ -104,6 +104,20 @@ def warn_of_noise(training: Training) -> list[Callout]:
     if not isinstance(training.images, SyntheticSet):
         return []
     return [Callout("warn", "Trained on noise (--data synthetic): losses and accuracies say nothing.")]
+
+
+def warn_of_averages(training: Training, summary: dict[str, Any]) -> list[Callout]:
+    """Say that the running averages of the batch norms spoil the evaluation, where that was measured."""
+    found = summary.get("batch_norm")
+    if not found or not found["unsettled"]:
+        return []
+    figures = (
+        f"Top-1 on {found['images']:,} validation images: {write_percent(found['top1'])} with them, "
+        f"{write_percent(found['recomputed_top1'])} with averages recomputed from {found['training_batches']} batches."
+    )
+    command = f"viaduct evaluate {shlex.quote(str(training.run.path))} --recompute-batch-norm 100"
+    remarks = [Remark("Measured", figures), Remark("Recompute", command)]
+    return [Callout("warn", "The running averages of the batch norms have not settled.", remarks)]
 
 
 def names(training: Training) -> list[str]:

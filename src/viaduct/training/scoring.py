@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from viaduct import devices
 from viaduct.data.batches import Share, Stream
 from viaduct.data.synthetic import SYNTHETIC, stored_data
-from viaduct.errors import BadRun
+from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
+from viaduct.training.batch_norm import recompute_statistics, training_batches
 from viaduct.training.distributed import ALONE, Group, joined
-from viaduct.training.loop import build_model, place
+from viaduct.training.freezing import freeze
+from viaduct.training.loop import build_model, describe_model, place
 from viaduct.training.metrics import evaluate
 from viaduct.training.optim import build_loss
 from viaduct.training.precision import Computation, plan_for
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
+from viaduct.weights.exporting import write_safetensors
 
 
 def score_checkpoints(
@@ -32,20 +38,45 @@ def score_checkpoints(
     step: int | None,
     every: bool,
     file: Path | None = None,
+    recompute: int = 0,
+    save: Path | None = None,
 ) -> list[dict[str, Any]]:
     """One row per checkpoint: the latest, the one of a step, or all of them, oldest first.
 
-    `file` is executed instead of the run's own copy of its recipe. Of several ranks, which must all see the run's
-    directory, only the first gets rows.
+    `file` is executed instead of the run's own copy of its recipe. With `recompute` the running averages of the batch
+    norms are first computed anew from so many training batches; `save` is where the weights with these averages go. Of
+    several ranks, which must all see the run's directory, only the first gets rows.
     """
+    check_saving(recompute, save, every)
     run = RunDir(path)
     stored, recipe = run.stored(), run.recipe(file).recipe
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with joined(device, recipe.parallel.hang_seconds) as group:
         chosen = group.first_does(lambda: choose(run, step, every))
-        found = score_all(chosen, recipe, stored, data, device, group)
+        found = score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
     return found if group.first else []
+
+
+@dataclass(frozen=True)
+class Recomputing:
+    """How the running averages of batch norms are computed anew before a checkpoint is scored."""
+
+    batches: int = 0  # of training data; 0: they stay
+    save: Path | None = None
+
+
+def check_saving(recompute: int, save: Path | None, every: bool) -> None:
+    if save is None:
+        return
+    if not recompute:
+        raise BadValue("--save without --recompute-batch-norm: there is nothing new to save.")
+    if every:
+        raise BadValue("--save and --all: one file cannot hold every checkpoint.", "Name one checkpoint with --step.")
+    if save.suffix != ".safetensors":
+        raise BadValue(f"--save {save} should end in .safetensors.")
+    if save.exists():
+        raise BadValue(f"--save {save} is there already.", "Give another file.")
 
 
 def score_all(
@@ -55,6 +86,7 @@ def score_all(
     data: Path | None,
     device: str,
     group: Group,
+    recomputing: Recomputing,
 ) -> list[dict[str, Any]]:
     room, torch_device = devices.pick(device, group.local_rank)
     room.allow_tf32(recipe.precision.tf32)
@@ -63,13 +95,34 @@ def score_all(
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)
     model = place(build_model(recipe), torch_device)
-    plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph"
+    freeze(model, recipe.init.freeze)
+    plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph" and not recomputing.batches
     computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
-    with stream as batches:
-        found = [row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names, group)]
-    return [{**row, "data": str(path) if path else recipe.data.name} for row in found]
+    with contextlib.ExitStack() as held:
+        batches, renew = held.enter_context(stream), None
+        if recomputing.batches:
+            training = recipe.data.open_batches(images.train, device=torch_device, train=True, seed=recipe.seed)
+            held.enter_context(training)
+            renew = partial(renew_statistics, computation, training, recomputing, recipe, group)
+        found = [
+            row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names, group, renew)
+        ]
+    where = {"data": str(path) if path else recipe.data.name}
+    return [{**row, **where, "batch_norm_recomputed_from_batches": recomputing.batches} for row in found]
+
+
+def renew_statistics(
+    computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int
+) -> None:
+    """Compute the batch norms' running averages anew, and keep the weights with them where that was asked for."""
+    recompute_statistics(computation, training_batches(stream), recomputing.batches)
+    if recomputing.save is not None and group.first:
+        facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step}
+        words = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
+        write_safetensors(recomputing.save, checkpoint.on_host(computation.master.state_dict()), words)
+        print(f"{recomputing.save}: the weights of step {step:,} with recomputed averages.", file=sys.stderr)
 
 
 def choose(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
@@ -112,12 +165,15 @@ def rows(
     batches: Stream,
     names: tuple[str, ...],
     group: Group = ALONE,
+    renew: Callable[[int], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     tensors = saved.ema() if recipe.ema else saved.model()
     checkpoint.load_model(computation.master, tensors, saved.path)
     computation.publish_weights()
     computation.publish_statistics()
     computation.train(False)
+    if renew:
+        renew(saved.step)
     loss = build_loss(recipe, training=False)
     score = evaluate(computation, batches, recipe.data.classes, loss, group=group)
     if score is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import sys
 import zlib
 from collections.abc import Iterator
@@ -15,10 +16,20 @@ from viaduct import devices
 from viaduct.data.batches import Share
 from viaduct.data.source import PictureSet, Source
 from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
-from viaduct.errors import BadData, BadRun, BadValue, DiskFull, OutOfMemory, lacks_memory
+from viaduct.errors import (
+    BadData,
+    BadRun,
+    BadValue,
+    DiskFull,
+    LostRank,
+    OutOfMemory,
+    ViaductError,
+    lacks_memory,
+)
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
 from viaduct.training import checkpoint
+from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
 from viaduct.training.callbacks import (
     Callback,
     Checkpointing,
@@ -122,16 +133,46 @@ def conduct_together(request: Request, group: Group) -> Outcome:
         training.share_start()
         for dump in dumping:
             held.callback(dump.close)
-        with contextlib.closing(progress), training.train_batches, training.validation, watching(training):
+        streams = training.train_batches, training.validation
+        with contextlib.closing(progress), streams[0], streams[1], watching(training), reported(request, training):
             outcome = fitted(training)
         for line in (line for dump in dumping for line in dump.told()):
             tell(group, line)
         if outcome != FINISHED:
             tell(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
             tell(group, f"  viaduct train --run {run.path}{ranks_again(group)}")
+            report_stop(request, training, name_signal(training.interrupted()))
         elif group.first and not recipe.evaluation.eval_only:
             hand_over(request, training)
     return Outcome(outcome == FINISHED, training.interrupted() or None)
+
+
+@contextlib.contextmanager
+def reported(request: Request, training: Training) -> Iterator[None]:
+    """A run that diverges, or meets what it cannot read, leaves its page too: how it came to that."""
+    try:
+        yield
+    except LostRank:  # whoever started the ranks is about to start them again
+        raise
+    except ViaductError as error:
+        report_stop(request, training, error.what)
+        raise
+
+
+def report_stop(request: Request, training: Training, reason: str) -> None:
+    """Write the page of a run that was stopped; what was reached is told even where the page cannot be written."""
+    if not training.group.first or request.loaded.recipe.evaluation.eval_only or not request.run.begun:
+        return
+    try:
+        write_report(request.loaded, training, summarise(request.loaded, training, request.command), stopped=reason)
+    except (OSError, BadData) as error:
+        say(f"The report could not be written: {error}")
+        return
+    say(f"Report so far: {request.run.report}")
+
+
+def name_signal(number: int) -> str:
+    return signal.Signals(number).name if number else ""
 
 
 def fitted(training: Training) -> str:
@@ -383,9 +424,33 @@ def hand_over(request: Request, training: Training) -> None:
             shutil.copyfile(final, temporary)
             temporary.replace(run.path / name)
     summary = summarise(request.loaded, training, request.command)
+    averages = suspect_averages(training)
+    summary["batch_norm"] = averages.record() if averages else None
     write_report(request.loaded, training, summary)
     write_json(run.path / "summary.json", summary)
     say(f"Finished: {headline(training)}. Report: {run.report}")
+    for line in averages.lines(run.path) if averages and averages.unsettled else ():
+        say(line)
+
+
+def suspect_averages(training: Training) -> Averages | None:
+    """Where validation is far behind training: measure whether the batch norms' averages are the reason."""
+    logs, score = training.run.records("log"), training.score
+    if not logs or score is None or isinstance(training.images, SyntheticSet):
+        return None
+    if not looks_unsettled(logs[-1], score.headline()):
+        return None
+    saved = checkpoint.Saved(training.run.checkpoints / f"step-{training.step}")
+    if not saved.path.is_dir():
+        return None
+    try:
+        return check_averages(training.recipe, saved, training.images, training.device, training.torch_device)
+    except BadData:  # an image that this epoch had not met
+        return None
+    except RuntimeError as error:
+        if lacks_memory(error):  # for a second network; the run itself has finished
+            return None
+        raise
 
 
 def headline(training: Training) -> str:

@@ -24,16 +24,41 @@ def main(
             show_default="RUN/recipe.py",
         ),
     ] = None,
+    recompute: Annotated[
+        int,
+        typer.Option(
+            "--recompute-batch-norm",
+            help="First compute the batch norms' running averages anew, from so many training batches.",
+            metavar="N",
+            show_default="0: as training left them",
+            min=0,
+        ),
+    ] = 0,
+    save: Annotated[
+        Path | None, typer.Option(help="Keep the weights with recomputed averages in this .safetensors file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
 ) -> None:
     """Measure a run's checkpoints on the validation pictures; each picture counts exactly once.
 
     Where the recipe averages its weights (ema), the averages are measured. A run of somebody's own recipe
-    file keeps a copy of it, which is executed: evaluate runs of people whom you trust.
+    file keeps a copy of it, which is executed: evaluate runs of people whom you trust. A short run may end
+    before the running averages of its batch norms have settled: --recompute-batch-norm 100 shows what its
+    weights are worth with better ones.
     """
     from viaduct.training.scoring import score_checkpoints
 
-    rows = score_checkpoints(run, data=data, device=device, precision=precision, step=step, every=every, file=recipe)
+    rows = score_checkpoints(
+        run,
+        data=data,
+        device=device,
+        precision=precision,
+        step=step,
+        every=every,
+        file=recipe,
+        recompute=recompute,
+        save=save,
+    )
     if not rows:  # another rank speaks for this one
         return
     if as_json:

@@ -1,0 +1,181 @@
+"""Running averages of batch norms: recompute them, and find out whether a short run has left them behind.
+
+In training a batch norm uses the statistics of the batch at hand; in evaluation its running averages, which follow
+slowly: after n steps with momentum m they have gone 1 - (1 - m)^n of the way. A short run may therefore classify
+training batches well and validation images badly. `check_averages` says so only after it has recomputed the averages
+and measured that the network does better with them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count, islice
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from viaduct.data.batches import Batch, Stream
+from viaduct.data.source import PictureSet
+from viaduct.devices.base import Device
+from viaduct.errors import BadValue
+from viaduct.recipes import Recipe
+from viaduct.training import checkpoint
+from viaduct.training.freezing import freeze, rest_frozen_norms
+from viaduct.training.loop import build_model, place
+from viaduct.training.optim import Loss, build_loss
+from viaduct.training.precision import Computation, plan_for
+
+BATCHES, EVALUATED = 32, 8  # of training and of validation data that a check looks at, time permitting
+SECONDS = 30.0  # of each
+LOSS_RATIO, TOP1_GAP = 2.0, 0.1  # validation beside training: from here on it is worth a check
+TOP1_GAIN = 0.05  # share of validation images that recomputed averages must win to be called the reason
+
+
+@dataclass(frozen=True)
+class Averages:
+    """What a check has measured: the same validation images with the run's averages and with recomputed ones."""
+
+    training_batches: int
+    images: int
+    top1: float
+    loss: float
+    recomputed_top1: float
+    recomputed_loss: float
+    steps: int
+    momentum: float | None  # of the norms, where all have the same
+
+    @property
+    def unsettled(self) -> bool:
+        return self.recomputed_top1 >= self.top1 + TOP1_GAIN and self.recomputed_loss < self.loss
+
+    def record(self) -> dict[str, Any]:
+        return {**asdict(self), "unsettled": self.unsettled}
+
+    def lines(self, run: object) -> Iterator[str]:
+        """Say what was measured, why, and what to do."""
+        way = ""
+        if self.momentum is not None:
+            gone = 100 * (1 - (1 - self.momentum) ** self.steps)
+            way = f": {self.steps:,} steps with momentum {self.momentum:g} are {gone:.0f} % of the way"
+        yield f"The running averages of the batch norms have not settled{way}."
+        yield (
+            f"  Top-1 on {self.images:,} validation images is {100 * self.top1:.1f} % (loss {self.loss:.4g}) with "
+            f"them, and {100 * self.recomputed_top1:.1f} % (loss {self.recomputed_loss:.4g}) with averages "
+            f"recomputed from {self.training_batches} training batches."
+        )
+        command = f"viaduct evaluate {run} --recompute-batch-norm 100 --save FILE.safetensors"
+        yield f"  Train longer, or recompute them: {command}"
+
+
+def looks_unsettled(training: dict[str, Any], validation: dict[str, Any]) -> bool:
+    """Return True if an evaluation is so much worse than the last log line that the averages are worth a check."""
+    much_larger = not validation["loss"] <= LOSS_RATIO * training["loss"]  # or NaN
+    return much_larger or bool(validation["top1"] < training["top1"] - TOP1_GAP)
+
+
+def check_averages(
+    recipe: Recipe, saved: checkpoint.Saved, images: PictureSet, device: Device, torch_device: torch.device
+) -> Averages | None:
+    """Measure a checkpoint with its averages and with recomputed ones; None where there is nothing to recompute."""
+    computation = open_checkpoint(recipe, saved, device, torch_device)
+    norms = recomputable_norms(computation.network)
+    if not norms:
+        return None
+    momenta = {norm.momentum for norm in norms}
+    loss = build_loss(recipe, training=False)
+    open_batches = partial(recipe.data.open_batches, device=torch_device, seed=recipe.seed)
+    with open_batches(images.validation, train=False) as validation, open_batches(images.train, train=True) as training:
+        before = measure(computation, validation, loss, EVALUATED)
+        done = recompute_statistics(computation, within_seconds(training_batches(training)), BATCHES)
+        after = measure(computation, validation, loss, before.batches)
+    momentum = momenta.pop() if len(momenta) == 1 else None
+    return Averages(done, before.images, before.top1, before.loss, after.top1, after.loss, saved.step, momentum)
+
+
+def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, torch_device: torch.device) -> Computation:
+    """Build a checkpoint's network anew, uncompiled, as an evaluation computes it."""
+    model = place(build_model(recipe), torch_device)
+    freeze(model, recipe.init.freeze)
+    checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
+    return Computation(model, plan_for(recipe.precision, device), torch_device, False, False)
+
+
+def recomputable_norms(network: nn.Module) -> list[_BatchNorm]:
+    """Batch norms that have running averages and are trained; those of frozen layers keep theirs."""
+    network.train()
+    rest_frozen_norms(network)
+    found = [
+        module
+        for module in network.modules()
+        if isinstance(module, _BatchNorm) and module.training and module.running_mean is not None
+    ]
+    network.eval()
+    return found
+
+
+@torch.no_grad()
+def recompute_statistics(computation: Computation, batches: Iterable[Batch], most: int) -> int:
+    """Replace running averages by means over training batches, and return how many it saw; weights stay as they are."""
+    norms = recomputable_norms(computation.network)
+    if not norms:
+        raise BadValue("--recompute-batch-norm: the network has no batch norm with running averages that was trained.")
+    momenta = [norm.momentum for norm in norms]
+    computation.train(False)
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean over all batches
+        norm.train()
+    seen = 0
+    try:
+        for batch in islice(batches, most):
+            computation(batch.images)
+            seen += 1
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        computation.train(False)
+    computation.gather_statistics()
+    return seen
+
+
+def training_batches(stream: Stream) -> Iterator[Batch]:
+    """Batches as training has them, epoch after epoch."""
+    for epoch in count():
+        yield from stream.epoch(epoch)
+
+
+def within_seconds(batches: Iterator[Batch], seconds: float = SECONDS) -> Iterator[Batch]:
+    """Stop early on a slow machine, after two batches at least."""
+    end = time.monotonic() + seconds
+    for number, batch in enumerate(batches):
+        if number >= 2 and time.monotonic() > end:
+            return
+        yield batch
+
+
+@dataclass(frozen=True)
+class Measured:
+    batches: int
+    images: int
+    top1: float
+    loss: float
+
+
+@torch.no_grad()
+def measure(computation: Computation, stream: Stream, loss: Loss, most: int) -> Measured:
+    """Score the first validation batches."""
+    computation.train(False)
+    done, images, right, total = 0, 0, 0, 0.0
+    for batch in islice(within_seconds(stream.epoch(0)), most):
+        real = int(batch.mask.sum()) if batch.mask is not None else len(batch.labels)
+        logits, labels = computation(batch.images)[:real], batch.labels[:real]
+        right += int((logits.argmax(1) == labels).sum())
+        total += float(loss(logits, labels)) * real
+        images += real
+        done += 1
+    return Measured(done, images, right / images, total / images)

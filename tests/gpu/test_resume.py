@@ -1,0 +1,49 @@
+"""Runs that are interrupted and continued on a real card: the same bits with --deterministic, captured or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.test_loop import resumed
+from training.tiny import RECIPE, forgetful, normed, trained, training, weights
+from viaduct.recipes import Recipe
+from viaduct.training.callbacks import Checkpointing
+from viaduct.training.checkpoint import checkpoints
+from viaduct.training.rundir import RunDir
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA card here"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+STOP = 11  # within an epoch of five steps, and within a sink of eight
+
+
+@pytest.fixture(autouse=True)
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("VIADUCT_TEST_DEVICE", "cuda")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("sink", [0, 8])
+@pytest.mark.parametrize("model", [normed, forgetful])
+def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
+    tmp_path: Path, model: object, sink: int
+) -> None:
+    recipe: Recipe = replace(RECIPE, model=model, deterministic=True, epochs=4, sink=sink)  # type: ignore[arg-type]
+    whole = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    run = RunDir(tmp_path / "parts")
+    first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= STOP)
+    with first.train_batches, first.validation:
+        assert first.fit() == "interrupted"
+    again = weights(resumed(recipe, run, checkpoints(run.checkpoints)[-1]))
+    for name, tensor in weights(whole).items():
+        assert torch.equal(again[name], tensor), name
