@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from training.tiny import RECIPE, trained, training
 from viaduct.errors import BadValue
-from viaduct.training.own_parts import first_step_of
+from viaduct.training.own_parts import blame_own_parts
 from viaduct.training.rundir import RunDir
 
 
@@ -53,6 +54,51 @@ BUILT: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no argument": ({"optimizer": lambda: None}, ["optimizer fails: TypeError", "takes 0 positional arguments"]),
     "a network that cannot be built": ({"model": Unfinished}, ["model fails: NameError", "klasses", "self.inside ="]),
 }
+
+
+class Branches(nn.Module):
+    """Its second branch does not fit what the first step gives it; or, with `late`, what a later one does."""
+
+    def __init__(self, classes: int, late: bool = False) -> None:
+        super().__init__()
+        self.late, self.calls = late, 0
+        self.features = nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Sequential(nn.ReLU(), nn.Linear(9, classes)))
+        self.heads = nn.ModuleList([nn.Flatten(), nn.Linear(16 * 16 * 3, classes), nn.Linear(5, classes)])
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls += 1
+        if not self.late:
+            return self.features(images)  # type: ignore[no-any-return]
+        return self.heads[1 if self.calls < 3 else 2](self.heads[0](images))  # type: ignore[no-any-return]
+
+
+def late(classes: int) -> nn.Module:
+    return Branches(classes, late=True)
+
+
+def wrong_in_evaluation(classes: int) -> nn.Module:
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.right, self.wrong = nn.Linear(16 * 16 * 3, classes), nn.Linear(2, classes)
+
+        def forward(self, images: Tensor) -> Tensor:
+            return (self.right if self.training else self.wrong)(images.flatten(1))  # type: ignore[no-any-return]
+
+    return Network()
+
+
+LAYERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "in a Sequential": (
+        {"model": too_narrow},
+        ["the first step", "in layer '1', Linear(in_features=7", "given 8x768", "test_own_parts.py, line"],
+    ),
+    "in a Sequential of a Sequential": ({"model": Branches}, ["in layer 'features.2.1', Linear(in_features=9"]),
+    "in a ModuleList, in the third step": ({"model": late}, ["step 3 of", "in layer 'heads.2', Linear(in_features=5"]),
+    "in an evaluation": ({"model": wrong_in_evaluation}, ["the evaluation of", "in layer 'wrong'", "self.training"]),
+    "by leaving": ({"loss": lambda logits, labels: sys.exit(3)}, ["the first step", "SystemExit: 3", "sys.exit(3)"]),
+    "in a schedule": ({"schedule": lambda step, steps: 1 / (2 - step)}, ["step 3", "ZeroDivisionError", "1 / (2"]),
+}
 STEPPED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "shapes that do not fit": ({"model": too_narrow}, ["the first step of", "mat1 and mat2", "brings along: model"]),
     "an optimizer that wants a closure": (
@@ -83,14 +129,25 @@ def test_a_part_that_fails_in_the_first_step_is_named(run: RunDir, name: str) ->
     refused(lambda: trained(replace(RECIPE, **changes), run), fragments)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_that_does_not_fit_is_named_with_its_place(run: RunDir, name: str) -> None:
+    changes, fragments = LAYERS[name]
+    refused(lambda: trained(replace(RECIPE, **changes), run), fragments)
+
+
+def test_what_fails_later_outside_of_the_authors_parts_is_ours() -> None:
+    with pytest.raises(KeyError), blame_own_parts(RECIPE, 5):
+        raise KeyError
+
+
 @pytest.mark.parametrize("error", [MemoryError("none"), RuntimeError("CUDA out of memory")])
 def test_memory_that_does_not_suffice_is_not_the_authors_mistake(error: Exception) -> None:
-    with pytest.raises(type(error), match=str(error)), first_step_of(replace(RECIPE, model=too_narrow)):
+    with pytest.raises(type(error), match=str(error)), blame_own_parts(replace(RECIPE, model=too_narrow), 0):
         raise error
 
 
 def test_what_fails_without_a_part_of_the_authors_is_ours() -> None:
-    with pytest.raises(KeyError), first_step_of(replace(RECIPE, model="resnet50_v1")):
+    with pytest.raises(KeyError), blame_own_parts(replace(RECIPE, model="resnet50_v1"), 0):
         raise KeyError
 
 

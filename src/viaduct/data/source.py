@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from viaduct.data.auto_augment import policy_named
 from viaduct.errors import BadData, BadValue
+from viaduct.typed_fields import check_fields
 
 Pictures = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -98,6 +99,7 @@ class Source(ABC):
     auto_augment: str = ""  # training: imagenet, cifar10, randaugment or randaugment-N-M (auto_augment.py)
 
     def __post_init__(self) -> None:
+        check_fields(self, "data")
         for field in ("global_batch", "size", "classes", "prefetch"):
             require_at_least(1, field, getattr(self, field))
         for field in ("eval_batch", "workers"):
@@ -158,12 +160,6 @@ class Images(Source):
         super().__post_init__()
         for field in ("pad", "cutout"):
             require_at_least(0, field, getattr(self, field))
-        if not isinstance(self.flip, bool):
-            raise BadValue(f"flip must be True or False, got {self.flip!r}.")
-        if self.normalise not in ("mean_std", "per_image"):
-            raise BadValue(f"normalise must be 'mean_std' or 'per_image', got {self.normalise!r}.")
-        require_colour("mean", self.mean)
-        require_colour("std", self.std)
         if min(self.std) <= 0:
             raise BadValue(f"std must be greater than zero in every channel, got {self.std!r}.")
 
@@ -211,13 +207,6 @@ def require_at_least(low: int, field: str, value: object) -> None:
         raise BadValue(f"{field} must be at least {low}, got {value}.")
 
 
-def require_share(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+def require_share(field: str, value: float) -> None:
+    if not 0 <= value <= 1:
         raise BadValue(f"{field} must be a number from 0 to 1, got {value!r}.")
-
-
-def require_colour(field: str, value: object) -> None:
-    if not isinstance(value, tuple | list) or len(value) != 3:
-        raise BadValue(f"{field} must be three numbers, one a channel, got {value!r}.")
-    if not all(isinstance(channel, int | float) for channel in value):
-        raise BadValue(f"{field} must be three numbers, one a channel, got {value!r}.")

@@ -12,6 +12,7 @@ import sys
 import traceback
 from dataclasses import dataclass, replace
 from importlib.abc import Loader
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -20,7 +21,7 @@ from viaduct.data.fashion_mnist import FashionMnist
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
 from viaduct.data.source import Arrays, Images, ImageSet, Source, Split
-from viaduct.errors import BadValue, UnknownName
+from viaduct.errors import BadValue, UnknownName, ViaductError
 from viaduct.extras import find_missing_package, install_line
 from viaduct.recipes._parts import (
     AdamW,
@@ -147,17 +148,25 @@ def load_file(path: Path, loader: Loader | None = None, name: str = "") -> Loade
 
 
 def execute(path: Path, loader: Loader | None, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name or f"viaduct_recipe_{path.stem}", path, loader=loader)
+    name = name or f"viaduct_recipe_{path.stem}"
+    reader = loader or SourceFileLoader(name, str(path))  # whatever the file's name ends in
+    spec = importlib.util.spec_from_file_location(name, path, loader=reader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # so that its classes can find their module
     if loader is None and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # so that it can import its neighbours
     try:
-        spec.loader.exec_module(module)
-    except BadValue as error:
+        reader.exec_module(module)
+    except ViaductError as error:
         raise BadValue(error.what, *error.hints, place_of(error, path)) from None
+    except OSError as error:
+        if error.filename == str(path):
+            raise  # the file itself cannot be read
+        raise BadValue(f"the recipe file failed: {error}", place_of(error, path)) from error
+    except SystemExit as error:
+        what = f"the recipe file ends the program: SystemExit({error.code!r})."
+        raise BadValue(what, place_of(error, path), "A recipe file only defines `recipe`.") from error
     except Exception as error:
         package = find_missing_package(error)
         hints = [install_line(package)] if package else []
@@ -166,7 +175,7 @@ def execute(path: Path, loader: Loader | None, name: str) -> ModuleType:
     return module
 
 
-def place_of(error: Exception, path: Path) -> str:
+def place_of(error: BaseException, path: Path) -> str:
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1] if frames else None
     if isinstance(error, SyntaxError) and error.filename == str(path):  # not that of a neighbour it imports

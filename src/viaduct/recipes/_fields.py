@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes._parts import Recipe
+from viaduct.typed_fields import field_types, spell
 
 Part = TypeVar("Part")
 
@@ -64,17 +65,20 @@ def read(recipe: Any, path: str) -> Any:
     return recipe
 
 
-def field_types(kind: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-
-
 def parse(text: str, kind: Any, path: str) -> Any:
     """The value that `text` means for a field of type `kind`."""
     try:
         return parse_as(text, kind)
     except (ValueError, TypeError):
-        raise BadValue(f"{path}={text} is not {spell(kind)}.") from None
+        unbounded = text.strip("+- ").lower() in ("nan", "inf", "infinity")
+        raise BadValue(f"{path}={text} is not {'a finite number' if unbounded else spell_settable(kind)}.") from None
+
+
+def spell_settable(kind: Any) -> str:
+    """What `--set` may be given, in words: not the functions that a recipe file may have instead."""
+    kinds = [part for part in typing.get_args(kind) if typing.get_origin(part) is not Callable]
+    plain = typing.get_origin(kind) in (Union, types.UnionType) and kinds
+    return " or ".join(spell(part) for part in kinds) if plain else spell(kind)
 
 
 def parse_as(text: str, kind: Any) -> Any:
@@ -131,19 +135,6 @@ def parse_bool(text: str) -> bool:
     if text.lower() not in meanings:
         raise ValueError(text)
     return meanings[text.lower()]
-
-
-def spell(kind: Any) -> str:
-    """The type in words, for an error message."""
-    origin = typing.get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return " or ".join(spell(part) for part in typing.get_args(kind) if typing.get_origin(part) is not Callable)
-    if origin is Literal:
-        return " | ".join(map(str, typing.get_args(kind)))
-    if origin is tuple:
-        return "a list of numbers such as 30,60,80"
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
-    return words.get(kind) or str(getattr(kind, "__name__", "a value that the command line can give"))
 
 
 def to_record(value: Any) -> Any:

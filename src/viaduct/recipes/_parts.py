@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from viaduct.data.source import Source
 from viaduct.errors import BadValue
+from viaduct.typed_fields import check_fields
 
 
 def require(ok: bool, what: str, value: object, want: str) -> None:
@@ -27,8 +28,24 @@ def require_steps(boundaries: tuple[float, ...], factors: tuple[float, ...]) -> 
 
 
 @dataclass(frozen=True)
-class Sgd:
+class Part:
+    """What all parts have: fields that are checked, first their types, then what each part requires of them."""
+
+    place: ClassVar[str] = ""  # its path in a recipe
+
+    def __post_init__(self) -> None:
+        check_fields(self, self.place)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse values that are of the right type and still make no sense."""
+
+
+@dataclass(frozen=True)
+class Sgd(Part):
     """SGD with momentum, as torch and TF1 compute it; weight decay is the L2 term of the loss."""
+
+    place: ClassVar[str] = "optimizer"
 
     lr: float = 0.1
     momentum: float = 0.9
@@ -37,15 +54,17 @@ class Sgd:
     # What decays: every parameter; all but normalisation (TF official); convolution and dense weights only.
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
 
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(Part):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
+
+    place: ClassVar[str] = "optimizer"
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -53,7 +72,7 @@ class AdamW:
     weight_decay: float = 0.01
     decay: Literal["all", "not_norm", "weights"] = "weights"
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(all(0 <= beta < 1 for beta in self.betas), "optimizer.betas", self.betas, "at least 0, below 1")
         require(self.epsilon >= 0, "optimizer.epsilon", self.epsilon, "0 or more")
@@ -61,11 +80,13 @@ class AdamW:
 
 
 @dataclass(frozen=True)
-class RmsProp:
+class RmsProp(Part):
     """RMSProp as TF1 computes it: epsilon inside the root, square average from 1, lr inside the momentum.
 
     Weight decay is the L2 term of the loss, as with SGD. AmoebaNet's reference has 0.9, 0.9 and epsilon 1.
     """
+
+    place: ClassVar[str] = "optimizer"
 
     lr: float = 0.1
     square_decay: float = 0.9  # TensorFlow's `decay`: what the average of squared gradients keeps
@@ -74,7 +95,7 @@ class RmsProp:
     weight_decay: float = 0.0
     decay: Literal["all", "not_norm", "weights"] = "not_norm"
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         for name in ("square_decay", "momentum"):
             value = getattr(self, name)
@@ -84,12 +105,14 @@ class RmsProp:
 
 
 @dataclass(frozen=True)
-class Lars:
+class Lars(Part):
     """LARS: each kernel's step is sized by the ratio of its norm to its gradient's; not norms, not biases.
 
     `contrib` is TensorFlow's: the ratio scales the learning rate, the L2 term is part of the loss.
     `resnext` is ResNeXt's own: the ratio scales gradient and decay, then Nesterov momentum; no L2 in the loss.
     """
+
+    place: ClassVar[str] = "optimizer"
 
     lr: float = 1.0  # LarsPolynomial brings the peak
     momentum: float = 0.9
@@ -99,7 +122,7 @@ class Lars:
     epsilon: float | None = None  # None: as the form has it, 0 or 1e-5
     decay: Literal["all", "not_norm", "weights"] | None = None  # None: as the form has it, not_norm or weights
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -108,13 +131,15 @@ class Lars:
 
 
 @dataclass(frozen=True)
-class Thor:
+class Thor(Part):
     """THOR: K-FAC whose factors are taken and inverted every `frequency` steps; SGD with momentum otherwise.
 
     The damping at epoch e is damping_init * damping_decay ** (e / 10). The learning rate has a schedule of
     its own among the schedules. With the trace rule a layer whose factors hardly changed keeps its old
     inverse (change up to `trace_renew`) or is never looked at again (below `trace_freeze`).
     """
+
+    place: ClassVar[str] = "optimizer"
 
     lr: float = 0.045
     momentum: float = 0.9
@@ -131,7 +156,7 @@ class Thor:
     trace_renew: float = 0.01
     trace_freeze: float = 0.001
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.lr >= 0, "optimizer.lr", self.lr, "0 or more")
         require(0 <= self.momentum < 1, "optimizer.momentum", self.momentum, "at least 0 and below 1")
         require(self.weight_decay >= 0, "optimizer.weight_decay", self.weight_decay, "0 or more")
@@ -147,54 +172,74 @@ class Thor:
 
 
 @dataclass(frozen=True)
-class Ema:
+class Ema(Part):
     """A shadow of the weights and batch norm statistics, averaged over the steps; evaluation uses it.
 
     With `num_updates` the decay at step t (from 1) is min(decay, (1 + t) / (10 + t)), as in TensorFlow.
     """
 
+    place: ClassVar[str] = "ema"
+
     decay: float = 0.9999
     num_updates: bool = True
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(0 <= self.decay < 1, "ema.decay", self.decay, "at least 0 and below 1")
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Part):
     """The optimizer's learning rate from the first step to the last."""
+
+    place: ClassVar[str] = "schedule"
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Part):
     """Linear warm-up, then a factor that changes at given epochs (TF official)."""
+
+    place: ClassVar[str] = "schedule"
 
     boundaries: tuple[float, ...] = (30, 60, 80, 90)
     factors: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001, 1e-4)
     warmup_epochs: float = 5
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_steps(self.boundaries, self.factors)
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Part):
     """Linear warm-up, then half a cosine down to `floor` times the peak."""
+
+    place: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
     floor: float = 0.0
 
+    def check(self) -> None:
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+        require(0 <= self.floor <= 1, "schedule.floor", self.floor, "from 0 to 1")
+
 
 @dataclass(frozen=True)
-class BookCosine:
+class BookCosine(Part):
     """Linear warm-up, then linear times cosine decay, as the book's listing computes it."""
+
+    place: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
 
+    def check(self) -> None:
+        require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
+
 
 @dataclass(frozen=True)
-class V15Decay:
+class V15Decay(Part):
     """ResNet-50 v1.5's: linear warm-up, then tenths at given epochs, or a cosine that is counted from step 0."""
+
+    place: ClassVar[str] = "schedule"
 
     mode: Literal["steps", "cosine"] = "steps"
     warmup_epochs: float = 8
@@ -203,29 +248,33 @@ class V15Decay:
     # What the cosine runs over: the epochs of this run, or always 90 (the reference's runs counted in batches).
     iter_unit: Literal["epoch", "batch"] = "epoch"
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_steps(self.boundaries, self.factors)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
 
 
 @dataclass(frozen=True)
-class ResnextDecay:
+class ResnextDecay(Part):
     """ResNeXt's: a half-cosine warm-up and a cosine down to `end` times the peak, or one of its other modes."""
+
+    place: ClassVar[str] = "schedule"
 
     mode: Literal["cosine", "steps", "poly", "linear"] = "cosine"
     warmup_epochs: float = 5  # steps and linear have none
     end: float = 1e-6  # of the peak; in mode linear a learning rate
     boundaries: tuple[float, ...] = (30, 60, 80)  # of mode steps: a tenth after each
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(self.end >= 0, "schedule.end", self.end, "0 or more")
 
 
 @dataclass(frozen=True)
-class AmoebanetDecay:
+class AmoebanetDecay(Part):
     """AmoebaNet's: linear warm-up, then a factor after each whole epoch, never below `floor` times the peak."""
+
+    place: ClassVar[str] = "schedule"
 
     mode: Literal["exponential", "cosine", "constant", "stepwise"] = "exponential"
     warmup_epochs: float = 0.35
@@ -233,7 +282,7 @@ class AmoebanetDecay:
     boundaries: tuple[float, ...] = (10, 20)  # of mode stepwise: a tenth after each
     floor: float = 1e-4
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_rising(self.boundaries)
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 < self.decay <= 1, "schedule.decay", self.decay, "above 0, at most 1")
@@ -241,18 +290,20 @@ class AmoebanetDecay:
 
 
 @dataclass(frozen=True)
-class LarsPolynomial:
+class LarsPolynomial(Part):
     """LARS in TF official: linear warm-up to a peak that depends on the global batch, then a square down to `end`.
 
     Batches below 8192 have peak 5, below 16384 10, below 32768 25, and 32 from there; the warm-up takes 5
     epochs, 14 for the last. The optimizer's rate multiplies all of it, so it is usually 1.
     """
 
+    place: ClassVar[str] = "schedule"
+
     peak: float | None = None  # None: by the global batch
     warmup_epochs: float | None = None  # None: by the global batch
     end: float = 1e-4
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.peak is None or self.peak > 0, "schedule.peak", self.peak, "above 0, or none")
         enough = self.warmup_epochs is None or self.warmup_epochs >= 0
         require(enough, "schedule.warmup_epochs", self.warmup_epochs, "0 or more, or none")
@@ -260,26 +311,30 @@ class LarsPolynomial:
 
 
 @dataclass(frozen=True)
-class MindsporePolynomial:
+class MindsporePolynomial(Part):
     """MindSpore's own for CIFAR-10: linear warm-up from `start` times the peak, then a square down to 0."""
+
+    place: ClassVar[str] = "schedule"
 
     warmup_epochs: float = 5
     start: float = 0.1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.warmup_epochs >= 0, "schedule.warmup_epochs", self.warmup_epochs, "0 or more")
         require(0 <= self.start <= 1, "schedule.start", self.start, "from 0 to 1")
 
 
 @dataclass(frozen=True)
-class ThorDecay:
+class ThorDecay(Part):
     """THOR's: a power of what is left until `end_epoch`, which may lie behind the end of the run."""
+
+    place: ClassVar[str] = "schedule"
 
     end_epoch: float = 70  # lr_end_epoch
     power: float = 6  # lr_decay
     halve_at: tuple[float, ...] = (39, 40)  # epochs from which the rate is halved, once for each
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_rising(self.halve_at, "schedule.halve_at")
         require(self.end_epoch > 0, "schedule.end_epoch", self.end_epoch, "above 0")
         require(self.power >= 0, "schedule.power", self.power, "0 or more")
@@ -300,12 +355,14 @@ Schedule = (
 
 
 @dataclass(frozen=True)
-class Amoebanet:
+class Amoebanet(Part):
     """What may be changed about AmoebaNet-D, beside its classes and the size of its pictures.
 
     Drop path leaves out operations of a cell for some examples: each is kept with `drop_path_keep`. The rate grows over
     the run from nothing (v1), from cell to cell (v2), or both (v3).
     """
+
+    place: ClassVar[str] = "network"
 
     cells: int = 6  # num_cells
     filters: int = 256  # reduction_size
@@ -314,25 +371,32 @@ class Amoebanet:
     drop_path_keep: float = 1.0
     drop_path_version: Literal["v1", "v2", "v3"] = "v1"
 
+    def check(self) -> None:
+        for name in ("dropout_keep", "drop_path_keep"):
+            value = getattr(self, name)
+            require(0 < value <= 1, f"network.{name}", value, "above 0, at most 1")
+
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class CrossEntropy(Part):
     """Softmax cross entropy, averaged over the batch.
 
     What smoothing takes from the right class goes to all classes alike (`spread="all"`, TensorFlow's
     and torch's), or to the others only (`spread="others"`, the book's).
     """
 
+    place: ClassVar[str] = "loss"
+
     label_smoothing: float = 0.0
     spread: Literal["all", "others"] = "all"
     smooth_evaluation: bool = False  # whether the validation loss is smoothed too (ResNeXt, AmoebaNet)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(0 <= self.label_smoothing < 1, "loss.label_smoothing", self.label_smoothing, "at least 0, below 1")
 
 
 @dataclass(frozen=True)
-class Precision:
+class Precision(Part):
     """What the network computes in, and how the loss is scaled.
 
     `auto` takes bf16 where the hardware computes in it, else fp32. The levels: O0 is fp32; O1 casts at
@@ -341,6 +405,8 @@ class Precision:
 
     In fp32, cards of NVIDIA round what goes into a convolution to TF32, as is PyTorch's default; not with `tf32` false.
     """
+
+    place: ClassVar[str] = "precision"
 
     compute: Literal["auto", "fp32", "bf16", "fp16", "O0", "O1", "O2", "O3"] = "auto"
     keep_batchnorm_fp32: bool | None = None  # None: as the level says
@@ -351,7 +417,7 @@ class Precision:
     fp16_scale: float | Literal["dynamic"] = "dynamic"
     tf32: bool = True
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         fixed = isinstance(self.loss_scale, float | int)
         require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
         usable = self.fp16_scale == "dynamic" or float(self.fp16_scale) > 0
@@ -362,59 +428,73 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Part):
     """When the validation pictures are looked at."""
+
+    place: ClassVar[str] = "evaluation"
 
     every_epochs: float = 1  # the seeds' epochs_between_evals; 0: only at the end
     stop_threshold: float = 0.0  # stop once top-1 (0 to 1) reaches this; 0: never
     eval_only: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.every_epochs >= 0, "evaluation.every_epochs", self.every_epochs, "0 or more")
         require(0 <= self.stop_threshold <= 1, "evaluation.stop_threshold", self.stop_threshold, "from 0 to 1")
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Part):
     """When the run is saved and how much of the past is kept. The end of a run is always saved."""
+
+    place: ClassVar[str] = "checkpoint"
 
     every_steps: int = 0  # 0: not by steps
     every_minutes: float = 10.0  # 0: not by time
     keep: int = 5
     keep_best: bool = True
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.every_steps >= 0, "checkpoint.every_steps", self.every_steps, "0 or more")
         require(self.every_minutes >= 0, "checkpoint.every_minutes", self.every_minutes, "0 or more")
         require(self.keep >= 1, "checkpoint.keep", self.keep, "1 or more")
 
 
 @dataclass(frozen=True)
-class Log:
+class Log(Part):
     """What is printed while training."""
+
+    place: ClassVar[str] = "log"
 
     every_steps: int = 100
     format: Literal["resnext", "tf", "dll", "events", "mindspore"] = "resnext"
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.every_steps >= 1, "log.every_steps", self.every_steps, "1 or more")
 
 
 @dataclass(frozen=True)
-class Top1:
+class Top1(Part):
     """The validation accuracy, in percent, that a run of this recipe should reach."""
+
+    place: ClassVar[str] = "expects"
 
     percent: float
     within: float = 0.0
 
+    def check(self) -> None:
+        require(0 <= self.percent <= 100, "expects.percent", self.percent, "from 0 to 100")
+        require(self.within >= 0, "expects.within", self.within, "0 or more")
+
 
 @dataclass(frozen=True)
-class Init:
+class Init(Part):
     """Where the first weights come from, if not from chance, and which of them stay as they are.
 
     `exclude` and `freeze` are patterns over the names of parameters, separated by commas; `freeze` may also be
     "all but head". A recipe file holds no paths: `source` is what --init was given.
     """
+
+    place: ClassVar[str] = "init"
 
     source: str = ""
     exclude: str = ""
@@ -423,12 +503,14 @@ class Init:
 
 
 @dataclass(frozen=True)
-class Parallel:
+class Parallel(Part):
     """How several ranks work together; of no effect on one. Their number is no part of a recipe.
 
     With `sync_norm` batch norms see the statistics of the whole global batch, else each rank those of its own share.
     In mode `hybrid` each rank has a part of the classifier's classes, for networks with very many; `auto` decides.
     """
+
+    place: ClassVar[str] = "parallel"
 
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
@@ -437,13 +519,13 @@ class Parallel:
     find_unused: bool = False  # for a network that does not use all of its weights in every step
     hang_seconds: float = 300.0  # a rank that does not come forward for so long is given up
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.bucket_mb > 0, "parallel.bucket_mb", self.bucket_mb, "above 0")
         require(self.hang_seconds > 0, "parallel.hang_seconds", self.hang_seconds, "above 0")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Part):
     """What to train and how. Batch sizes are global: one card or eight mean the same run.
 
     In a recipe of your own, `model`, `loss`, `optimizer` and `schedule` may be callables:
@@ -480,7 +562,7 @@ class Recipe:
     callbacks: tuple[Any, ...] = ()
     expects: Top1 | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require(self.epochs > 0, "epochs", self.epochs, "above 0")
         require(self.steps >= 0, "steps", self.steps, "0 or more")
         require(self.accumulate >= 1, "accumulate", self.accumulate, "1 or more")

@@ -37,7 +37,7 @@ from viaduct.training.mixup import mix, mix_pictures, mixing_weights
 from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, smoothing_of
 from viaduct.training.outlet import put
 from viaduct.training.own_kernels import fuse, kernels_for
-from viaduct.training.own_parts import first_step_of, made_by
+from viaduct.training.own_parts import blame_own_parts, made_by
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
@@ -199,9 +199,9 @@ class Training:
 
     def take(self, batch: Batch) -> None:
         """One step, of which nothing is told yet."""
-        self.set_rate()
-        self.set_progress()
-        with first_step_of(self.recipe) if self.step == 0 else nullcontext():
+        with blame_own_parts(self.recipe, self.step):
+            self.set_rate()
+            self.set_progress()
             self.optimize(batch)
         self.step += 1
         self.pulse.at("the end", self.step)
@@ -416,7 +416,8 @@ class Training:
         self._window_began = time.monotonic()
         self.computation.train(False)
         classes = self.recipe.data.classes
-        with self.shadow.shown(self.computation) if self.shadow else nullcontext():
+        shown = self.shadow.shown(self.computation) if self.shadow else nullcontext()
+        with shown, blame_own_parts(self.recipe, step=None):
             self.group.copy_from_first(self.computation.network.buffers())
             score = evaluate(
                 self.computation,

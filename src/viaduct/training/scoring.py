@@ -23,6 +23,7 @@ from viaduct.training.freezing import freeze
 from viaduct.training.loop import build_model, describe_model, place
 from viaduct.training.metrics import evaluate
 from viaduct.training.optim import build_loss
+from viaduct.training.own_parts import blame_own_parts
 from viaduct.training.precision import Computation, plan_for
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
@@ -175,7 +176,8 @@ def rows(
     if renew:
         renew(saved.step)
     loss = build_loss(recipe, training=False)
-    score = evaluate(computation, batches, recipe.data.classes, loss, group=group)
+    with blame_own_parts(recipe, step=None):
+        score = evaluate(computation, batches, recipe.data.classes, loss, group=group)
     if score is not None:
         epoch = saved.manifest().get("epoch", 0.0)
         yield {

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from viaduct import devices
 from viaduct.data.batches import Share
-from viaduct.data.source import PictureSet, Source
+from viaduct.data.source import Arrays, PictureSet, Source
 from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 from viaduct.errors import (
     BadData,
@@ -47,7 +47,7 @@ from viaduct.training.interrupt import Interrupt
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.outlet import put
-from viaduct.training.own_parts import ONE_VALUE
+from viaduct.training.own_parts import ONE_VALUE, name_own_part
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import advice
@@ -325,7 +325,10 @@ def long_enough(summary: dict[str, Any], recipe: Recipe) -> bool:
 
 def load_images(data: Source, path: Path | None) -> PictureSet:
     check_path(data, path)
-    return data.open_images(path)
+    if not isinstance(data, Arrays):
+        return data.open_images(path)
+    with name_own_part("data.make", data.make):
+        return data.open_images(path)
 
 
 def check_path(data: Source, path: Path | None) -> None:

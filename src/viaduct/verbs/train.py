@@ -379,6 +379,8 @@ def changes_from(flags: dict[str, tuple[str, str]], settings: list[str] | None) 
 
 def same(text: str, other: str) -> bool:
     """4 and 4.0 are, and words however they are written."""
+    if text == other:
+        return True
     try:
         return float(text) == float(other)
     except ValueError:

@@ -1,0 +1,119 @@
+"""Check the fields of a frozen dataclass against their annotations, and say what a type means to a person.
+
+    check_fields(Sgd(lr="fast"), "optimizer")     optimizer.lr is 'fast'; it must be a number.
+
+A list where a tuple is expected becomes one; numbers must be finite, for no field means anything at infinity and JSON
+could not keep it.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import math
+import types
+import typing
+from typing import Any, Literal, Union
+
+from viaduct.errors import BadValue
+
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
+SHOWN = 100  # characters of a value
+
+
+def field_types(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields, by name."""
+    return find_field_types(kind)
+
+
+@functools.cache
+def find_field_types(kind: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def check_fields(part: Any, place: str = "") -> None:
+    """Raise a BadValue for the first field whose value is not of its type; `place` is the part's path in a recipe."""
+    try:
+        hints = field_types(type(part))
+    except NameError:  # a part of the user's own, with annotations that only a type checker can follow
+        return
+    for name, kind in hints.items():
+        value = getattr(part, name)
+        problem = find_problem(value, kind)
+        if problem:
+            path = f"{place}.{name}" if place else name
+            raise BadValue(f"{path} is {show_value(value)}; it must be {problem}.")
+        if typing.get_origin(kind) is tuple and isinstance(value, list):
+            object.__setattr__(part, name, tuple(value))
+
+
+def find_problem(value: Any, kind: Any) -> str:
+    """Return what the value must be instead, in words; empty if it is of that type."""
+    if not matches(value, kind):
+        return "finite" if is_unbounded(value) and matches(0.0, kind) else spell(kind, value)
+    return ""
+
+
+def is_unbounded(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def matches(value: Any, kind: Any) -> bool:
+    origin = typing.get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return any(matches(value, part) for part in typing.get_args(kind))
+    if origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in typing.get_args(kind))
+    if origin is tuple:
+        return isinstance(value, tuple | list) and matches_items(value, typing.get_args(kind))
+    if origin is collections.abc.Callable:
+        return callable(value)
+    if kind is Any:
+        return True
+    if kind is float:
+        return isinstance(value, float | int) and not isinstance(value, bool) and is_finite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or kind)
+
+
+def is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
+
+
+def matches_items(values: collections.abc.Sequence[Any], kinds: tuple[Any, ...]) -> bool:
+    if kinds[-1] is Ellipsis:
+        return all(matches(value, kinds[0]) for value in values)
+    return len(values) == len(kinds) and all(matches(value, kind) for value, kind in zip(values, kinds, strict=True))
+
+
+def spell(kind: Any, value: Any = None) -> str:
+    """The type in words, for an error message."""
+    origin = typing.get_origin(kind)
+    if origin in (Union, types.UnionType):
+        parts = [spell(part, value) for part in typing.get_args(kind)]
+        return " or ".join(dict.fromkeys(parts))
+    if origin is Literal:
+        return " | ".join(map(str, typing.get_args(kind)))
+    if origin is tuple:
+        return spell_tuple(typing.get_args(kind))
+    if origin is collections.abc.Callable:
+        return "a function"
+    return WORDS.get(kind) or str(getattr(kind, "__name__", kind))
+
+
+def spell_tuple(kinds: tuple[Any, ...]) -> str:
+    if kinds[-1] is not Ellipsis:
+        example = ",".join({float: "0.9", int: "1"}.get(kind, "name") for kind in kinds)
+        return f"{len(kinds)} numbers such as {example}" if set(kinds) <= {int, float} else f"{len(kinds)} values"
+    return "a list of numbers such as 30,60,80" if kinds[0] in (int, float) else "a list"
+
+
+def show_value(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN else shown[: SHOWN - 2] + " …"
