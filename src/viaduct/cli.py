@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
-from typing import Any, NoReturn
+import typing
+from itertools import pairwise
+from typing import Any, NoReturn, TypeGuard
 
 import typer
 import typer.core
@@ -15,6 +18,9 @@ import typer.main
 from viaduct import __version__
 from viaduct.errors import ViaductError
 from viaduct.extras import explain_import_error
+from viaduct.path_errors import explain_os_error, refuse_impossible
+from viaduct.terminal import tidy_message
+from viaduct.usage import explain_usage_error
 
 # Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
 VERBS = {
@@ -40,7 +46,11 @@ class LazyVerbs(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, placeholder, rest = super().resolve_command(ctx, args)
-        return name, (load_verb(name) if name in VERBS else placeholder), rest
+        if name not in VERBS:
+            return name, placeholder, rest
+        command = load_verb(name)
+        check_paths(command, rest)
+        return name, command, rest
 
 
 def load_verb(name: str) -> Any:
@@ -50,6 +60,38 @@ def load_verb(name: str) -> Any:
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
     verb.command(name, cls=getattr(module, "Command", None))(module.main)
     return typer.main.get_command(verb)
+
+
+def check_paths(command: Any, words: list[str]) -> None:
+    """Refuse paths that no file can have, whoever would open them: empty, too long, with a NUL byte."""
+    if inner := getattr(command, "commands", {}):
+        return check_paths(inner[words[0]], words[1:]) if words[:1] and words[0] in inner else None
+    paths = path_parameters(command)
+    flags = {flag for parameter in paths for flag in parameter.opts if flag.startswith("-")}
+    takes_path = any(parameter.param_type_name == "argument" for parameter in paths)
+    values = flags_with_value(command)
+    own = words[: words.index("--")] if "--" in words else words
+    for before, word in pairwise(["", *own]):
+        flag, equals, value = word.partition("=")
+        if before in flags:
+            refuse_impossible(before, word)
+        elif equals and flag in flags:
+            refuse_impossible(flag, value)
+        elif takes_path and before not in values and not word.startswith("-"):
+            refuse_impossible("", word)
+    return None
+
+
+def path_parameters(command: Any) -> list[Any]:
+    """The parameters of a command that are paths."""
+    hints = typing.get_type_hints(command.callback)
+    return [parameter for parameter in command.params if "Path" in str(hints.get(parameter.name))]
+
+
+def flags_with_value(command: Any) -> list[str]:
+    """The flags of a command that are followed by a value."""
+    takers = [parameter for parameter in command.params if not getattr(parameter, "is_flag", False)]
+    return [flag for parameter in takers for flag in parameter.opts if flag.startswith("-")]
 
 
 def show_version(wanted: bool) -> None:
@@ -89,6 +131,15 @@ def called(words: list[str]) -> str:
     return " ".join([words[place], *(word for word in words[place + 1 : place + 2] if word in known)])
 
 
+def command_of(name: str) -> Any:
+    """The command of a verb, as `called` names it."""
+    verb, *inner = name.split()
+    command = load_verb(verb)
+    for word in inner:
+        command = command.commands[word]
+    return command
+
+
 def main() -> None:
     # A vendor's plug-in that does not load must not stop `import torch`; devices/ loads it and says what is wrong.
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
@@ -96,19 +147,11 @@ def main() -> None:
     # another program runs: the demo fell from 870 to 20 images/s beside one busy process, and with this to 218.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may have bytes that are no text
     try:
-        build_app()(prog_name="viaduct")
-    except (ViaductError, ModuleNotFoundError) as error:
-        explained = error if isinstance(error, ViaductError) else explain_import_error(error)
-        if explained is None:
-            raise
-        if not explained.told:
-            print(f"viaduct {called(sys.argv[1:])}".strip() + f": {explained}", file=sys.stderr)
-        sys.exit(explained.exit_code)
-    except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None or not output_is_full():
-            raise
-        refuse_to_print(error)
+        code = build_app()(prog_name="viaduct", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except SystemExit:
         try:
             sys.stdout.flush()
@@ -116,10 +159,47 @@ def main() -> None:
             if error.errno != errno.EPIPE:  # a reader who has left is no mistake
                 refuse_to_print(error)
         raise
+    except Exception as error:
+        if is_output_full(error):
+            refuse_to_print(error)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error, file=sys.stderr)
+            sys.exit(2)
+        explained = explain(error)
+        if explained is None:
+            raise
+        if not explained.told:
+            print(tidy_message(f"{prefix_of(error)}: {explained}"), file=sys.stderr)
+        sys.exit(explained.exit_code)
 
 
-def output_is_full() -> bool:
-    """Whether it was standard output that could not be written."""
+def explain(error: Exception) -> ViaductError | None:
+    """Return what to tell the user; None if the error is a bug of ours, which keeps its traceback."""
+    if isinstance(error, ViaductError):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        return explain_import_error(error)
+    words = sys.argv[1:]
+    if type(error).__name__ == "Abort":
+        return ViaductError("aborted.")
+    if usage := explain_usage_error(error, words):
+        return usage
+    if not isinstance(error, OSError | ValueError | RuntimeError):
+        return None
+    name = called(words)
+    return explain_os_error(error, words, flags_with_value(command_of(name)) if name else [])
+
+
+def prefix_of(error: Exception) -> str:
+    """The command that is to blame: `viaduct launch` may find a mistake in the `viaduct train` that it starts."""
+    context = getattr(error, "ctx", None)
+    return context.command_path if context else f"viaduct {called(sys.argv[1:])}".strip()
+
+
+def is_output_full(error: Exception) -> TypeGuard[OSError]:
+    """Return True if it was standard output that could not be written."""
+    if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
+        return False
     try:
         os.write(sys.stdout.fileno(), b"\n")
     except (OSError, ValueError):
@@ -131,6 +211,5 @@ def refuse_to_print(error: OSError) -> NoReturn:
     from viaduct.training.outlet import lead_nowhere
 
     lead_nowhere(sys.stdout)  # else the interpreter complains once more when it ends
-    told = f"viaduct {called(sys.argv[1:])}".strip()
-    print(f"{told}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
+    print(f"{prefix_of(error)}: standard output cannot be written: {error.strerror}.", file=sys.stderr)
     sys.exit(2)

@@ -10,6 +10,7 @@
     ├── MissingDevice       an accelerator that this machine does not have
     ├── Diverged            the loss became NaN or infinite
     ├── LostRank            another rank of the run is gone or hangs; exit code 75: starting again may help
+    ├── BadPath             a path that the operating system refuses (path_errors.py)
     ├── OutOfMemory         the host's or the device's memory does not suffice
     └── DiskFull            a checkpoint did not fit; the older ones are whole
 

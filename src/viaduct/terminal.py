@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 UNBOUNDED = 100_000  # columns: wider than any table
 WORDS = 12  # columns that a column of words is given at least, if it needs them
+LONGEST_NAME = 400  # characters of a name in a message
 UNSAFE = re.compile(
     "["
     "\x00-\x1f\x7f-\x9f"  # C0 and C1 controls: escape sequences, line ends, backspace
@@ -84,6 +85,16 @@ def escape_controls(text: str, keep: str = "") -> str:
     source, "\n\t" for a text of several lines. Bytes of a name that are no UTF-8 are shown as `\xff`.
     """
     return UNSAFE.sub(lambda found: found[0] if found[0] in keep else escape_character(found[0]), text)
+
+
+def tidy_message(text: str) -> str:
+    """Return a message with controls written out and endless names cut in the middle.
+
+    The lines of a message are indented: a line end before anything else belongs to a name.
+    """
+    text = re.sub(r"\n(?!  )", r"\\n", text)
+    text = re.sub(rf"\S{{{LONGEST_NAME},}}", lambda name: f"{name[0][:200]} … {name[0][-100:]}", text)
+    return escape_controls(text, keep="\n")
 
 
 def escape_character(character: str) -> str:

@@ -17,7 +17,8 @@ from viaduct.carrying.words import headline, remarks
 
 
 def write(carried: Carried, path: Path) -> None:
-    path.write_text(json.dumps(as_record(carried), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(as_record(carried), indent=1, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def as_record(carried: Carried) -> dict[str, Any]:

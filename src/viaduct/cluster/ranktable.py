@@ -20,6 +20,7 @@ from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, Target
 from viaduct.cluster.findings import Finding, counted
 from viaduct.cluster.rules import DEFAULT_CARD, GROUP_NAME, Card, Examined, examine, is_address, server_name
 from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.path_errors import refuse_special_file
 
 SHOWN = 3
 """So many findings are named when a table is refused; `viaduct ranktable check` shows all."""
@@ -151,6 +152,7 @@ def parse(source: str | bytes, card: Card = DEFAULT_CARD, path: Path | None = No
 def read_bytes(path: Path, otherwise: str = "`viaduct ranktable make` writes a rank table.") -> bytes:
     """A file's content; `otherwise` says what to do where there is none."""
     try:
+        refuse_special_file(path)
         return path.read_bytes()
     except FileNotFoundError:
         raise BadData(f"there is no file {path}.", otherwise) from None

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from viaduct.data.notices import reason
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadData, BadValue
+from viaduct.path_errors import refuse_special_file
 
 FORMATS = {b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG"}
 VALIDATION_FOLDERS = ("validation", "val")
@@ -310,6 +311,7 @@ def read_idx(file: Path, magic: int) -> npt.NDArray[np.uint8]:
 def idx_content(file: Path) -> bytes:
     """The bytes of the file, unpacked if it is gzipped, and no more than such a file may have."""
     try:
+        refuse_special_file(file)
         with open(file, "rb") as opened:
             packed = opened.read(2) == b"\x1f\x8b"
         if not packed:

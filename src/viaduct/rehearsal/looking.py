@@ -158,7 +158,7 @@ class Look:
 
 def keep(folder: Path, facts: list[Fact]) -> None:
     text = json.dumps([asdict(fact) for fact in facts], ensure_ascii=False)
-    (folder / FACTS).write_text(text + "\n", encoding="utf-8")
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -> None:

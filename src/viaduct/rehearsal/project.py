@@ -15,6 +15,7 @@ from pathlib import Path
 
 from viaduct.errors import BadValue
 from viaduct.extras import EXTRAS, NO_TENSORFLOW
+from viaduct.path_errors import refuse_special_file
 from viaduct.rehearsal.plan import On, StageName
 
 FRAMEWORKS: dict[str, StageName] = {
@@ -104,10 +105,12 @@ def read(script: Path) -> Project:
 
 def read_source(path: Path, must: bool) -> Source | None:
     try:
+        refuse_special_file(path)
         tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, RecursionError) as error:
         if must:
-            raise BadValue(f"{str(path)!r} is not a Python script that can be read: {error}.") from None
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise BadValue(f"{str(path)!r} is not a Python script that can be read: {reason}.") from None
         return None
     return Source(path, tree, list(imports_of(tree)))
 

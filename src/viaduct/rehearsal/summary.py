@@ -66,7 +66,7 @@ class Summary:
 
     def save(self, record: str) -> None:
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8")
+        (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.errors import BadValue, ViaductError
+from viaduct.path_errors import refuse_special_file
 
 _KEPT: list[types.ModuleType] = []  # the globals of scripts that ran: their atexit functions still need them
 
@@ -90,6 +91,7 @@ def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
 
 def compiled(path: Path) -> types.CodeType:
     try:
+        refuse_special_file(path)
         with io.open_code(str(path)) as file:
             return compile(file.read(), str(path), "exec", dont_inherit=True)
     except OSError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from viaduct import devices
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
+from viaduct.path_errors import explain_os_error
 from viaduct.recipes import Parallel
 
 Answer = TypeVar("Answer")
@@ -96,10 +98,13 @@ class Group:
     def _do(self, action: Callable[[], Answer]) -> Answer:
         try:
             answer = action()
-        except ViaductError as error:
+        except (ViaductError, OSError) as failure:
+            error = failure if isinstance(failure, ViaductError) else explain_os_error(failure, sys.argv[1:])
+            if error is None:
+                raise
             plain = LostRank(error.what) if isinstance(error, LostRank) else ViaductError(error.what)
             self.from_first((None, plain))
-            raise
+            raise error from None
         self.from_first((answer, None))
         return answer
 
@@ -204,6 +209,13 @@ def errors_of_ranks(group: Group) -> Iterator[None]:
         if not group.first and not error.told:
             error.args = (f"rank {group.rank}: {error}",)
         raise
+    except OSError as error:
+        explained = explain_os_error(error, sys.argv[1:])
+        if explained is None:
+            raise
+        if not group.first:
+            explained.args = (f"rank {group.rank}: {explained}",)
+        raise explained from None
     except RuntimeError as error:
         if not lost(error):
             raise

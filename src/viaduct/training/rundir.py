@@ -67,7 +67,7 @@ class RunDir:
         file = self.path / "recipe.json"
         try:
             record: dict[str, Any] = json.loads(file.read_text())
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             raise BadRun(f"{str(self.path)!r} is not a run: it has no recipe.json.") from None
         except ValueError as error:
             raise BadRun(f"{file} is damaged: {error}") from None

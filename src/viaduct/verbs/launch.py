@@ -51,7 +51,7 @@ class Command(typer.core.TyperCommand):
             return list(super().parse_args(ctx, args))
         except Exception as error:  # of click, which typer 0.12 imports and later ones contain
             if type(error).__name__ == "NoSuchOption" and "--" not in words:
-                vars(error)["message"] += f". {HINT}"
+                vars(error)["hint"] = HINT  # usage.py adds it
             raise
 
 

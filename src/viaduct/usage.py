@@ -1,0 +1,155 @@
+"""Say what is wrong with a command line: an unknown verb or flag, a missing argument, a value of the wrong kind.
+
+typer finds these; its own messages come with a usage line and, in some versions, in a box. Here they get the form of
+every other message. The classes are recognised by name: typer 0.12 takes them from click, later ones contain click.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from viaduct.errors import BadValue, UnknownName, ViaductError, fold_lookalikes
+
+
+def explain_usage_error(error: Exception, arguments: Sequence[str]) -> ViaductError | None:
+    """Return the message for a mistake on the command line; None for any other exception."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "ClickException" not in kinds:
+        return None
+    context: Any = getattr(error, "ctx", None)
+    help_command = f"`{context.command_path if context else 'viaduct'} --help`"
+    message = getattr(error, "message", str(error))
+    if "NoSuchOption" in kinds:
+        return explain_unknown_flag(error, context, help_command)
+    if "MissingParameter" in kinds:
+        return explain_missing(error, context, help_command)
+    if "BadParameter" in kinds:
+        return explain_value(error, arguments)
+    if "BadOptionUsage" in kinds:
+        return explain_flag_usage(error, message)
+    if unknown := re.match(r"No such command '?(.*?)'?\.(?: |$)", message):
+        known = context.command.list_commands(context) if context else []
+        return explain_unknown_name("verb", unknown[1], known, f"{help_command} shows all {len(known)}.")
+    if extra := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message, re.DOTALL):
+        return BadValue(f"too many arguments: {extra[1]!r} is not expected.", usage_line(context, help_command))
+    return BadValue(message.rstrip(".") + ".", f"{help_command} shows what can be given.")
+
+
+def explain_unknown_name(kind: str, name: str, known: Sequence[str], shows_all: str) -> ViaductError:
+    close = find_closest(name, known)
+    return BadValue(f"no {kind} called {name!r}.", f"Closest is {close!r}; {shows_all}" if close else shows_all)
+
+
+def find_closest(name: str, known: Sequence[str]) -> str:
+    """Return the name that was probably meant, or an empty string; dashes do not count."""
+    folded = {fold_lookalikes(candidate.lstrip("-")): candidate for candidate in known}
+    close = difflib.get_close_matches(fold_lookalikes(name.lstrip("-")), folded, n=1, cutoff=0.5)
+    return folded[close[0]] if close else ""
+
+
+def explain_unknown_flag(error: Any, context: Any, help_command: str) -> ViaductError:
+    parameters = context.command.params if context else []
+    name = error.option_name
+    arguments = [parameter.name for parameter in parameters if parameter.param_type_name == "argument"]
+    known = [flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)]
+    flags = [flag for flag in known if flag.startswith("-")]
+    close = find_closest(name, [*flags, *arguments])
+    if close in arguments:
+        return BadValue(
+            f"no option called {name!r}.",
+            f"The {close} is given without a flag. {usage_line(context, help_command)}",
+        )
+    more = [hint] if (hint := getattr(error, "hint", "")) else []
+    found = explain_unknown_name("option", name, flags, f"{help_command} shows all {len(flags)}.")
+    return BadValue(found.what, *found.hints, *more)
+
+
+def explain_missing(error: Any, context: Any, help_command: str) -> ViaductError:
+    parameter = error.param
+    if parameter is None:
+        return BadValue(str(error.message) or "something is missing.", f"{help_command} shows what is needed.")
+    meaning = f": {parameter.help}" if getattr(parameter, "help", "") else "."
+    if parameter.param_type_name == "argument":
+        return BadValue(f"{parameter.name.upper()} is missing{meaning}", usage_line(context, help_command))
+    return BadValue(f"{parameter.opts[0]} is missing{meaning}", f"{help_command} shows all that can be given.")
+
+
+def usage_line(context: Any, help_command: str) -> str:
+    """The command with its arguments: `viaduct compare LEFT RIGHT`."""
+    if context is None:
+        return f"{help_command} shows what can be given."
+    words = [context.command_path]
+    for parameter in context.command.params:
+        if parameter.param_type_name == "argument":
+            name = parameter.name.upper()
+            words.append(name if parameter.required else f"[{name}]")
+        elif parameter.required:
+            words.append(f"{parameter.opts[0]} VALUE")
+    return f"It is `{' '.join(words)}`; {help_command} says more."
+
+
+def explain_flag_usage(error: Any, message: str) -> ViaductError:
+    flag = error.option_name
+    if count := re.search(r"requires (an|\d+) argument", message):
+        needed = "a value" if count[1] == "an" else f"{count[1]} values"
+        example = f"{flag} VALUE" if count[1] == "an" else f"{flag} {' '.join(['VALUE'] * int(count[1]))}"
+        return BadValue(f"{flag} needs {needed}.", f"Write it as {example}.")
+    if "does not take a value" in message:
+        return BadValue(f"{flag} takes no value.", f"Write {flag} alone.")
+    return BadValue(message.rstrip(".") + ".")
+
+
+def explain_value(error: Any, arguments: Sequence[str]) -> ViaductError:
+    parameter, message = error.param, str(error.message).removeprefix("Value error, ")
+    flags = [flag for flag in parameter.opts if flag.startswith("-")] if parameter is not None else []
+    name = flags[0] if flags else (parameter.name.upper() if parameter is not None else "a value")
+    value = last_value(flags, arguments)
+    if choices := re.match(r"(?P<value>.*) is not one of (?P<choices>.*?)\.?$", message, re.DOTALL):
+        known = re.findall(r"'([^']*)'", choices["choices"])
+        found = UnknownName("value", choices["value"].strip("'"), known)
+        closest = [f"{found.hints[0]}"] if found.hints[0].startswith("Closest") else []
+        return BadValue(f"{name} is {choices['value']}; it must be {join_names(known)}.", *closest)
+    expected = expected_of(message)
+    if expected:
+        return BadValue(f"{name} is {value}; it must be {expected}." if value else f"{name} must be {expected}.")
+    return BadValue(f"{name}{f' is {value}' if value else ''}: {message.rstrip('.')}.")
+
+
+def last_value(flags: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return, quoted, what was given with a flag; the last time counts."""
+    found = ""
+    for position, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag in flags and equals:
+            found = repr(value)
+        elif argument in flags and position + 1 < len(arguments):
+            found = repr(arguments[position + 1])
+    return found
+
+
+def expected_of(message: str) -> str:
+    """What the value should have been, from the words of pydantic (newer typer) or click (older)."""
+    bounds = {
+        r"greater than or equal to (\S+)": "{} or more",
+        r"less than or equal to (\S+)": "at most {}",
+        r"greater than (\S+)": "above {}",
+        r"less than (\S+)": "below {}",
+        r"not in the range x>=([-\d.]+)": "{} or more",
+        r"not in the range x<=([-\d.]+)": "at most {}",
+        r"not in the range ([-\d.]+<=x<=[-\d.]+)": "in {}",
+    }
+    for pattern, words in bounds.items():
+        if match := re.search(pattern, message):
+            return words.format(match[1])
+    if "integer" in message:
+        return "a whole number"
+    if "number" in message or "float" in message:
+        return "a number"
+    return "true or false" if "bool" in message else ""
+
+
+def join_names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
