@@ -107,7 +107,7 @@ def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path
     assert (journey.code, journey.record["verdict"]) == (2, "no original")
     json.loads((journey.out / "carry.json").read_text(), parse_constant=pytest.fail)
     assert "data.bin" in journey.said
-    assert "train.py:5" in journey.said
+    assert "at original train.py:5" in journey.said
     assert "migrated" not in journey.record["runs"]
 
 

@@ -46,7 +46,7 @@ def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     assert "Made differently, without effect in 1 step: " in journey.said
     found = {one["what"]: (one["left"], one["right"]) for one in journey.record["without_effect"]}
     assert found == {"momentum": (0.9, 0.99), "gamma": (0.5, 0.1)}
-    assert "momentum is 0.9 in the original and 0.99 after the migration (train.py:" in journey.said
+    assert "momentum is 0.9 in the original and 0.99 after the migration (migrated train.py:" in journey.said
     assert "without effect in 1 step" in (journey.out / "report.html").read_text()
     assert "1 loss, equal" in journey.said
 
@@ -55,7 +55,7 @@ def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
     assert journey.code == 0, journey.said + journey.talk
-    assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (train.py:8)" in journey.said
+    assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (migrated train.py:8)" in journey.said
 
 
 def op(name: str, value: object, line: int) -> Fact:

@@ -106,7 +106,9 @@ def places(carried: Carried) -> list[Section]:
     if carried.suspects:
         rows = [[one.place, one.why, one.old, one.new] for one in carried.suspects]
         parts.append(
-            Table(["line", "why it is suspected", "before", "after"], rows, "Changed lines, the likeliest first")
+            Table(
+                ["migrated line", "why it is suspected", "before", "after"], rows, "Changed lines, the likeliest first"
+            )
         )
     if found.others:
         columns = ["what", "", "original", "migrated", "line"]
@@ -286,7 +288,7 @@ def method(carried: Carried) -> Section:
     parts: list[Part] = [Facts(facts), Code(asked.command, "The command")]
     if carried.branches:
         rows = [[branch.place, branch.text] for branch in carried.branches]
-        parts.append(Table(["line", "text"], rows, "Where the script asks which device it has"))
+        parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))
     words = (
         "Both scripts ran with the same seed and data, each in a process and a copy of the working folder of its own. "
         "The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds differently is "

@@ -44,7 +44,7 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
             ("Shared", f"The original wrote to {path}, and the migrated script found it there: give a relative path.")
         )
     if carried.branches:
-        places = ", ".join(branch.place for branch in carried.branches[:SHOWN])
+        places = ", ".join(f"original {branch.place}" for branch in carried.branches[:SHOWN])
         more = f" and {len(carried.branches) - SHOWN} more" if len(carried.branches) > SHOWN else ""
         found.append(
             ("Branches", f"The script asks which device it has, and may go another way there: {places}{more}.")
@@ -84,7 +84,7 @@ def failure(carried: Carried) -> list[tuple[str, str]]:
     """The card's limits say it best; without one, how the run ended and where."""
     if carried.verdict not in ("no original", "failed", "limits"):
         return []
-    met = [("Limit", limit_words(hit)) for hit in carried.limits if hit["mode"] == "error"]
+    met = [("Limit", limit_words(carried, hit)) for hit in carried.limits if hit["mode"] == "error"]
     run = carried.original if carried.verdict == "no original" else carried.migrated
     if met or run is None:
         return met
@@ -108,9 +108,9 @@ def last_line(output: str) -> str:
     return lines[-1].strip().rstrip(".") if lines else "it said nothing"
 
 
-def limit_words(hit: dict[str, object]) -> str:
+def limit_words(carried: Carried, hit: dict[str, object]) -> str:
     place = hit["place"]
-    line = f"{Path(place['file']).name}:{place['line']}: " if isinstance(place, dict) else ""
+    line = f"{shown(carried, str(place['file']))}:{place['line']}: " if isinstance(place, dict) else ""
     return f"{line}{hit['name']}: {hit['what']} {hit['change']}"
 
 
@@ -123,7 +123,7 @@ def where(carried: Carried) -> list[tuple[str, str]]:
         lines.append(("Made differently", f"{other.words}{at(carried, other.right_at)}."))
     for one in carried.suspects[:2]:
         lines.append(
-            ("Look at", f"{one.place}: {one.new or 'gone: ' + one.old}" + (f" ({one.why})" if one.why else ""))
+            ("Look at", f"migrated {one.place}: {one.new or 'gone: ' + one.old}" + (f" ({one.why})" if one.why else ""))
         )
     return lines
 
@@ -165,9 +165,12 @@ def worst_words(pairs: list[Pair]) -> str:
 
 
 def shown(carried: Carried, file: str) -> str:
-    """Within its side, or by its name."""
+    """Which of the two sides a file is of, and its path there; another file by its name.
+
+    Both sides have files of the same names, and a line has another number on each.
+    """
     path = Path(file)
-    for root in (carried.sides.folder.resolve(), carried.sides.root.resolve()):
+    for side, root in (("migrated", carried.sides.folder.resolve()), ("original", carried.sides.root.resolve())):
         if path.is_relative_to(root):
-            return path.relative_to(root).as_posix()
+            return f"{side} {path.relative_to(root).as_posix()}"
     return path.name
