@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from comparison.test_curves import STEPS, falling, write_run
+from reporting.browser import needs_browser, open_page
 from viaduct.comparison.curves import compare_curves
 from viaduct.comparison.curves_page import write_curves_report
 
@@ -52,6 +53,21 @@ def test_a_loss_that_falls_through_decades_opens_on_a_log_scale(tmp_path: Path) 
     )
     assert loss.index("log scale") < loss.index(" hidden>")
     assert "150 values are zero, which a log scale cannot show" in size
+
+
+@pytest.mark.browser
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_page_fits_its_window_and_names_the_log_scale(width: int, tmp_path: Path) -> None:
+    losses = 10.0 ** (-STEPS / 100)
+    page_of(tmp_path, losses, losses * (1 + 0.2 * (STEPS > 150)))
+    script = """
+    const scales = [...document.querySelectorAll(".scale-name")].map((each) => each.innerText);
+    [document.documentElement.scrollWidth, ...scales]
+    """
+    visit = open_page(tmp_path / "report.html", width=width, script=script)
+    assert (visit.console, visit.requests) == ([], [])
+    assert visit.answer == [width, "log scale", "log scale"]
 
 
 def test_accuracy_is_in_percent(tmp_path: Path) -> None:

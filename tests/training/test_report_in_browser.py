@@ -26,15 +26,32 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run / "report.html"
 
 
+LOOK = """
+(() => {
+  const names = [...document.querySelectorAll("dt")].map((name) => name.textContent.toLowerCase());
+  return {
+    page: document.documentElement.scrollWidth,
+    paths: document.querySelectorAll("svg path").length,
+    twice: names.filter((name, place) => names.indexOf(name) !== place),
+    axes: [...document.querySelectorAll(".axis-name")].map((name) => name.textContent.trim()),
+  };
+})()
+"""
+
+
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_report_renders_and_asks_nobody_for_anything(report: Path, dark: bool) -> None:
-    visit = open_page(report, dark=dark, script="document.querySelectorAll('svg path').length")
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_report_renders_and_asks_nobody_for_anything(report: Path, width: int, dark: bool) -> None:
+    visit = open_page(report, width=width, dark=dark, script=LOOK)
     assert visit.requests == []
     assert visit.console == []
-    assert visit.answer > 4  # curves are drawn
+    assert visit.answer["page"] == width
+    assert visit.answer["paths"] > 4  # curves are drawn
+    assert visit.answer["twice"] == []
+    assert "accuracy (%)" in visit.answer["axes"]
     for fragment in ("Curves", "Confusion", "Predictions", "Recipe", "Machine"):
         assert f">{fragment}<" in visit.dom
     shots = os.environ.get("VIADUCT_SCREENSHOTS")
     if shots:
-        Path(shots, f"report-{'dark' if dark else 'light'}.png").write_bytes(visit.screenshot)
+        Path(shots, f"report-{width}-{'dark' if dark else 'light'}.png").write_bytes(visit.screenshot)
     assert len(visit.screenshot) > 20_000

@@ -50,6 +50,12 @@ class Sides:
         told = self.outcome or self.left
         return [(told.where(one), one) for one in told.by_risk] if told is not None else []
 
+    @property
+    def unread(self) -> int:
+        """Files that the rules could not analyse."""
+        told = self.outcome or self.left
+        return sum(1 for file in told.files if file.reason) if told is not None else 0
+
     def diffs(self, language: str) -> list[DiffFile]:
         if self.outcome is not None:
             return migration_report.diffs(self.outcome, language)

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from viaduct.carrying.agreement import Kind, Pair
+from viaduct.carrying.agreement import Agreement, Kind, Pair
+from viaduct.carrying.asked import Asked
 from viaduct.carrying.carry import Carried, Verdict
 from viaduct.carrying.causes import shown_value
 from viaduct.carrying.commands import commands
+from viaduct.carrying.migrated import Sides
 from viaduct.carrying.running import Run
 from viaduct.carrying.words import headline, remarks, shown
 from viaduct.migration.summary import plural
 from viaduct.reporting import (
+    BarSeries,
     Callout,
     Code,
     Comment,
@@ -23,6 +26,7 @@ from viaduct.reporting import (
     DiffView,
     Facts,
     LineChart,
+    NamedBars,
     Page,
     Part,
     Remark,
@@ -31,6 +35,7 @@ from viaduct.reporting import (
     Table,
     Tile,
     Tone,
+    Value,
     write_page,
 )
 
@@ -41,6 +46,11 @@ WORDS: dict[Verdict, str] = {
     "agrees": "agrees", "differs": "differs", "unsure": "not proved", "limits": "refused", "failed": "fails",
     "no original": "no original",
 }  # fmt: skip
+Layer = tuple[str, dict[str, Pair]]
+"""The name of a layer, and its pairs by kind."""
+KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
+MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
+CHARTED = 60  # layers; the table has all
 OTHERS = 40  # rows of things that were made with other numbers
 EXECUTES = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
 
@@ -62,37 +72,63 @@ def page(carried: Carried) -> Page:
         machine(carried),
         method(carried),
     ]
-    return Page(
-        f"{carried.sides.entry} carried to {asked.to.upper()}", EXECUTES, tiles(carried), sections, lead, verb="carry"
-    )
+    title = f"{carried.sides.entry} carried to {asked.to.upper()}"
+    return Page(title, EXECUTES, tiles(carried), sections, lead, verb="carry", kind="carry report")
 
 
 def tiles(carried: Carried) -> list[Tile]:
     good = True if carried.verdict == "agrees" else None if carried.verdict == "unsure" else False
-    steps = carried.migrated.summary.steps if carried.migrated else 0
-    manual = len(carried.sides.manual)
-    met = len(carried.limits)
     return [
         Tile("verdict", WORDS[carried.verdict], bits(carried), good),
-        Tile("steps", f"{steps} of {carried.original.summary.steps}", plural(carried.asked.ranks, "rank")),
-        *(tile(carried, kind) for kind in ("loss", "gradient", "weight") if carried.agreement),
-        Tile("limits met", str(met), good=not met),
-        Tile("left for a person", str(manual), good=None if manual else True),
+        steps_tile(carried),
+        *(agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
+        limits_tile(carried),
+        manual_tile(carried.sides),
     ]
 
 
 def bits(carried: Carried) -> str:
     if carried.agreement is None:
         return ""
-    return {"same": "in every bit", "rounding": "within rounding"}.get(carried.agreement.verdict, "")
+    words = {"same": "in every bit that was compared", "rounding": "within rounding"}
+    return words.get(carried.agreement.verdict, "")
 
 
-def tile(carried: Carried, kind: Kind) -> Tile:
-    assert carried.agreement is not None
-    pairs = carried.agreement.of(kind)
-    bad = sum(pair.bad for pair in pairs)
-    names = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
-    return Tile(f"{names[kind]} that agree", f"{len(pairs) - bad} of {len(pairs)}", good=not bad if pairs else None)
+def steps_tile(carried: Carried) -> Tile:
+    if carried.migrated is None:
+        return Tile("steps", "not run", plural(carried.asked.ranks, "rank"))
+    taken = f"{carried.migrated.summary.steps} of {carried.original.summary.steps}"
+    return Tile("steps", taken, plural(carried.asked.ranks, "rank"))
+
+
+def agreement_tile(agreement: Agreement, kind: Kind) -> Tile:
+    """What is mostly rounding shows no mistake: it neither agrees nor differs."""
+    pairs, judged = agreement.of(kind), agreement.judged(kind)
+    if not pairs:
+        return Tile(f"{KINDS[kind]} that agree", "not seen", "not compared")
+    bad = sum(pair.bad for pair in judged)
+    hidden = len(pairs) - len(judged)
+    note = f"{hidden} of {len(pairs)} not judged: mostly rounding" if hidden else ""
+    agreeing = f"{len(judged) - bad} of {len(judged)}"
+    return Tile(f"{KINDS[kind]} that agree", agreeing, note, good=False if bad else None if hidden else True)
+
+
+def limits_tile(carried: Carried) -> Tile:
+    met = len(carried.limits)
+    if met:
+        return Tile("limits met", str(met), good=False)
+    if carried.migrated is None:
+        return Tile("limits met", "not run")
+    if are_limits_off(carried.asked):
+        return Tile("limits met", "not checked", "--limits off")
+    note = unchecked_limits(carried)
+    return Tile("limits met", "0", note, None if note else True)
+
+
+def manual_tile(sides: Sides) -> Tile:
+    manual, unread = len(sides.manual), sides.unread
+    note = f"{plural(unread, 'file')} could not be analysed" if unread else ""
+    return Tile("left for a person", str(manual), note, good=None if manual or unread else True)
 
 
 # ---- where they part
@@ -111,7 +147,7 @@ def places(carried: Carried) -> list[Section]:
             )
         )
     if found.others:
-        columns = ["what", "", "original", "migrated", "line"]
+        columns = ["object", "setting", "original", "migrated", "line"]
         others = [
             [
                 o.name,
@@ -140,8 +176,12 @@ def losses(carried: Carried) -> list[Section]:
     sides = [run for run in (carried.base, carried.migrated) if run is not None and run.observed.ranks]
     if not sides:
         return []
-    charts: list[Part] = [LineChart("Loss", "step", "loss", [curve(run, rank) for run in sides for rank in ranks(run)])]
-    if carried.agreement is not None and not all(pair.same for pair in carried.agreement.of("loss")):
+    lines = [curve(run, rank) for run in sides for rank in ranks(run)]
+    equal = has_equal_losses(carried)
+    if equal:
+        lines = [replace(line, name=f"{line.name} and migrated, equal") for line in lines[: len(ranks(sides[0]))]]
+    charts: list[Part] = [LineChart("Loss", "step", "loss", lines)]
+    if carried.agreement is not None and not equal:
         pairs = [pair for pair in carried.agreement.of("loss") if pair.name == "loss" and pair.rank == 0]
         steps = [pair.step for pair in pairs]
         series = [Series("difference", steps, [pair.error for pair in pairs])]
@@ -154,9 +194,15 @@ def losses(carried: Carried) -> list[Section]:
 def loss_words(carried: Carried) -> str:
     if carried.agreement is None:
         return ""
-    if all(pair.same for pair in carried.agreement.of("loss")):
-        return "Equal in every bit, step by step: the two lines are one."
+    if has_equal_losses(carried):
+        return "Equal in every bit, step by step: original and migrated are one line."
     return "Of the original, and of the migrated script on the stand-in."
+
+
+def has_equal_losses(carried: Carried) -> bool:
+    """Return True if losses were compared and all are equal; without a loss nothing is."""
+    pairs = carried.agreement.of("loss") if carried.agreement is not None else []
+    return bool(pairs) and all(pair.same for pair in pairs)
 
 
 def ranks(run: Run) -> range:
@@ -175,19 +221,36 @@ def drift(carried: Carried) -> list[Section]:
     layers = by_layer(carried)
     if not layers:
         return []
-    places = list(range(len(layers)))
-    series = [
-        Series(name, places, [error(found.get(kind)) for _, found in layers])
-        for kind, name in (("gradient", "gradient of the first step"), ("weight", "weight at the end"))
-    ]
     words = "In the order in which the script makes its layers, which is mostly that of the forward pass."
-    parts: list[Part] = [layer_table(layers)]
-    if not all(pair.same for pair in carried.agreement.pairs):
-        parts.insert(0, LineChart("Relative difference by layer", "layer", "of its size", series, log_y=True))
-    return [Section("Drift by layer", words, parts)]
+    if len(carried.original.observed.ranks) > 1:
+        words = f"Of rank 0. {words}"
+    differing = [layer for layer in layers if not all(pair.same for pair in layer[1].values())]
+    chart: list[Part] = [layer_chart(differing, len(layers))] if differing else []
+    return [Section("Drift by layer", words, [*chart, layer_table(layers)])]
 
 
-def by_layer(carried: Carried) -> list[tuple[str, dict[str, Pair]]]:
+def layer_chart(differing: Sequence[Layer], count: int) -> NamedBars:
+    """The layers that differ, by name; of very many those that differ most, in their order."""
+    largest = sorted(differing, key=lambda layer: -max(pair.error for pair in layer[1].values()))[:CHARTED]
+    drawn = [layer for layer in differing if layer in largest]
+    text = f"{len(differing):,} of {plural(count, 'layer')} {'differs' if len(differing) == 1 else 'differ'}."
+    if len(drawn) < len(differing):
+        text += f" The {len(drawn)} that differ most are drawn; the table has all."
+    if equal := count - len(differing):
+        some = "1 is" if equal == 1 else f"{equal:,} are"
+        text += f" {some} equal in every bit of what was compared, without a bar."
+    series = [
+        BarSeries(
+            name,
+            [found[kind].error if kind in found else None for _, found in drawn],
+            frozenset(place for place, (_, found) in enumerate(drawn) if kind in found and found[kind].bad),
+        )
+        for kind, name in MOMENTS.items()
+    ]
+    return NamedBars("Relative difference by layer", [name for name, _ in drawn], series, text)
+
+
+def by_layer(carried: Carried) -> list[Layer]:
     """Of rank 0; what is trained comes first and in order, the optimizer's own variables behind it."""
     assert carried.agreement is not None
     pairs = [pair for pair in carried.agreement.pairs if pair.kind != "loss" and pair.rank == 0]
@@ -197,31 +260,39 @@ def by_layer(carried: Carried) -> list[tuple[str, dict[str, Pair]]]:
     return list(found.items())
 
 
-def error(pair: Pair | None) -> float | None:
-    return pair.error if pair is not None and math.isfinite(pair.error) else None
+def layer_table(layers: Sequence[Layer]) -> Table:
+    """The limit and the verdict of each are worth a column only where something differs."""
+    columns = ["layer", *MOMENTS.values()]
+    rows: list[list[object]] = [
+        [name, *(write_difference(found.get(kind)) for kind in MOMENTS)] for name, found in layers
+    ]
+    if all(pair.same for _, found in layers for pair in found.values()):
+        return Table(columns, rows, "Relative difference by layer")
+    judged = [[*row, *judge_layer(found)] for row, (_, found) in zip(rows, layers, strict=True)]
+    return Table([*columns, "allowed", "verdict"], judged, "Relative difference by layer, in numbers")
 
 
-def layer_table(layers: Sequence[tuple[str, dict[str, Pair]]]) -> Table:
-    columns = ["", "name", "gradient, relative difference", "weight, relative difference", "allowed", "verdict"]
-    rows = [[place, name, *layer_row(found)] for place, (name, found) in enumerate(layers)]
-    return Table(columns, rows)
+def judge_layer(found: dict[str, Pair]) -> list[object]:
+    pairs = list(found.values())
+    bad = [pair for pair in pairs if pair.bad]
+    allowed = max((pair.allowed for pair in pairs), default=0.0)
+    if bad:
+        verdict = next((pair.why for pair in bad if pair.why), "differs")
+    elif all(pair.same for pair in pairs):
+        verdict = "equal"
+    else:
+        verdict = "rounding" if all(pair.told for pair in pairs) else "not judged: mostly rounding"
+    return [Value(f"{allowed:.1e}", allowed) if allowed else None, verdict]
 
 
-def layer_row(found: dict[str, Pair]) -> list[object]:
-    both = [found.get(kind) for kind in ("gradient", "weight")]
-    bad = [pair for pair in both if pair is not None and pair.bad]
-    known = [pair for pair in both if pair is not None]
-    verdict = next((pair.why for pair in bad if pair.why), "differs") if bad else ""
-    if not bad:
-        verdict = "equal" if all(pair.same for pair in known) else "rounding"
-    allowed = max((pair.allowed for pair in known), default=0.0)
-    return [*(written(pair) for pair in both), f"{allowed:.1e}" if allowed else "", verdict]
-
-
-def written(pair: Pair | None) -> str | None:
+def write_difference(pair: Pair | None) -> Value | None:
     if pair is None:
         return None
-    return "0" if pair.same else f"{pair.error:.1e}" if math.isfinite(pair.error) else "∞"
+    if pair.same:
+        return Value("equal", 0.0)
+    if pair.why:
+        return Value("not compared", math.inf)
+    return Value(f"{pair.error:.1e}" if math.isfinite(pair.error) else "no measure", pair.error)
 
 
 # ---- what is left
@@ -235,8 +306,34 @@ def limits(carried: Carried) -> list[Section]:
         for hit in carried.limits
     ]
     columns = ["limit", "line", "mode", "what the script does", "what the card would do", "what to change"]
-    words = "docs/rehearse.md has them all." if rows else "None of the card's documented limits was met."
+    words = "docs/rehearse.md has them all." if rows else no_limit_met(carried)
     return [Section("Limits", words, [Table(columns, rows)] if rows else [])]
+
+
+def no_limit_met(carried: Carried) -> str:
+    if are_limits_off(carried.asked):
+        return "Not checked: --limits off."
+    when = "" if carried.migrated is not None and carried.migrated.finished else " before the run ended"
+    note = unchecked_limits(carried)
+    return f"None of the card's documented limits was met{when}." + (f" {note[0].upper()}{note[1:]}." if note else "")
+
+
+def are_limits_off(asked: Asked) -> bool:
+    """Return True if no limit at all was watched for."""
+    mode, *single = asked.limits.split(",")
+    return mode == "off" and all(switch.endswith("=off") for switch in single)
+
+
+def unchecked_limits(carried: Carried) -> str:
+    """Name what nobody watched for, and a run that ended too early to meet anything."""
+    mode, *single = carried.asked.limits.split(",")
+    off = [switch.partition("=")[0] for switch in single if switch.endswith("=off")]
+    on = [switch.partition("=")[0] for switch in single if not switch.endswith("=off")]
+    if mode == "off":
+        return f"only {', '.join(on)} was checked" if on else ""
+    if off:
+        return f"not checked: {', '.join(off)}"
+    return "" if carried.migrated is not None and carried.migrated.finished else "before the run ended"
 
 
 def place(carried: Carried, at: dict[str, object] | None) -> str:
@@ -245,13 +342,17 @@ def place(carried: Carried, at: dict[str, object] | None) -> str:
 
 def left(carried: Carried) -> Section:
     rows = [[one.risk, at, one.text(carried.asked.lang), one.rule] for at, one in carried.sides.manual]
-    words = "What the text of the script does not decide; the riskiest first." if rows else "Nothing was found."
+    unread = carried.sides.unread
+    nothing = f"Nothing in the files that were understood; {plural(unread, 'file')} could not be analysed."
+    words = "What the text of the script does not decide; the riskiest first."
+    if not rows:
+        words = nothing if unread else "Nothing was found."
     return Section("Left for a person", words, [Table(["risk", "line", "what to do", "rule"], rows)] if rows else [])
 
 
 def changes(carried: Carried) -> Section:
     files = [marked(carried, file) for file in carried.sides.diffs(carried.asked.lang)]
-    words = "The original on the left, the migrated script on the right." if files else "Nothing was changed."
+    words = "Line by line: − the original, + the migrated script." if files else "Nothing was changed."
     return Section("Changes", words, [DiffView(files)] if files else [])
 
 

@@ -16,7 +16,7 @@ def headline(carried: Carried) -> str:
     to = carried.asked.to.upper()
     match carried.verdict:
         case "agrees":
-            return f"It arrives whole: on the {to} stand-in the migrated script computes what the original computes."
+            return agreement_headline(carried, to)
         case "differs":
             assert carried.explanation is not None
             return carried.explanation.headline
@@ -29,6 +29,22 @@ def headline(carried: Carried) -> str:
             return f"The migrated script does not run through on the {to} stand-in."
         case "no original":
             return "The original itself does not run through here, so there is nothing to compare with."
+
+
+def agreement_headline(carried: Carried, to: str) -> str:
+    """Claim the whole only where losses, gradients and weights were all seen and can all show a mistake."""
+    assert carried.agreement is not None
+    rounding = ", up to rounding" if carried.agreement.verdict == "rounding" else ""
+    names: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
+    unseen = [names[kind] for kind in names if not carried.agreement.judged(kind)]
+    if not unseen and not carried.agreement.remarks and not carried.idle:
+        return (
+            f"It arrives whole: on the {to} stand-in the migrated script computes what the original computes{rounding}."
+        )
+    if not unseen:
+        return f"What could be compared on the {to} stand-in agrees{rounding}; the notes say what could not."
+    seen = " and ".join(name for name in names.values() if name not in unseen)
+    return f"The {seen} agree on the {to} stand-in{rounding}; {' and '.join(unseen)} could not be compared."
 
 
 def remarks(carried: Carried) -> list[tuple[str, str]]:

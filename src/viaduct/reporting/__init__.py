@@ -20,6 +20,7 @@ from viaduct.reporting.histogram_pair import HistogramPair
 from viaduct.reporting.image_grid import ImageGrid, Picture
 from viaduct.reporting.line_chart import LineChart, Series
 from viaduct.reporting.links import Link
+from viaduct.reporting.named_bars import BarSeries, NamedBars
 from viaduct.reporting.page import Page, Part, Section, Tile, render_page, write_page
 from viaduct.reporting.scatter_chart import Level, Point, ScatterChart, Span
 from viaduct.reporting.table import Table, Value
@@ -28,6 +29,7 @@ from viaduct.reporting.virtual_table import Block, DataColumn, VirtualTable
 
 __all__ = [
     "BarChart",
+    "BarSeries",
     "Block",
     "Callout",
     "Code",
@@ -44,6 +46,7 @@ __all__ = [
     "Level",
     "LineChart",
     "Link",
+    "NamedBars",
     "Node",
     "Page",
     "Part",

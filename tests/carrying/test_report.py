@@ -1,0 +1,129 @@
+"""What the page of a carrying says of what was not compared, not checked or not run; and how it names what is equal."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from viaduct.carrying import report
+from viaduct.carrying.agreement import Agreement, Kind, Pair, judge
+from viaduct.carrying.words import headline
+from viaduct.reporting import Page, Section, render_page
+
+EQUAL = [
+    Pair("loss", "loss", 0, 0, 1.0, 1.0, 0.0),
+    Pair("gradient", "fc.weight", 0, 0, 1.0, 1.0, 0.0),
+    Pair("weight", "fc.weight", 0, None, 1.0, 1.0, 0.0),
+]
+
+
+def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **more: Any) -> Any:
+    """As much of a carrying as its words are made of."""
+    agreement = judge(pairs)
+    run = SimpleNamespace(
+        finished=finished,
+        side="original",
+        summary=SimpleNamespace(steps=1),
+        observed=SimpleNamespace(ranks=[SimpleNamespace(losses=[[1.0]])]),
+    )
+    verdicts = {"same": "agrees", "rounding": "agrees", "differ": "differs", "unsure": "unsure"}
+    made = {
+        "agreement": agreement,
+        "verdict": verdicts[agreement.verdict],
+        "asked": SimpleNamespace(to="npu", limits=limits, ranks=1),
+        "original": run,
+        "base": run,
+        "migrated": SimpleNamespace(**{**vars(run), "side": "migrated"}),
+        "limits": [],
+        "idle": [],
+        "unfelt": [],
+    }
+    return SimpleNamespace(**{**made, **more})
+
+
+def html_of(sections: list[Section]) -> str:
+    html = render_page(Page("x", sections=sections))
+    return html[html.index("<main") : html.index("</main>")].replace("<wbr>", "")
+
+
+def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
+    losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
+    tile = report.agreement_tile(judge(losses_only), "weight")
+    assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
+    told = headline(carried(losses_only))
+    assert "arrives whole" not in told
+    assert told == "The losses agree on the NPU stand-in; gradients and weights could not be compared."
+
+
+def test_the_whole_is_claimed_only_where_all_was_compared() -> None:
+    assert headline(carried(EQUAL)).startswith("It arrives whole: ")
+    idle = SimpleNamespace(name="optimizer", what={"class": "SGD"}, at=None)
+    assert "arrives whole" not in headline(carried(EQUAL, idle=[idle]))
+    hidden = Agreement("rounding", EQUAL, ["From step 3 on the script magnifies …"])
+    told = headline(carried(EQUAL, agreement=hidden))
+    assert told == "What could be compared on the NPU stand-in agrees, up to rounding; the notes say what could not."
+
+
+def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:
+    noisy = replace(EQUAL[1], error=0.6, noise=1.0, allowed=17.0)
+    tile = report.agreement_tile(Agreement("rounding", [EQUAL[0], noisy, replace(EQUAL[1], name="b")]), "gradient")
+    assert (tile.value, tile.note, tile.good) == ("1 of 1", "1 of 2 not judged: mostly rounding", None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "words"),
+    [
+        ("off", "not checked", "Not checked: --limits off."),
+        ("off,float64=warn", "0", "Only float64 was checked."),
+        ("error,float64=off", "0", "Not checked: float64."),
+    ],
+)
+def test_limits_that_were_off_are_not_said_to_be_unmet(limits: str, value: str, words: str) -> None:
+    tile = report.limits_tile(carried(EQUAL, limits))
+    assert (tile.value, tile.good) == (value, None)
+    assert words in report.no_limit_met(carried(EQUAL, limits))
+
+
+def test_limits_of_a_run_that_ended_early_or_never_began_are_not_good_news() -> None:
+    early = carried(EQUAL, finished=False)
+    assert (report.limits_tile(early).good, report.limits_tile(early).note) == (None, "before the run ended")
+    never = carried(EQUAL, migrated=None)
+    assert (report.limits_tile(never).value, report.steps_tile(never).value) == ("not run", "not run")
+    assert report.limits_tile(carried(EQUAL)).good is True
+
+
+def test_losses_are_equal_only_if_there_are_some() -> None:
+    assert not report.has_equal_losses(carried([pair for pair in EQUAL if pair.kind != "loss"]))
+    html = html_of(report.losses(carried(EQUAL)))
+    assert "Equal in every bit, step by step" in html
+    assert html.count('class="line-0"') + html.count('class="line-1"') <= 1, "one line, not two on each other"
+
+
+def test_equal_layers_are_called_equal_without_a_chart_or_an_empty_heading() -> None:
+    html = html_of(report.drift(carried(EQUAL)))
+    assert "named-bars" not in html
+    assert html.count("<span>equal</span>") + html.count(">equal</td>") == 2
+    assert ">0<" not in html
+    assert 'scope="col"></th>' not in html
+    assert '"number"></th>' not in html
+
+
+def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> None:
+    def layer(name: str, gradient: float, weight: float) -> list[Pair]:
+        kinds: list[tuple[Kind, float]] = [("gradient", gradient), ("weight", weight)]
+        return [Pair(kind, name, 0, 0 if kind == "gradient" else None, 1.0, 1.0, error) for kind, error in kinds]
+
+    pairs = [EQUAL[0], *layer("stem.conv", 0.0, 0.0), *layer("layer1.0.bn1", 0.0, 0.02), *layer("fc", 0.3, math.inf)]
+    html = html_of(report.drift(carried(pairs)))
+    chart = html[html.index("named-bars") : html.index("</figure>")]
+    assert chart.count("<dt>") == 2
+    assert "<dt>layer1.0.bn1</dt>" in chart
+    assert "stem.conv" not in chart
+    assert chart.count("--length") == 2
+    assert "2 of 3 layers differ. 1 is equal in every bit of what was compared, without a bar." in chart
+    table = html[html.index("</figure>") :]
+    assert table.count("stem.conv") == table.count("layer1.0.bn1") == 1, "no name twice"
