@@ -11,7 +11,8 @@ from migration.test_neutral import HELPER, neutral_of, project
 from migration.test_notebooks import code, dump, notebook
 from migration.test_writing import contents
 from viaduct.migration import helper_text
-from viaduct.migration.writing import write_in_place, write_out
+from viaduct.migration.inplace import write_in_place
+from viaduct.migration.writing import write_out
 
 FIRST = "import torch\nprint(torch.ones(1).cuda().device)\n"
 SECOND = "import torch\n\nwith torch.cuda.amp.autocast():\n    torch.cuda.empty_cache()\nprint('done')\n"

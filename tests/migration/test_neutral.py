@@ -17,9 +17,10 @@ from migration.test_walk import git
 from migration.test_writing import contents
 from viaduct.errors import BadValue
 from viaduct.migration import helper_text
+from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
 from viaduct.migration.run import Outcome, migrate_project
-from viaduct.migration.writing import write_in_place, write_out
+from viaduct.migration.writing import write_out
 
 SCRIPT = (
     'import torch\n\nif __name__ == "__main__":\n    torch.cuda.synchronize()\n    print(torch.ones(1).cuda().device)\n'

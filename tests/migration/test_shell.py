@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from migration.small_project import migrated_project
+from viaduct.migration.inplace import write_in_place
 from viaduct.migration.options import Options
 from viaduct.migration.project import survey
 from viaduct.migration.run import Outcome
 from viaduct.migration.shell import Declared, declared, migrate
-from viaduct.migration.writing import write_in_place, write_out
+from viaduct.migration.writing import write_out
 
 KNOWN = Declared(frozenset({"device"}), frozenset({"dist_backend"}))
 OLD, NEW = "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,12 @@ import pytest
 from command import viaduct
 from migration.small_project import PIPELINE, make_project, migrated_project
 from migration.test_walk import git
+from migration.unprivileged import as_nobody, open_folder
 from viaduct.errors import BadValue
 from viaduct.migration import writing
+from viaduct.migration.inplace import write_in_place
 from viaduct.migration.starting import start_scripts
-from viaduct.migration.writing import check_clean, check_out, write_in_place, write_out
+from viaduct.migration.writing import check_clean, check_out, write_out
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -72,12 +77,24 @@ def test_a_folder_with_something_in_it_is_refused_and_an_empty_one_is_filled(pro
         check_out(project, out / "train.py")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_place_is_refused(project: Path) -> None:
-    locked = project.parent / "locked"
-    locked.mkdir(mode=0o555)
-    with pytest.raises(BadValue, match="cannot be written to"):
-        check_out(project, locked / "out")
+@pytest.mark.parametrize("mode", [0o555, 0o444, 0o111, 0o000])
+def test_a_place_that_may_not_be_written_or_entered_is_refused(mode: int) -> None:
+    with open_folder() as folder:
+        locked = folder / "locked"
+        (locked / "empty").mkdir(parents=True)
+        (locked / "empty").chmod(mode)
+        locked.chmod(mode)
+        for out in ("out", "empty", "empty/out", "new/out"):
+            assert as_nobody(lambda out=out: check_out(folder / "p", locked / out)) == 2  # type: ignore[misc]
+        locked.chmod(0o755)
+        (locked / "empty").chmod(0o755)
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "y" * 300 + "/out", "nul\x1b[2J" + "z" * 300])
+def test_a_name_that_is_too_long_is_refused_before_the_work(project: Path, name: str) -> None:
+    with pytest.raises(BadValue, match="File name too long") as caught:
+        check_out(project, project.parent / name)
+    assert "\x1b" not in str(caught.value)
 
 
 def test_a_failure_midway_leaves_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,40 +110,83 @@ def test_a_failure_midway_leaves_nothing(project: Path, monkeypatch: pytest.Monk
     assert os.listdir(project.parent) == ["project"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_a_copy_that_is_interrupted_is_not_there_and_the_next_one_removes_what_is_left(
+    project: Path, number: int
+) -> None:
+    out = project.parent / "new" / "out"
+    for count in range(40):
+        (project / f"file{count}.txt").write_text("x")
+    process = subprocess.Popen([sys.executable, "-c", SLOW_COPY, str(project), str(out)], stderr=subprocess.PIPE)
+    partial = out.with_name(".out.viaduct-partial")
+    while process.poll() is None and len(list(partial.rglob("*.txt"))) < 10:
+        time.sleep(0.002)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode in (-number, 130, 1)
+    assert not out.exists()
+    assert partial.exists() == (number == signal.SIGKILL), said
+    if number != signal.SIGKILL:
+        assert "was not written" in said
+        assert not out.parent.exists()
+    write_out(migrated_project(project), out, {})
+    assert len(list(out.glob("*.txt"))) == 40
+    assert os.listdir(out.parent) == ["out"]
+
+
+SLOW_COPY = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[0] or ".")
+from viaduct.migration import writing
+from viaduct.migration.options import Options
+from viaduct.migration.run import migrate_project
+copy_file = writing.copy_file
+writing.copy_file = lambda *given: (time.sleep(0.01), copy_file(*given))[1]
+writing.write_out(migrate_project(Path(sys.argv[1]), Options()), Path(sys.argv[2]), {})
+"""
+
+
+def test_two_copies_to_one_place_at_once_are_refused(project: Path) -> None:
+    out = project.parent / "out"
+    held = writing.hold_partial(out)
+    with pytest.raises(BadValue, match="another `viaduct migrate` is writing"):
+        write_out(migrated_project(project), out, {})
+    held.release(remove=True)
+
+
+def test_somebody_elses_folder_of_that_name_is_left_alone(project: Path) -> None:
+    out = project.parent / "out"
+    partial = project.parent / ".out.viaduct-partial"
+    partial.mkdir()
+    (partial / "notes.txt").write_text("mine")
+    write_out(migrated_project(project), out, {})
+    assert (out / "train.py").exists()
+    assert (partial / "notes.txt").read_text() == "mine"
+
+
+def test_a_place_whose_name_is_as_long_as_can_be_is_written(project: Path) -> None:
+    out = project.parent / ("x" * 255)
+    write_out(migrated_project(project), out, {})
+    assert (out / "train.py").exists()
+
+
+def test_an_empty_folder_that_is_filled_keeps_its_mode(project: Path) -> None:
+    out = project.parent / "out"
+    out.mkdir(mode=0o700)
+    write_out(migrated_project(project), out, {})
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
 def test_in_place_changes_only_what_changed_and_keeps_modes(project: Path) -> None:
     (project / "train.py").chmod(0o750)
     before = contents(project)
-    write_in_place(migrated_project(project))
+    outcome = migrated_project(project)
+    write_in_place(outcome)
     after = contents(project)
     assert set(after) == set(before)
     assert {name for name in after if after[name] != before[name]} == {"train.py", "data/pipeline.py"}
     assert (project / "train.py").stat().st_mode & 0o777 == 0o750
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_in_place_is_all_or_nothing(project: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    outcome = migrated_project(project)
-    before = contents(project)
-    replace = os.replace
-
-    def failing(source: Path, target: Path) -> None:
-        if target.name == "train.py" and source.name.endswith("draft"):
-            raise error
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises((BadValue, KeyboardInterrupt)):
-        write_in_place(outcome)
-    assert contents(project) == before
-
-
-def test_a_file_that_was_changed_meanwhile_is_not_overwritten(project: Path) -> None:
-    outcome = migrated_project(project)
-    (project / "train.py").write_text("mine\n")
-    before = contents(project)
-    with pytest.raises(BadValue, match="was changed while"):
-        write_in_place(outcome)
-    assert contents(project) == before
 
 
 def test_a_dirty_git_tree_is_refused(project: Path) -> None:

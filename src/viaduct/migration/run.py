@@ -1,6 +1,7 @@
 """Migrate a whole project: find its files, look at all of them, then rewrite each; in parallel where it pays.
 
-Nothing is written here and nothing of the project is imported or run.
+Nothing of the project is imported or run, and nothing is written here, but that what an interrupted migration has left
+is undone first.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import RISK, Finding
+from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
 from viaduct.migration.source import decode, lines_of
@@ -109,7 +111,7 @@ class Outcome:
 
 def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = "") -> Outcome:
     began = time.perf_counter()
-    found = walk(path)
+    found = walk_whole(path)
     texts = list(read_all(found))
     options = with_entry(options, found)
     if options.to == "any":
@@ -135,6 +137,19 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
     outcome.entry = options.entry or likely_entry(outcome)
     outcome.added = added
     return outcome
+
+
+def walk_whole(path: Path) -> Walk:
+    """Find the files of a project, after what an interrupted migration has left in it is undone."""
+    recover(path, say)
+    found = walk(path)
+    for folder in found.interrupted:
+        recover_folder(found.root / folder, say)
+    return walk(path) if found.interrupted else found
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def with_helpers(project: Project, found: Walk, results: list[FileResult]) -> tuple[list[FileResult], list[FileResult]]:

@@ -79,6 +79,7 @@ class Walk:
     links: list[str] = field(default_factory=list)  # within the project: made again, not followed
     folders: list[str] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)  # folders within, where a migration in place was killed
     single: bool = False
 
     def read(self, path: str, largest: int | None = None) -> bytes | None:
@@ -146,6 +147,8 @@ def walk_folder(root: Path) -> Walk:
             reason = reason_to_skip(entry, path, root, rules)
             if reason:
                 found.skipped.append(Skipped(path, reason))
+            if entry.name == STATE and folder and entry.is_dir(follow_symlinks=False):
+                found.interrupted.append(folder)
             if entry.is_symlink():
                 found.links += [path] if reason in ("", NOWHERE) else []
             elif reason:
@@ -262,3 +265,8 @@ def folders_above(path: str) -> list[str]:
 def shown(path: str) -> str:
     """Return a path that can be printed: control characters and bytes that are no UTF-8 are written out."""
     return escape_controls(path)
+
+
+def visible(text: str) -> str:
+    """Return a line of source or a message that can be printed, with its tabs."""
+    return escape_controls(text, keep="\t")

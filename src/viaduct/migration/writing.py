@@ -1,17 +1,27 @@
-"""Put a migration onto the disk: into a new folder or into the project itself, wholly or not at all."""
+"""Write a migrated copy of a project, wholly or not at all; and what is asked before files are changed in place."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from viaduct.errors import BadValue
-from viaduct.migration.run import FileResult, Outcome
-from viaduct.migration.walk import shown, unsaved_files
+from viaduct.migration.locking import Busy, Foreign, Held, Stop, Stopped, defer_signals, hold_folder
+from viaduct.migration.run import Outcome
+from viaduct.migration.walk import PARTIAL, shown, unsaved_files
+from viaduct.plain_files import open_plain_file
 from viaduct.repository import UnreadableRepository
+
+COPY = "copy"
+LONGEST = 200
+"""Bytes of a folder's name to which more can be added."""
 
 SHOWN = 4
 """So many files are named in a refusal."""
@@ -19,55 +29,165 @@ SHOWN = 4
 
 def check_out(path: Path, out: Path) -> None:
     """Said before the work, not after it."""
-    source = (path if path.is_dir() else path.parent).resolve()
-    aim = out.resolve()
-    if aim == source and path.is_dir():
-        raise BadValue(f"--out {out} is the project itself.", "--in-place changes it there.")
-    if path.is_dir() and source in aim.parents:
-        raise BadValue(f"--out {out} lies within {path}.", "Name a folder beside it, so that it is not copied too.")
-    if os.path.lexists(out) and not out.is_dir():
-        raise BadValue(f"--out {out} is there and is not a folder.", "Name a new folder.")
-    if out.is_dir() and any(out.iterdir()):
-        raise BadValue(f"--out {out} exists and is not empty.", "Name a new folder, or remove that one.")
-    parent = next(folder for folder in aim.parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise BadValue(f"--out {out}: {parent} cannot be written to.", "Name a folder of your own.")
+    name = shown(str(out))
+    is_folder = os.path.isdir(path)
+    source = Path(os.path.realpath(path if is_folder else path.parent))
+    aim = Path(os.path.realpath(out))
+    if aim == source and is_folder:
+        raise BadValue(f"--out {name} is the project itself.", "--in-place changes it there.")
+    if is_folder and source in aim.parents:
+        raise BadValue(
+            f"--out {name} lies within {shown(str(path))}.", "Name a folder beside it, so that it is not copied too."
+        )
+    try:
+        if not os.path.isdir(out) and is_there(out):
+            raise BadValue(f"--out {name} is there and is not a folder.", "Name a new folder.")
+        if os.path.isdir(out) and os.listdir(out):
+            raise BadValue(f"--out {name} exists and is not empty.", "Name a new folder, or remove that one.")
+    except OSError as error:
+        raise BadValue(f"--out {name} cannot be written: {error.strerror}.", "Name a folder of your own.") from None
+    parent = next(folder for folder in aim.parents if os.path.lexists(folder))
+    if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):
+        raise BadValue(f"--out {name}: {shown(str(parent))} cannot be written to.", "Name a folder of your own.")
+
+
+def is_there(path: Path) -> bool:
+    """Return True if something has this name; raise OSError where that cannot be seen."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str]) -> None:
-    """A copy of the project with its changes, and further files; made beside its place, then renamed."""
-    draft = out.with_name(f".{out.name}.{os.getpid()}.draft")
+    """Write a copy of the project with its changes, and further files.
+
+    It is made in a folder beside its place and renamed when it is whole. What of the project cannot be read goes to the
+    list of what was left out. A folder that a killed run has left there is removed.
+    """
+    out = Path(os.path.realpath(out))
+    with defer_signals() as stop, made_parents(out.parent):
+        held = hold_partial(out)
+        try:
+            copy = held.folder / COPY
+            os.mkdir(copy)
+            copy_project(outcome, copy, stop)
+            write_extra(copy, extra)
+            if out.is_dir():
+                shutil.copymode(out, copy)
+            check_stop(stop)
+            os.rename(copy, out)
+        except Stopped:
+            stop.say(f"{shown(str(out))} was not written.")
+            raise BadValue(f"stopped by {stop.name}.", f"{shown(str(out))} was not written.") from None
+        except OSError as error:
+            raise cannot_write(out, error) from error
+        finally:
+            shutil.rmtree(held.folder / COPY, ignore_errors=True)
+            held.release(remove=True)
+
+
+def cannot_write(out: Path, error: OSError) -> BadValue:
+    if error.errno == errno.EBUSY:
+        return BadValue(f"{shown(str(out))} is a mount point and cannot be replaced.", "Name a new folder within it.")
+    where = shown(str(error.filename or out))
+    return BadValue(f"{shown(str(out))} cannot be written: {error.strerror} ({where}).", "Nothing was left behind.")
+
+
+@contextlib.contextmanager
+def made_parents(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; remove the new ones again if the block fails."""
+    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
     try:
-        draft.parent.mkdir(parents=True, exist_ok=True)
-        draft.mkdir()
-        copy_project(outcome, draft)
-        write_extra(draft, extra)
-        os.replace(draft, out)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise BadValue(
-            f"{out} cannot be written: {error.strerror} ({error.filename or out}).", "Nothing was left behind."
-        ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_empty(missing)
+        raise cannot_write(folder, error) from error
+    except BaseException:
+        remove_empty(missing)
+        raise
 
 
-def copy_project(outcome: Outcome, draft: Path) -> None:
+def remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def hold_partial(out: Path) -> Held:
+    """Make the folder in which the copy grows; of one that a killed run has left, its copy is removed."""
+    name = out.name if len(os.fsencode(out.name)) < LONGEST else hashlib.sha256(os.fsencode(out.name)).hexdigest()
+    folder = out.with_name(f".{name}{PARTIAL}")
+    try:
+        held = hold_folder(folder)
+    except Busy:
+        raise BadValue(f"another `viaduct migrate` is writing {shown(str(out))}.", "Wait until it has ended.") from None
+    except Foreign as error:
+        raise BadValue(f"{shown(str(error))}.", "The copy is made there first: move that away.") from None
+    except OSError as error:
+        raise cannot_write(out, error) from None
+    if os.path.lexists(folder / COPY):
+        shutil.rmtree(folder / COPY, ignore_errors=True)
+        print(f"Removed an unfinished copy of an interrupted migration: {shown(str(folder))}", file=sys.stderr)
+    return held
+
+
+def check_stop(stop: Stop) -> None:
+    if stop.signal is not None:
+        raise Stopped
+
+
+def copy_project(outcome: Outcome, copy: Path, stop: Stop) -> None:
     for folder in outcome.walk.folders:
-        (draft / folder).mkdir()
-    for path in outcome.walk.others:
-        shutil.copy2(outcome.root / path, draft / path)
+        (copy / folder).mkdir()
     for path in outcome.walk.links:
-        os.symlink(os.readlink(outcome.root / path), draft / path)
-    for file in outcome.files:
-        shutil.copy2(outcome.root / file.path, draft / file.path)
-        if file.changed:
-            replace_bytes(draft / file.path, file.after)
+        os.symlink(os.readlink(outcome.root / path), copy / path)
+    replaced = {file.path: file for file in outcome.written}
+    helpers = [file.path for file in outcome.added if file.before]
+    for path in {*outcome.walk.others, *outcome.walk.scripts, *helpers}:
+        check_stop(stop)
+        if not copy_file(outcome, path, copy / path):
+            continue
+        if path in replaced:
+            replace_bytes(copy / path, replaced[path].after)
     for file in outcome.added:
-        if file.before:
-            shutil.copy2(outcome.root / file.path, draft / file.path)
-            replace_bytes(draft / file.path, file.after)
-        else:
-            (draft / file.path).write_bytes(file.after)
+        if not file.before:
+            (copy / file.path).write_bytes(file.after)
+
+
+def copy_file(outcome: Outcome, path: str, target: Path) -> bool:
+    """Copy a file with its mode and times; False where it cannot be read, which is noted."""
+    source = outcome.root / path
+    if outcome.walk.single:
+        source = Path(os.path.realpath(source))
+    try:
+        with open_plain_file(source) as reading, open(target, "xb") as writing:
+            while piece := read_piece(reading):
+                writing.write(piece)
+    except SourceError as error:
+        target.unlink()
+        outcome.walk.leave_out(path, f"cannot be read: {error}")
+        return False
+    except OSError as error:
+        if error.filename != str(source):
+            raise
+        outcome.walk.leave_out(path, f"cannot be read: {error.strerror}")
+        return False
+    shutil.copystat(source, target, follow_symlinks=False)
+    return True
+
+
+class SourceError(Exception):
+    """A file of the project that cannot be read to its end."""
+
+
+def read_piece(file: BinaryIO) -> bytes:
+    try:
+        return file.read(1 << 20)
+    except OSError as error:
+        raise SourceError(error.strerror) from None
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
@@ -92,9 +212,9 @@ def write_extra(draft: Path, extra: Mapping[str, str]) -> None:
 
 def check_in_place(path: Path) -> None:
     """A new file put in the place of a link would leave the one that is meant as it was."""
-    if path.is_symlink() and not path.is_dir():
+    if os.path.islink(path) and not os.path.isdir(path):
         raise BadValue(
-            f"{path} is a symbolic link to {path.resolve()}.",
+            f"{shown(str(path))} is a symbolic link to {shown(os.path.realpath(path))}.",
             "--in-place would replace the link and leave that file as it is. Name the file itself.",
         )
 
@@ -116,84 +236,3 @@ def check_clean(outcome: Outcome) -> bool:
             "Commit them first, so that git can undo the migration; or give --force; or --out DIR.",
         )
     return unsaved is not None
-
-
-def write_in_place(outcome: Outcome) -> None:
-    """All files or none: new contents are written first, then swapped in, and swapped back if one fails."""
-    with backups(outcome) as swap:
-        for file in outcome.written:
-            swap(file)
-
-
-@contextlib.contextmanager
-def backups(outcome: Outcome) -> Iterator[_Swap]:
-    swap = _Swap(outcome.root)
-    try:
-        for file in outcome.written:
-            swap.prepare(file)
-        yield swap
-    except OSError as error:
-        swap.undo()
-        raise BadValue(
-            f"{error.filename or outcome.root} cannot be written: {error.strerror}.", "No file was changed."
-        ) from error
-    except BaseException:
-        swap.undo()
-        raise
-    finally:
-        swap.tidy()
-
-
-class _Swap:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.drafts: list[Path] = []
-        self.saved: list[tuple[Path, Path]] = []  # (the file, its old content)
-        self.fresh: list[Path] = []  # new files
-
-    def beside(self, path: Path, what: str) -> Path:
-        return path.with_name(f".{path.name}.{os.getpid()}.{what}")
-
-    def prepare(self, file: FileResult) -> None:
-        path = self.root / file.path
-        if not file.before:
-            self.prepare_new(path, file)
-            return
-        if not os.access(path, os.W_OK):
-            raise PermissionError(13, "it is read-only", str(path))
-        if path.read_bytes() != file.before:
-            raise BadValue(f"{path} was changed while it was being migrated.", "No file was written; start again.")
-        draft, saved = self.beside(path, "draft"), self.beside(path, "before")
-        self.drafts += [draft, saved]
-        draft.write_bytes(file.after)
-        shutil.copymode(path, draft)
-        shutil.copy2(path, saved)
-
-    def prepare_new(self, path: Path, file: FileResult) -> None:
-        if os.path.lexists(path):
-            raise BadValue(f"{path} has appeared during the migration.", "No file was written; start again.")
-        draft = self.beside(path, "draft")
-        self.drafts.append(draft)
-        draft.write_bytes(file.after)
-
-    def __call__(self, file: FileResult) -> None:
-        path = self.root / file.path
-        if not file.before:
-            self.fresh.append(path)
-            os.replace(self.beside(path, "draft"), path)
-            return
-        self.saved.append((path, self.beside(path, "before")))
-        os.replace(self.beside(path, "draft"), path)
-
-    def undo(self) -> None:
-        for path in self.fresh:
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-        for path, saved in reversed(self.saved):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(saved, path)
-
-    def tidy(self) -> None:
-        for path in self.drafts:
-            with contextlib.suppress(OSError):
-                path.unlink()

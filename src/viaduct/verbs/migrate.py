@@ -265,7 +265,8 @@ def warn_without_git(outcome: Outcome) -> None:
 
 def write(outcome: Outcome, asked: Asked) -> None:
     from viaduct.migration.starting import start_scripts
-    from viaduct.migration.writing import write_in_place, write_out
+    from viaduct.migration.inplace import write_in_place
+    from viaduct.migration.writing import write_out
 
     if asked.in_place:
         write_in_place(outcome)

@@ -1,0 +1,120 @@
+"""Files that survive a crash: written, flushed, and with owner, mode and attributes of the one they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from viaduct.plain_files import read_plain_file
+
+UNFLUSHABLE = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM, errno.ELOOP)
+"""What flushing a folder may answer: not every file system can, and only a power cut would show the difference."""
+
+
+def write_file(path: Path, data: bytes, mode: int) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        write_all(number, data, path)
+    finally:
+        os.close(number)
+
+
+def write_all(number: int, data: bytes, path: Path) -> None:
+    done = 0
+    while done < len(data):
+        with name_errors(path):
+            done += os.pwrite(number, data[done:], done)
+
+
+@contextlib.contextmanager
+def name_errors(path: Path) -> Iterator[None]:
+    """Calls on an open file name no file in their errors."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def flush(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with name_errors(path):
+            os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def flush_folders(folders: set[Path]) -> None:
+    """Flush folders, so that new names in them outlast a power cut."""
+    for folder in folders:
+        try:
+            flush(folder)
+        except OSError as error:
+            if error.errno not in UNFLUSHABLE:
+                raise
+
+
+def take_after(path: Path, found: os.stat_result, new: Path) -> bool:
+    """Give a new file the owner, mode and extended attributes (access lists too) of another; False if that fails."""
+    try:
+        made = os.lstat(new)
+        if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
+            os.chown(new, found.st_uid, found.st_gid)
+        copy_attributes(path, new)
+        os.chmod(new, stat.S_IMODE(found.st_mode))
+    except OSError:
+        return False
+    return True
+
+
+def copy_attributes(path: Path, new: Path) -> None:
+    """Raise OSError where an attribute cannot be set, unless the new file has it already."""
+    wanted = attributes_of(path)
+    for name, value in wanted.items():
+        if attributes_of(new).get(name) != value:
+            os.setxattr(new, name, value)
+    for name in attributes_of(new).keys() - wanted.keys():
+        os.removexattr(new, name)
+
+
+def attributes_of(path: Path) -> dict[str, bytes]:
+    try:
+        return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    except OSError as error:
+        if error.errno in (errno.ENOTSUP, errno.ENOSYS):
+            return {}
+        raise
+
+
+def take_group(new: Path, parent: Path) -> None:
+    """Give a new file the group that its folder hands on."""
+    found = os.stat(parent)
+    if found.st_mode & stat.S_ISGID:
+        with contextlib.suppress(OSError):
+            os.chown(new, -1, found.st_gid)
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return the content of a plain file; None for anything else and where there is none."""
+    try:
+        return read_plain_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ELOOP):
+            return None
+        raise
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    data = content_of(path)
+    return "" if data is None else digest(data)

@@ -1,0 +1,53 @@
+"""Run something as a user who may not do everything: tests often run as root."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from viaduct.errors import ViaductError
+
+NOBODY = 65534
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Make a folder that any user may enter; in memory where that can be, as some tests flush every write."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def give_up_privileges() -> None:
+    """Let permissions count for root too, in what is executed next (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)."""
+    if os.geteuid() == 0:
+        for capability in (1, 2):
+            ctypes.CDLL(None).prctl(24, capability)  # PR_CAPBSET_DROP
+
+
+def as_nobody(work: Callable[[], object]) -> int:
+    """Run it in a forked process without privileges: 0 done, 2 refused, 3 a traceback, else what it returned."""
+    child = os.fork()
+    if child == 0:
+        code = 3
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            answer = work()
+            code = answer if isinstance(answer, int) else 0
+        except ViaductError as error:
+            print(error)
+            code = 2
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
