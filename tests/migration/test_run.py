@@ -43,8 +43,8 @@ def test_python_2_is_copied_and_left_to_a_person(tmp_path: Path) -> None:
     outcome = migrated_project(make_project(tmp_path))
     (left,) = [finding for finding in outcome.by_risk if finding.file == "old.py"]
     assert left.risk == "high"
-    assert "line 2" in left.message
-    assert summarise(outcome).confidence == "low"
+    assert "line 2: this is Python 2" in left.message
+    assert summarise(outcome).confidence == "incomplete"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_summary_counts_what_was_done(tmp_path: Path) -> None:
     summary = summarise(migrated_project(make_project(tmp_path)))
     assert (summary.files, summary.changed, summary.unchanged, summary.unread) == (5, 2, 2, 1)
     assert summary.edits == sum(counts["changed"] for counts in summary.rules.values()) >= 3
-    assert headline(summary).startswith(f"{summary.edits} edits in 2 files of 5; ")
+    assert headline(summary).startswith(f"incomplete: 1 path not read; {summary.edits} edits in 2 files of 5; ")
     assert "nothing was run" in summary.reasons[-1]
 
 

@@ -173,6 +173,7 @@ class Migrated:
     findings: tuple[Finding, ...] = ()
     reason: str = ""
     reason_zh: str = ""
+    remedy: str = ""
     lines: tuple[int, ...] = ()  # of each line of the result: the original line that it stems from
 
     @property
@@ -196,7 +197,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
                 work = run_rule(rule, work)
         work = insert_imports(work)
     except Unparsable as error:
-        return Migrated(path, data, data, (unread(path, error),), str(error), error.zh)
+        return Migrated(path, data, data, (unread(path, error),), str(error), error.zh, error.remedy)
     after = data if work.source.text == text else work.source.text.encode(encoding)
     return Migrated(path, data, after, tuple(finished(work, text)), lines=tuple(work.lines))
 

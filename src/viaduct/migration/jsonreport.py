@@ -6,6 +6,7 @@ One record a finding: file, line, end_line, column, rule, kind, status, risk, me
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +15,6 @@ from viaduct.migration.catalogue import doc_of
 from viaduct.migration.findings import Finding
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import summarise
-from viaduct.migration.walk import shown
 
 SCHEMA = 1
 """Raised when a field changes its meaning or goes; fields may be added."""
@@ -30,18 +30,24 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         "tool": {"name": "viaduct", "version": __version__},
         "command": outcome.command,
         "options": asdict(outcome.options),
+        "incomplete": [{"path": readable(one.path), "reason": one.why(language)} for one in outcome.unread],
         "summary": asdict(summarise(outcome)),
         "files": [file_record(file, language) for file in outcome.files],
         **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
-        "skipped": [{"path": shown(one.path), "reason": one.why(language)} for one in outcome.walk.skipped],
+        "skipped": [{"path": readable(one.path), "reason": one.why(language)} for one in outcome.walk.skipped],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
+
+
+def readable(path: str) -> str:
+    r"""Return a path with bytes that are no UTF-8 as `\xff`; control characters JSON escapes itself."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def file_record(file: FileResult, language: str) -> dict[str, Any]:
     state = "changed" if file.changed else "unread" if file.reason else "unchanged"
     return {
-        "path": shown(file.path),
+        "path": readable(file.path),
         "state": state,
         "lines": file.line_count,
         "findings": len(file.findings),
@@ -52,16 +58,16 @@ def file_record(file: FileResult, language: str) -> dict[str, Any]:
 def added_record(file: FileResult) -> dict[str, Any]:
     """The helper of --to any; there already if it is not written."""
     state = "there" if not file.changed else "extended" if file.before else "added"
-    return {"path": shown(file.path), "state": state, "text": file.new}
+    return {"path": readable(file.path), "state": state, "text": file.new}
 
 
 def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:
     return {
-        "file": shown(finding.file),
+        "file": readable(finding.file),
         "line": finding.line,
         "end_line": finding.end_line,
         "column": finding.column,
-        "place": shown(outcome.where(finding)),
+        "place": readable(outcome.where(finding)),
         "rule": finding.rule,
         "kind": finding.kind,
         "status": finding.status,

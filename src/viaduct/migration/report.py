@@ -11,7 +11,7 @@ from viaduct.migration.findings import Finding, Status
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import WORDS, Summary, headline, plural, summarise
-from viaduct.migration.walk import shown
+from viaduct.migration.walk import shown, visible
 from viaduct.reporting import (
     Code,
     Comment,
@@ -29,7 +29,7 @@ from viaduct.reporting import (
 
 Tone = Literal["good", "bad", "warn", "muted"]
 TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn"}
-SURE = {"high": True, "medium": None, "low": False}
+SURE = {"high": True, "medium": None, "low": False, "incomplete": False}
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:
@@ -41,9 +41,10 @@ def page(outcome: Outcome, language: str = "en") -> Page:
     name = outcome.files[0].path if outcome.walk.single and outcome.files else outcome.root.resolve().name
     return Page(
         f"{shown(name)} to {outcome.options.to.upper()}",
-        headline(summary) + ".",
+        headline(summary)[0].upper() + headline(summary)[1:] + ".",
         tiles(summary),
         [
+            *unread_section(outcome, language),
             overview(outcome, summary),
             left_section(outcome, summary, language),
             *changes_section(outcome, language),
@@ -68,7 +69,7 @@ def tiles(summary: Summary) -> list[Tile]:
             "left for a person",
             f"{manual:,}",
             f"risk: {risks}" if risks else "",
-            good=None if manual or summary.unread else True,
+            good=None if manual or summary.incomplete else True,
         ),
         Tile("confidence", summary.confidence, summary.reasons[0], good=SURE[summary.confidence]),
     ]
@@ -80,14 +81,22 @@ def overview(outcome: Outcome, summary: Summary) -> Section:
         "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
         f"{summary.unread:,} not understood; {summary.skipped:,} left out",
         "confidence": f"{summary.confidence}: {'; '.join(summary.reasons)}",
-        "started with": outcome.entry or "not known; see --entry",
+        "started with": shown(outcome.entry) or "not known; see --entry",
     }
     text = "Edits are made only where the text shows that they are right; what it does not show is listed below."
-    return Section("Summary", text, [Facts(facts), Code(outcome.command, "The command")])
+    return Section("Summary", text, [Facts(facts), Code(visible(outcome.command), "The command")])
+
+
+def unread_section(outcome: Outcome, language: str) -> list[Section]:
+    if not outcome.unread:
+        return []
+    rows = [[shown(one.path), visible(one.why(language))] for one in outcome.unread]
+    text = "The migration is incomplete: nothing can be said of these."
+    return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
 
 def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
-    rows = [[one.risk, shown(outcome.where(one)), one.text(language), one.rule] for one in outcome.by_risk]
+    rows = [[one.risk, shown(outcome.where(one)), visible(one.text(language)), one.rule] for one in outcome.by_risk]
     text = "The riskiest first." if rows else nothing_left(summary)
     parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
     return Section("Left for a person", text, parts)
@@ -95,10 +104,10 @@ def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
 
 def nothing_left(summary: Summary) -> str:
     """Files that were not understood may hold anything; the page does not speak for them."""
-    if not summary.unread:
+    if not summary.incomplete:
         return "Nothing: all that was found could be decided from the text."
-    files = f"{plural(summary.unread, 'file')} could not be analysed"
-    return f"Nothing in the files that were understood; {files}, see Files."
+    paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
+    return f"Nothing in the files that were understood; {paths}, see Not read."
 
 
 def changes_section(outcome: Outcome, language: str) -> list[Section]:
@@ -115,14 +124,14 @@ def rules_section(summary: Summary) -> list[Section]:
 
 def advice_section(outcome: Outcome, language: str) -> list[Section]:
     found = [one for one in outcome.findings if one.status == "advice"]
-    rows = [[shown(outcome.where(one)), one.text(language), one.rule] for one in found]
+    rows = [[shown(outcome.where(one)), visible(one.text(language)), one.rule] for one in found]
     table = Table(["place", "advice", "rule"], rows)
     return [Section("Advice", "What may run better; nothing here is needed.", [table])] if rows else []
 
 
 def files_section(outcome: Outcome, language: str) -> list[Section]:
     rows: list[list[object]] = [
-        [shown(file.path), state(file), file.line_count, len(file.findings), file.why(language)]
+        [shown(file.path), state(file), file.line_count, len(file.findings), visible(file.why(language))]
         for file in [*outcome.files, *outcome.added]
     ]
     rows += [[shown(one.path), "left out", None, None, one.why(language)] for one in outcome.walk.skipped]
@@ -160,11 +169,11 @@ def diff_file(file: FileResult, language: str) -> DiffFile:
 
 def diff_row(file: FileResult, row: Row, by_line: dict[int, list[Finding]], language: str) -> DiffRow:
     said = [comment(file, finding, language) for finding in by_line.get(row.old or 0, ())]
-    left, right = ([(piece.text, piece.marked) for piece in side] for side in (row.left, row.right))
+    left, right = ([(visible(piece.text), piece.marked) for piece in side] for side in (row.left, row.right))
     return DiffRow(row.kind, row.old, row.new, left, right, said)
 
 
 def comment(file: FileResult, finding: Finding, language: str) -> Comment:
     tone: Tone = "bad" if finding.status == "manual" and finding.risk == "high" else TONES[finding.status]
     place = shown(file.where(finding.line)) if file.cells else ""
-    return Comment(finding.text(language), finding.rule, WORDS[finding.status], tone, place)
+    return Comment(visible(finding.text(language)), finding.rule, WORDS[finding.status], tone, place)

@@ -31,14 +31,14 @@ def check_places(path: Path, places: Mapping[str, Path | None], out: Path | None
 
 
 def check_place(path: Path, flag: str, place: Path, out: Path | None, force: bool) -> None:
-    if place.is_dir() or (out is not None and resolved(place) == out.resolve()):
+    if os.path.isdir(place) or (out is not None and resolved(place) == out.resolve()):
         raise BadValue(f"{flag} {place} is a folder.", "Name the file to write.")
-    if not place.parent.is_dir() and not (out is not None and resolved(place).parent == out.resolve()):
+    if not os.path.isdir(place.parent) and not (out is not None and resolved(place).parent == out.resolve()):
         raise BadValue(f"{flag} {place}: there is no folder {place.parent}.", "Make it first, or name another.")
     there = occupant(path, place, out)
     if there is None:
         return
-    if place.is_symlink() or not there.is_file():
+    if os.path.islink(place) or not os.path.isfile(there):
         raise BadValue(f"{flag} {place} is there and is not a plain file.", "Name a new file.")
     if belongs(path, there) and is_script(there):
         raise BadValue(f"{flag} {place} is a script of the project.", "Name another file.")

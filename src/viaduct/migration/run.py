@@ -27,7 +27,7 @@ from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
 from viaduct.migration.source import decode, lines_of
-from viaduct.migration.walk import Walk, walk
+from viaduct.migration.walk import Skipped, Walk, walk
 
 LARGEST = 5_000_000
 """Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""
@@ -55,6 +55,7 @@ class FileResult:
     findings: tuple[Finding, ...] = ()
     reason: str = ""  # why it was not looked into
     reason_zh: str = ""
+    remedy: str = ""  # what makes it readable
     cells: tuple[tuple[int, int], ...] = ()  # (cell, its first line)
     seconds: float = 0.0  # of a core
     main: bool = False  # has `if __name__ == "__main__"`
@@ -98,6 +99,12 @@ class Outcome:
     @property
     def findings(self) -> list[Finding]:
         return [finding for file in self.files for finding in file.findings]
+
+    @property
+    def unread(self) -> list[Skipped | FileResult]:
+        """What was not read, not understood or left out; it makes the result incomplete."""
+        left_out = [skipped for skipped in self.walk.skipped if not skipped.is_deliberate]
+        return sorted([*left_out, *(file for file in self.files if file.reason)], key=lambda found: found.path)
 
     @property
     def by_risk(self) -> list[Finding]:
@@ -355,7 +362,8 @@ def migrate_script(path: str, data: bytes, options: Options, project: Project) -
         return FileResult(path, 0, 0)
     if made.reason:
         findings = tuple(weighed(one, data) for one in made.findings)
-        return FileResult(path, 0, 0, findings=findings, reason=made.reason, reason_zh=made.reason_zh)
+        alone = FileResult(path, 0, 0, reason=made.reason, reason_zh=made.reason_zh, remedy=made.remedy)
+        return replace(alone, findings=findings)
     return of_migrated(made, decode(data)[0], decode(made.after)[0])
 
 

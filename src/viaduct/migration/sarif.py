@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from viaduct.migration.catalogue import doc_of, page_text
 from viaduct.migration.findings import Finding
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import Outcome
+from viaduct.terminal import escape_controls
 
 VERSION = "2.1.0"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -40,12 +42,33 @@ def document(outcome: Outcome, language: str = "en") -> dict[str, Any]:
                 "rules": [descriptor(rule) for rule in rules],
             }
         },
-        "invocations": [{"commandLine": outcome.command, "executionSuccessful": True}],
+        "invocations": [invocation(outcome, language)],
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that was migrated."}}},
         "columnKind": "unicodeCodePoints",
         "results": [result(outcome, finding, rules, language) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
+
+
+def invocation(outcome: Outcome, language: str) -> dict[str, Any]:
+    """The command; what it could not read makes it unsuccessful, and is listed."""
+    notes = [
+        {
+            "level": "error",
+            "message": {"text": f"{escape_controls(one.path)}: {one.why(language)}"},
+            "locations": [{"physicalLocation": {"artifactLocation": artifact(one.path)}}],
+        }
+        for one in outcome.unread
+    ]
+    return {
+        "commandLine": outcome.command,
+        "executionSuccessful": not notes,
+        **({"toolExecutionNotifications": notes} if notes else {}),
+    }
+
+
+def artifact(path: str) -> dict[str, str]:
+    return {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}
 
 
 def descriptor(name: str) -> dict[str, Any]:
@@ -69,7 +92,7 @@ def level(finding: Finding) -> str:
 
 
 def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file), "uriBaseId": "%SRCROOT%"}}
+    location: dict[str, Any] = {"artifactLocation": artifact(finding.file)}
     if not outcome.by_path[finding.file].cells:  # lines of a notebook's file are not those of its cells
         location["region"] = {"startLine": finding.line, "endLine": finding.end_line}
     said = finding.text(language)

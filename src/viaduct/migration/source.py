@@ -22,6 +22,11 @@ PLAIN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "n", "s", "conversion"),
     *("type_comment", "type_ignores", "is_async", "simple", "rest", "kwd_attrs"),
 }
+PYTHON2_ERRORS = ("call to 'print'", "call to 'exec'", "multiple exception types", "leading zeros", "inconsistent use")
+PYTHON2_LINE = re.compile(
+    r"^\s*(?:print\s+[^\s(=.\[]|print\s*>>|exec\s+[^\s(=.\[]|raise\s+[\w.]+\s*,|except\s+[^:]+,\s*\w+\s*:)"
+    r"|<>|`|\b\d+[lL]\b|\b0[0-7]+\b|\b[uU][rR]['\"]|^\s*def\s+\w+\(.*\(\w+\s*,"
+)
 QUIET = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -80,7 +85,10 @@ def decode(data: bytes) -> tuple[str, str]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         return data.decode(encoding), encoding
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Undecodable(f"line {line}: cannot be decoded: {error}", f"第 {line} 行:无法解码:{error}") from None
+    except (SyntaxError, LookupError) as error:
         raise Undecodable(f"cannot be decoded: {error}", f"无法解码:{error}") from None
 
 
@@ -98,11 +106,22 @@ def parse(text: str) -> ast.Module:
             warnings.simplefilter("ignore")  # invalid escapes in somebody's strings
             return ast.parse(text)
     except SyntaxError as error:
-        raise Unparsable(f"line {error.lineno}: {error.msg}", f"第 {error.lineno} 行:{error.msg}") from None
+        two = is_python2(text, error)
+        raise Unparsable(
+            f"line {error.lineno}: {'this is Python 2: ' * two}{error.msg}",
+            f"第 {error.lineno} 行:{'这是 Python 2:' * two}{error.msg}",
+        ) from None
     except (RecursionError, MemoryError):
         raise Unparsable("is nested too deeply for the parser", "嵌套过深,解析器无法处理") from None
     except ValueError as error:
         raise Unparsable(str(error)) from None
+
+
+def is_python2(text: str, error: SyntaxError) -> bool:
+    """Return True if what does not parse is a construct of Python 2."""
+    lines = LINE_END.split(text)
+    line = lines[error.lineno - 1] if error.lineno and error.lineno <= len(lines) else ""
+    return any(sign in (error.msg or "") for sign in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
 
 
 NONE: list[ast.AST] = []

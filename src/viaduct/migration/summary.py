@@ -11,7 +11,7 @@ from viaduct.migration.run import Outcome
 
 STATUSES: tuple[Status, ...] = ("changed", "advice", "manual")
 WORDS: dict[Status, str] = {"changed": "changed", "advice": "advice", "manual": "for a person"}
-Confidence = Literal["high", "medium", "low"]
+Confidence = Literal["high", "medium", "low", "incomplete"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Summary:
     unchanged: int
     unread: int  # looked at, but not understood
     skipped: int
+    incomplete: int  # files and folders of which nothing can be said: not read, not understood, left out
     edits: int  # findings of status changed
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
@@ -42,6 +43,7 @@ def summarise(outcome: Outcome) -> Summary:
         unchanged=sum(1 for file in outcome.files if not file.changed and not file.reason),
         unread=unread,
         skipped=len(outcome.walk.skipped),
+        incomplete=len(outcome.unread),
         edits=statuses["changed"],
         statuses={status: statuses[status] for status in STATUSES},
         rules=by_rule(findings),
@@ -61,15 +63,17 @@ def judge(outcome: Outcome) -> tuple[Confidence, tuple[str, ...]]:
     """Not a probability: what the text could show, and what it could not."""
     left = outcome.by_risk
     high = sum(1 for finding in left if finding.risk == "high")
-    unread = sum(1 for file in outcome.files if file.reason and file.findings)
+    unread = len(outcome.unread)
     doubtful = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
     reasons = [
-        *counted_reason(unread, "file could not be read", "files could not be read"),
+        *counted_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
         *counted_reason(high, "place of high risk is left for a person", "places of high risk are left for a person"),
         *counted_reason(len(left) - high, "further place is left", "further places are left"),
         *counted_reason(doubtful, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
     ]
     confidence: Confidence = "low" if high else "medium" if left or doubtful else "high"
+    if unread:
+        confidence = "incomplete"
     if not reasons:
         reasons.append("every edit is low risk and nothing is left for a person")
     return confidence, (*reasons, "the rewriting is static: nothing was run, so a run on the device is still to come")
@@ -84,6 +88,8 @@ def headline(summary: Summary) -> str:
     done = f"{plural(summary.edits, 'edit')} in {plural(summary.changed, 'file')} of {summary.files}"
     manual = summary.statuses["manual"]
     left = f"{plural(manual, 'place')} left for a person" if manual else "nothing left for a person"
+    if summary.incomplete:
+        return f"incomplete: {plural(summary.incomplete, 'path')} not read; {done}" + (f"; {left}" if manual else "")
     return f"{done}; {left}; confidence {summary.confidence}"
 
 

@@ -14,7 +14,7 @@ from viaduct.migration.findings import RISK, Finding, Status
 from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
-from viaduct.migration.walk import shown
+from viaduct.migration.walk import Skipped, shown, visible
 
 TITLES: dict[Status, str] = {
     "changed": "Changed",
@@ -66,12 +66,12 @@ def diff_lines(file: FileResult) -> list[Text]:
 def side(sign: str, pieces: Sequence[Piece], colour: str) -> Text:
     line = Text(sign, colour)
     for piece in pieces:
-        line.append(piece.text, f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
+        line.append(visible(piece.text), f"{colour} reverse" if piece.marked and piece.text.strip() else colour)
     return line
 
 
 DRAW: dict[str, Callable[[Row], Text]] = {
-    " ": lambda row: Text(f" {row.old_text}"),
+    " ": lambda row: Text(f" {visible(row.old_text)}"),
     "-": lambda row: side("-", row.left, "red"),
     "+": lambda row: side("+", row.right, "green"),
 }
@@ -85,7 +85,7 @@ def show_findings(console: Console, outcome: Outcome, language: str) -> None:
         console.print(Text(f"\n{title}", "bold"))
         for (risk, rule, message), places in groups.items():
             mark = Text(f"  {risk:<6} " if status == "manual" else "  ", STYLES[risk])
-            console.print(mark + Text(rule, "cyan") + Text(f"  {message}"))
+            console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
             more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
             console.print(Text(f"    {', '.join(places[:PLACES])}{more}", "dim"))
 
@@ -106,15 +106,26 @@ def rank(finding: Finding, status: Status) -> tuple[object, ...]:
     return (RISK[finding.risk] if status == "manual" else 0, finding.rule, finding.order)
 
 
+def show_unread(console: Console, outcome: Outcome, language: str) -> None:
+    """What makes the migration incomplete; before everything else."""
+    if outcome.unread:
+        count = plural(len(outcome.unread), "path")
+        console.print(Text(f"Incomplete: {count} not read or not understood; nothing can be said of them.", "bold red"))
+        show_paths(console, outcome.unread, language)
+
+
 def show_skipped(console: Console, outcome: Outcome, language: str) -> None:
-    skipped = outcome.walk.skipped
-    if not skipped:
-        return
-    console.print(Text("\nLeft out", "bold"))
-    for one in skipped[:SKIPPED]:
-        console.print(Text(f"  {shown(one.path)}: {one.why(language)}"))
-    if len(skipped) > SKIPPED:
-        console.print(Text(f"  and {len(skipped) - SKIPPED} more; --json lists all"))
+    skipped = [one for one in outcome.walk.skipped if one.is_deliberate]
+    if skipped:
+        console.print(Text("\nLeft out", "bold"))
+        show_paths(console, skipped, language)
+
+
+def show_paths(console: Console, found: Sequence[Skipped | FileResult], language: str) -> None:
+    for one in found[:SKIPPED]:
+        console.print(Text(f"  {shown(one.path)}: {visible(one.why(language))}"))
+    if len(found) > SKIPPED:
+        console.print(Text(f"  and {len(found) - SKIPPED} more; --json lists all"))
 
 
 def show_summary(console: Console, outcome: Outcome) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ def check_modes(asked: Asked) -> None:
         from viaduct.migration.writing import check_in_place
 
         check_in_place(asked.path)
-    if asked.out is not None and asked.path.exists():
+    if asked.out is not None and os.path.exists(asked.path):
         from viaduct.migration.writing import check_out
 
         check_out(asked.path, asked.out)
@@ -246,14 +247,33 @@ def check_reports(asked: Asked) -> None:
 
 def migrate(path: Path, options: Options, jobs: int) -> Outcome:
     from viaduct.migration.run import migrate_project
+    from viaduct.migration.walk import shown
 
     outcome = migrate_project(path, options, jobs, shlex.join(["viaduct", *sys.argv[1:]]))
     for file in outcome.files:
         if file.traceback:
-            print(f"{file.path}:\n{file.traceback}", file=sys.stderr)
-    if not outcome.files:
-        raise BadValue(f"{path} has no Python file.", "Give the folder in which the scripts are.")
+            print(f"{shown(file.path)}:\n{file.traceback}", file=sys.stderr)
+    if outcome.walk.single:
+        check_script(path, outcome)
+    if not outcome.files and not outcome.unread:
+        raise BadValue(f"{shown(str(path))} has no Python file.", "Give the folder in which the scripts are.")
     return outcome
+
+
+def check_script(path: Path, outcome: Outcome) -> None:
+    """Refuse a script that cannot be read or understood: there is nothing else to migrate."""
+    from viaduct.migration.walk import shown
+
+    for skipped in outcome.walk.skipped:
+        raise BadValue(f"{shown(str(path))} {skipped.reason}.", "Give a script that you may read.")
+    for file in outcome.files:
+        if file.reason and not file.traceback:
+            remedy = (
+                f"{file.remedy[0].upper()}{file.remedy[1:]}; then migrate it."
+                if file.remedy
+                else "It was left as it is."
+            )
+            raise BadValue(f"{shown(str(path))}, {file.reason}.", remedy)
 
 
 def warn_without_git(outcome: Outcome) -> None:
@@ -264,8 +284,8 @@ def warn_without_git(outcome: Outcome) -> None:
 
 
 def write(outcome: Outcome, asked: Asked) -> None:
-    from viaduct.migration.starting import start_scripts
     from viaduct.migration.inplace import write_in_place
+    from viaduct.migration.starting import start_scripts
     from viaduct.migration.writing import write_out
 
     if asked.in_place:
@@ -299,6 +319,7 @@ def show(outcome: Outcome, asked: Asked) -> None:
     from viaduct.migration.walk import shown
 
     console = terminal.make_console()
+    terminal.show_unread(console, outcome, asked.lang)
     if not asked.quiet:
         if not (asked.out or asked.in_place or asked.check):
             terminal.show_diffs(console, outcome)
@@ -329,4 +350,4 @@ def what_was_written(outcome: Outcome, asked: Asked) -> str:
 
 def exit_code(outcome: Outcome, asked: Asked) -> int:
     left = asked.strict and any(finding.status == "manual" for finding in outcome.findings)
-    return 1 if left or (asked.check and outcome.changed) else 0
+    return 1 if left or outcome.unread or (asked.check and outcome.changed) else 0
