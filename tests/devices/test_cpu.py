@@ -1,28 +1,46 @@
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
-from viaduct.devices import cpu
+import viaduct.devices
 from viaduct.devices.base import GIB
+from viaduct.errors import BadValue
+
+
+def load_anew() -> ModuleType:
+    """Return a module of our own: whoever masks the processor for the whole suite patches the shared one."""
+    spec = importlib.util.spec_from_file_location("cpu_anew", Path(viaduct.devices.__path__[0]) / "cpu.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cpu = load_anew()
 
 
 def processor(monkeypatch: pytest.MonkeyPatch, path: Path, text: str, **probes: bool) -> None:
     """A processor of these flags, which torch's own probes know nothing of unless told."""
     path.write_text(text)
+    monkeypatch.delenv("VIADUCT_CPU_BF16", raising=False)
     monkeypatch.setattr(cpu, "_CPUINFO", path)
     for name in cpu._BF16_PROBES:
         monkeypatch.setattr(torch.cpu, name, lambda name=name: probes.get(name, False), raising=False)
 
 
 @pytest.mark.parametrize("flags", ["", "flags : fpu avx2 avx512f avx512_vnni", "Features : fp asimd fphp"])
-def test_a_processor_that_would_only_emulate_bf16_does_not_offer_it(
+def test_a_processor_without_bf16_instructions_offers_it_in_software(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str
 ) -> None:
     processor(monkeypatch, tmp_path / "cpuinfo", f"processor : 0\n{flags}\n")
     assert cpu.autocast_dtypes() == ()
+    assert cpu.software_dtypes() == ("bf16", "fp16")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +51,23 @@ def test_a_processor_with_bf16_instructions_offers_it(
 ) -> None:
     processor(monkeypatch, tmp_path / "cpuinfo", f"processor\t: 0\n{flags}\n")
     assert cpu.autocast_dtypes() == ("bf16",)
+    assert cpu.software_dtypes() == ("fp16",)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("0", ()), ("1", ("bf16",))])
+@pytest.mark.parametrize("flags", ["avx2", "avx512_bf16"])
+def test_the_environment_overrules_the_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, setting: str, expected: tuple[str, ...]
+) -> None:
+    processor(monkeypatch, tmp_path / "cpuinfo", f"flags : {flags}\n")
+    monkeypatch.setenv("VIADUCT_CPU_BF16", setting)
+    assert cpu.autocast_dtypes() == expected
+
+
+def test_a_setting_that_is_neither_0_nor_1_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIADUCT_CPU_BF16", "yes")
+    with pytest.raises(BadValue, match="VIADUCT_CPU_BF16='yes' is neither 0 nor 1"):
+        cpu.autocast_dtypes()
 
 
 @pytest.mark.parametrize("probe", ["_is_avx512_bf16_supported", "_is_amx_tile_supported"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,8 +24,8 @@ from viaduct.training.rundir import RunDir
 CPU = torch.device("cpu")
 
 
-def device(*able: str) -> Any:
-    return SimpleNamespace(NAME="card", autocast_dtypes=lambda: able)
+def device(*able: str, software: tuple[str, ...] = ()) -> Any:
+    return SimpleNamespace(NAME="card", autocast_dtypes=lambda: able, software_dtypes=lambda: software)
 
 
 @pytest.mark.parametrize("word", ["auto", "fp32", "O0"])
@@ -34,6 +35,7 @@ def test_nothing_is_reduced_where_the_hardware_cannot_or_nobody_asked(word: str)
 
 def test_auto_does_not_take_fp16() -> None:
     assert plan_for(Precision("auto"), device("fp16")).compute == "fp32"
+    assert plan_for(Precision("auto"), device(software=("bf16", "fp16"))).compute == "fp32"
     assert plan_for(Precision("auto"), device("fp16", "bf16")).compute == "bf16"
 
 
@@ -48,6 +50,7 @@ def test_auto_does_not_take_fp16() -> None:
         ("O3", ("bf16", "fp16"), Plan("fp16", True, True)),
         ("bf16", ("bf16", "fp16"), Plan("bf16", False, False)),
         ("fp16", ("bf16", "fp16"), Plan("fp16", False, False)),
+        ("fp16", (), Plan("fp16", False, False)),
     ],
 )
 def test_the_levels_mean_what_they_mean_elsewhere(word: str, able: tuple[str, ...], expected: Plan) -> None:
@@ -58,6 +61,22 @@ def test_the_levels_mean_what_they_mean_elsewhere(word: str, able: tuple[str, ..
 def test_a_level_is_refused_where_there_is_nothing_to_reduce_to(word: str) -> None:
     with pytest.raises(BadValue, match=r"card computes in neither fp16 nor bf16.\n  Use --precision fp32"):
         plan_for(Precision(word), device())
+
+
+@pytest.mark.parametrize("word", ["auto", "fp32", "O0", "bf16", "fp16", "O1", "O2", "O3"])
+@pytest.mark.parametrize("instructions", ["0", "1"])
+def test_every_precision_trains_on_every_processor(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str, instructions: str
+) -> None:
+    monkeypatch.setenv("VIADUCT_CPU_BF16", instructions)
+    fast = {"fp32", "bf16"} if instructions == "1" else {"fp32"}
+    expected = {"fp32": "fp32", "O0": "fp32", "fp16": "fp16", "auto": "bf16" if "bf16" in fast else "fp32"}
+    done, seen = losses(replace(RECIPE, model=normed, precision=Precision(word), epochs=1), run)
+    assert done.plan.compute == expected.get(word, "bf16")
+    assert done.plan.cast_network == (word in ("O2", "O3"))
+    assert all(map(math.isfinite, seen))
+    said = capsys.readouterr().err.count("in software, slower than fp32")
+    assert said == (0 if done.plan.compute in fast else 1)
 
 
 @pytest.mark.parametrize(("word", "keep"), [("O2", False), ("O3", True), ("O2", True), ("O3", False)])

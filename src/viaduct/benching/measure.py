@@ -20,7 +20,7 @@ from viaduct.devices.base import Device, first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.training.loop import build_model
-from viaduct.training.precision import DTYPES, plan_for
+from viaduct.training.precision import DTYPES, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import limits_named
 
@@ -97,6 +97,8 @@ class Outcome:
 def measure(setting: Setting, peers: list[Peer], absent: dict[str, str], lengths: Lengths, tell: Tell) -> Outcome:
     """One whole measurement; `absent` are those that cannot even be tried, with their reasons."""
     plan = plan_for(setting.recipe.precision, setting.device)
+    if note := software_note(plan, setting.device):
+        tell(note)
     tell("measuring what the device can do at best")
     with memory_named(setting):
         best = ceilings.measure(setting.device, setting.place, plan.dtype, setting.recipe.precision.tf32)

@@ -48,7 +48,10 @@ class Device(Protocol):
         """Bytes that could still be allocated."""
 
     def autocast_dtypes(self) -> tuple[str, ...]:
-        """The reduced precisions the hardware computes in, out of bf16 and fp16, best first."""
+        """The reduced precisions the hardware has instructions for, out of bf16 and fp16, best first."""
+
+    def software_dtypes(self) -> tuple[str, ...]:
+        """The reduced precisions that are computed in software, slower than fp32; used only when asked for."""
 
     def allow_tf32(self, allowed: bool) -> None:
         """Whether fp32 convolutions may round what they are given to TF32, on cards of NVIDIA."""

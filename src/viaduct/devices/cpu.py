@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from viaduct.devices.base import check_index, find_in_file
+from viaduct.errors import BadValue
 
 NAME = "cpu"
 
@@ -21,7 +22,9 @@ _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
-# oneDNN takes bf16 on any AVX-512 processor, but without one of these it converts to fp32 and back.
+# Says what the processor is to be taken for, instead of asking it: 1 computes in bf16, 0 does not.
+_BF16_VARIABLE = "VIADUCT_CPU_BF16"
+# PyTorch computes in bf16 on any processor, but without one of these it converts to fp32 and back.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 _BF16_PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 # glibc's mallopt: give memory back only beyond 2 GiB, and never map a buffer by itself below 1 GiB.
@@ -67,7 +70,11 @@ def memory_free() -> int:
 
 
 def autocast_dtypes() -> tuple[str, ...]:
-    return ("bf16",) if _computes_in_bf16() else ()
+    return ("bf16",) if _has_bf16_instructions() else ()
+
+
+def software_dtypes() -> tuple[str, ...]:
+    return ("fp16",) if _has_bf16_instructions() else ("bf16", "fp16")
 
 
 def allow_tf32(allowed: bool) -> None:
@@ -105,7 +112,15 @@ def _flags() -> frozenset[str]:
     return frozenset((find_in_file(_CPUINFO, r"^(?:flags|features)\s*:\s*(.+)$") or "").split())
 
 
-def _computes_in_bf16() -> bool:
+def _has_bf16_instructions() -> bool:
+    setting = os.environ.get(_BF16_VARIABLE, "")
+    if setting:
+        if setting not in ("0", "1"):
+            raise BadValue(
+                f"{_BF16_VARIABLE}={setting!r} is neither 0 nor 1.",
+                "1 takes the processor for one with bf16 instructions, 0 for one without; unset it to let it be asked.",
+            )
+        return setting == "1"
     # Private names that torch 2.11 to 2.13 have; without them the processor's flags decide alone.
     probes = (getattr(torch.cpu, name, None) for name in _BF16_PROBES)
     return any(probe() for probe in probes if probe) or not _flags().isdisjoint(_BF16_FLAGS)

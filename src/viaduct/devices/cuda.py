@@ -65,6 +65,10 @@ def autocast_dtypes() -> tuple[str, ...]:
     return ("fp16",) if capability >= (7, 0) else ()
 
 
+def software_dtypes() -> tuple[str, ...]:
+    return ()
+
+
 def allow_tf32(allowed: bool) -> None:
     # The old switches set the new ones (fp32_precision) as well. After the new ones alone torch refuses to read the
     # old, which its own compiler does (torch._inductor.kernel.conv).

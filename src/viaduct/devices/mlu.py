@@ -65,6 +65,10 @@ def autocast_dtypes() -> tuple[str, ...]:
     return ("bf16", "fp16") if can_bf16() else ("fp16",)
 
 
+def software_dtypes() -> tuple[str, ...]:
+    return ()
+
+
 def allow_tf32(allowed: bool) -> None:
     return None  # torch.backends.cnnl.allow_tf32 stays as the vendor has it
 

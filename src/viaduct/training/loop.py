@@ -38,7 +38,7 @@ from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, s
 from viaduct.training.outlet import put
 from viaduct.training.own_kernels import fuse, kernels_for
 from viaduct.training.own_parts import blame_own_parts, made_by
-from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, unscale
+from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, software_note, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
 from viaduct.training.sink import Sink
@@ -79,6 +79,8 @@ class Training:
             synchronise(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
         self.plan = plan_for(recipe.precision, device)
+        if note := software_note(self.plan, device):
+            self.tell(note)
         self.computation = Computation(
             self.model,
             self.plan,

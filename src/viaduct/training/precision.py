@@ -36,22 +36,40 @@ class Plan:
 
 
 def plan_for(precision: Precision, device: Device) -> Plan:
-    """`auto` is bf16 where the hardware computes in it; a level takes fp16, or bf16 where there is no fp16."""
-    word, able = precision.compute, device.autocast_dtypes()
+    """Resolve a recipe's precision on a device.
+
+    `auto` is bf16 where the hardware computes in it; a level takes fp16, or bf16 where the hardware has no fp16.
+    """
+    word = precision.compute
     if word == "auto":
-        return Plan("bf16" if "bf16" in able else "fp32", False, False)
+        return Plan("bf16" if "bf16" in device.autocast_dtypes() else "fp32", False, False)
     if word in ("fp32", "O0"):
         return Plan("fp32", False, False)
     if word in ("bf16", "fp16", "O1"):
-        return Plan(word if word != "O1" else reduced(able, device), False, False)
+        return Plan(word if word != "O1" else reduced_dtype(device), False, False)
     keep = precision.keep_batchnorm_fp32
-    return Plan(reduced(able, device), True, cast_norms=word == "O3" if keep is None else not keep)
+    return Plan(reduced_dtype(device), True, cast_norms=word == "O3" if keep is None else not keep)
 
 
-def reduced(able: tuple[str, ...], device: Device) -> str:
-    if not able:
+def reduced_dtype(device: Device) -> str:
+    """Return what a level computes in: fp16 where the hardware has it, then bf16, then what is computed in software."""
+    able = device.autocast_dtypes()
+    if "fp16" in able:
+        return "fp16"
+    usable = able or device.software_dtypes()
+    if not usable:
         raise BadValue(f"{device.NAME} computes in neither fp16 nor bf16.", "Use --precision fp32 (level O0).")
-    return "fp16" if "fp16" in able else "bf16"
+    return usable[0]
+
+
+def software_note(plan: Plan, device: Device) -> str | None:
+    """Return a line for the user where the device computes the plan's precision in software; None where it does not."""
+    if plan.compute == "fp32" or plan.compute not in device.software_dtypes():
+        return None
+    return (
+        f"Note: this {device.NAME} has no {plan.compute} instructions and computes {plan.compute} in software, "
+        "slower than fp32; --precision auto is the fastest here."
+    )
 
 
 class LossScale:

@@ -24,7 +24,7 @@ from viaduct.training.loop import build_model, describe_model, place
 from viaduct.training.metrics import evaluate
 from viaduct.training.optim import build_loss
 from viaduct.training.own_parts import blame_own_parts
-from viaduct.training.precision import Computation, plan_for
+from viaduct.training.precision import Computation, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
 from viaduct.weights.exporting import write_safetensors
@@ -98,6 +98,8 @@ def score_all(
     model = place(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph" and not recomputing.batches
+    if (note := software_note(plan, room)) and group.first:
+        print(note, file=sys.stderr)
     computation = Computation(model, plan, torch_device, graph, False, compile=recipe.compile)
     share = {"share": Share(group.rank, group.ranks, neighbours=group.local_ranks)} if group.ranks > 1 else {}
     stream = recipe.data.open_batches(images.validation, device=torch_device, train=False, seed=recipe.seed, **share)
