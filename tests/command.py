@@ -6,6 +6,7 @@ it cannot show is how imports go and how an interpreter ends; tests of these sta
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import runpy
@@ -80,7 +81,10 @@ def begin(
     for stream, file in ((1, out), (2, talk)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), stream)
     torch.set_num_threads(1)
-    work(*arguments)
+    try:
+        work(*arguments)
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what C libraries have printed: a forked process ends without it
 
 
 def be_viaduct(words: list[str], cwd: Path | None, more: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from viaduct.devices.base import check_index, find_in_file
+from viaduct.devices.strided_pointwise import guard_weight_gradients
 from viaduct.errors import BadValue
 
 NAME = "cpu"
@@ -47,6 +48,7 @@ def count() -> int:
 def select(index: int = 0) -> torch.device:
     check_index(NAME, index, count(), missing())
     _keep_freed_memory()
+    guard_weight_gradients()
     return torch.device(NAME)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from viaduct.devices.strided_pointwise import guard_weight_gradients
 from viaduct.errors import BadValue
 from viaduct.rehearsal.torch_stage.cards import Meter, cards
 
@@ -64,6 +65,7 @@ def _prepare(name: str, count: int) -> bool:
     if f"torch_{name}" in sys.modules:
         raise BadValue(f"torch_{name} is loaded already: with the plug-in there is nothing to stand in for.")
     cards.name, cards.names, cards.count, cards.meters = name, {name}, count, [Meter() for _ in range(count)]
+    guard_weight_gradients()
     return True
 
 

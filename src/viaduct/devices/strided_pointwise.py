@@ -1,0 +1,86 @@
+"""A heap overrun in oneDNN's weight gradient of strided 1x1 convolutions, avoided.
+
+oneDNN copies the pixels that such a convolution reads into a workspace of pixels x input channels, but advances in it
+by a whole vector block for each pixel: 8 channels with AVX2, 16 with AVX-512. With fewer input channels than that it
+writes past the end, in fp32 and bf16, for channels_last images whose height and width the stride divides. Seen with
+torch 2.13 (oneDNN 3.12); docs/cpu.md has the measurements. The pixels are therefore selected here, and oneDNN gets a
+convolution of stride 1.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+WIDEST_BLOCK = 16  # channels in a vector block of AVX-512
+_X86 = ("x86_64", "amd64", "i386", "i686")
+_CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward.default
+_TORCHS_OWN = torch._C.DispatchKey.CompositeExplicitAutograd
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+@cache
+def guard_weight_gradients() -> torch.library.Library | None:
+    """Replace the backward pass of affected convolutions in this process, wherever they are called from.
+
+    The dispatcher is the one point that layers, torch.nn.functional and compiled graphs all pass.
+    """
+    if platform.machine().lower() not in _X86:
+        return None
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    library.impl("convolution_backward", differentiate, "CPU")  # type: ignore[no-untyped-call]
+    return library  # its kernels are removed with it
+
+
+def differentiate(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias_sizes: list[int] | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    output_mask: list[bool],
+) -> Gradients:
+    """Compute aten::convolution_backward; affected gradients of weight and bias from the pixels the stride selects.
+
+    oneDNN has one kernel for weight and bias: it runs for a bias that is trained beside a frozen weight, too.
+    """
+    shape = (transposed, output_padding, groups)
+    if transposed or not any(output_mask[1:]) or not is_affected(weight, stride, padding, groups):
+        return _run(gradient, x, weight, bias_sizes, stride, padding, dilation, *shape, output_mask)
+    steps = stride * (x.dim() - 2) if len(stride) == 1 else stride
+    selected = x
+    for dimension, step in enumerate(steps, start=2):
+        selected = selected[(slice(None),) * dimension + (slice(None, None, step),)]
+    rest = [False, *output_mask[1:]]
+    _, for_weight, for_bias = _run(gradient, selected, weight, bias_sizes, [1], padding, dilation, *shape, rest)
+    if not output_mask[0]:
+        return None, for_weight, for_bias
+    only_x = [True, False, False]
+    for_x, _, _ = _run(gradient, x, weight, None, stride, padding, dilation, *shape, only_x)
+    return for_x, for_weight, for_bias
+
+
+def is_affected(weight: Tensor, stride: list[int], padding: list[int], groups: int) -> bool:
+    """Return True for a strided 1x1 convolution of fewer channels than a vector block holds."""
+    return (
+        max(stride) > 1
+        and weight.shape[1] < WIDEST_BLOCK
+        and weight.shape[2:].numel() == 1
+        and groups == 1
+        and max(padding) == 0
+    )
+
+
+def _run(*arguments: Any) -> Gradients:
+    made: Gradients = _CONVOLUTION_BACKWARD._op_dk(_TORCHS_OWN, *arguments)
+    return made
