@@ -14,7 +14,8 @@ import pytest
 
 from command import viaduct
 from migration.small_project import migrated_project
-from migration.unprivileged import give_up_privileges, open_folder
+from migration.unprivileged import open_folder
+from unprivileged import drop_file_privileges
 from viaduct.migration.summary import headline, summarise
 
 SCRIPT = "import torch\ntorch.cuda.synchronize()\n"
@@ -33,7 +34,7 @@ def as_user(*given: str) -> subprocess.CompletedProcess[str]:
     """`viaduct …` of a user who may not read everything."""
     code = "import sys; sys.argv[0] = 'viaduct'; from viaduct.cli import main; main()"
     words = [sys.executable, "-c", code, *given]
-    return subprocess.run(words, capture_output=True, text=True, preexec_fn=give_up_privileges)
+    return subprocess.run(words, capture_output=True, text=True, preexec_fn=drop_file_privileges)
 
 
 def make_unreadable(project: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import tempfile
 import traceback
@@ -22,13 +21,6 @@ def open_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
-
-
-def give_up_privileges() -> None:
-    """Let permissions count for root too, in what is executed next (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)."""
-    if os.geteuid() == 0:
-        for capability in (1, 2):
-            ctypes.CDLL(None).prctl(24, capability)  # PR_CAPBSET_DROP
 
 
 def as_nobody(work: Callable[[], object]) -> int:
