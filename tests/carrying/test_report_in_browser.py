@@ -27,6 +27,8 @@ LOOK = """
     emptyHeadings: [...document.querySelectorAll("th, h2, h3")].filter((each) => !each.textContent.trim()).length,
     sideways: boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).length,
     scale: texts(".scale-name"),
+    labels: [...document.querySelectorAll(".stacks td")].filter((cell) => getComputedStyle(cell).display === "contents")
+      .filter((cell) => getComputedStyle(cell, "::before").whiteSpace === "nowrap").length,
   };
 })()
 """
@@ -55,3 +57,4 @@ def test_layers_are_named_and_nothing_is_cut_twice_or_empty(page: Path, width: i
     assert found["emptyHeadings"] == 0
     assert found["sideways"] == 0
     assert "log scale" in found["scale"]
+    assert found["labels"] == 0, "the name of a column wraps beside its cell"

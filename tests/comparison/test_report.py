@@ -198,12 +198,16 @@ def test_no_rows_at_all_still_make_a_page(tmp_path):
 
 
 def test_further_origins_are_linked():
-    further = replace(EXPLANATION, further=(Origin("fc", "operator", 0, 0, 440, "by itself"),))
-    assert [link.address for link in report.links(further, "drift.csv")] == [
+    origins = tuple(Origin("fc", "operator", 0, 0, row, "by itself") for row in (440, 441))
+    links = report.links(ROWS, replace(EXPLANATION, further=origins), "drift.csv")
+    assert [link.address for link in links] == [
         f"#rows-{EXPLANATION.origin.row}",
         "#rows-440",
+        "#rows-441",
         "drift.csv",
     ]
+    assert links[1].text == f"also by itself: {ROWS[440].tensor_index}, step 0"
+    assert len({link.text for link in links}) == 4, "an operator may have several tensors: no text twice"
 
 
 def test_a_crowd_of_neighbours_is_thinned_and_the_rest_counted():

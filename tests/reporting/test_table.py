@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from viaduct.reporting import Page, Section, Table, render_page
+from viaduct.reporting import Page, Section, Table, Value, render_page
 
 
 def column(*values: object):
@@ -81,3 +81,24 @@ def test_a_row_of_the_wrong_length_is_refused():
 
 def test_a_table_without_rows_says_so():
     assert "no rows" in render_page(Page("x", sections=[Section("s", "", [Table(["a"], [])])]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "stacks"),
+    [
+        (["a", "b"], [[1, 2]], False),
+        (["name", "b"], [["short", 2]], False),
+        (["name", "b"], [["a sentence that a phone has no room for", 2]], True),
+        (list("abcdef"), [[1] * 6] * 8, True),
+        (list("abcdef"), [[1] * 6] * 9, False),
+        (["only"], [["a sentence that a phone has no room for"]], False),
+    ],
+)
+def test_rows_become_cards_on_a_phone_where_columns_would_be_cut(columns, rows, stacks):
+    assert Table(columns, rows).drawing().stacks is stacks
+
+
+def test_a_value_with_words_of_its_own_sorts_as_its_number():
+    (column,) = Table(["difference"], [[Value("equal", 0.0)], [Value("1.0e-07", 1e-7)], [None]]).drawing().columns
+    assert column.numeric
+    assert [(cell.text, cell.order) for cell in column.cells] == [("equal", "0.0"), ("1.0e-07", "1e-07"), ("–", "")]

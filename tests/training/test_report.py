@@ -77,7 +77,7 @@ def test_a_run_stopped_before_its_first_line_of_log_has_a_page_without_empty_cha
 
 def test_shares_are_percent_in_tiles_tables_and_charts(tmp_path: Path) -> None:
     text = page_of(tmp_path)
-    cells = re.findall(r'<td class="number"[^>]*>([^<]*)</td>', text)
+    cells = re.findall(r'<td class="number"[^>]*>(?:<span>)?([^<]*)<', text)
     assert len([cell for cell in cells if re.fullmatch(r"\d+\.\d\d %", cell)]) == 10  # two evaluations of five shares
     assert ">accuracy (%)</p>" in text
     assert ">top-1</th>" in text

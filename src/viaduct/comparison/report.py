@@ -104,7 +104,7 @@ def short_names(left: Path, right: Path) -> tuple[str, str]:
 
 def answer(rows: Sequence[Row], explanation: Explanation, csv: str) -> Callout:
     headline = explanation.headline[:1].upper() + explanation.headline[1:]
-    return Callout(tone(rows), headline, remarks(explanation), links(explanation, csv))
+    return Callout(tone(rows), headline, remarks(explanation), links(rows, explanation, csv))
 
 
 def tone(rows: Sequence[Row]) -> Tone:
@@ -129,13 +129,19 @@ def confidence(share: float) -> str:
     return f"{100 * share:.0f} % sure"
 
 
-def links(explanation: Explanation, csv: str) -> list[Link]:
-    origins = [explanation.origin, *explanation.further] if explanation.origin else list(explanation.further)
-    words = ["the origin's row", *(f"also by itself: {origin.op}" for origin in explanation.further)]
-    if not explanation.origin:
-        words = words[1:]
-    pairs = list(zip(words, origins, strict=True))[: 1 + MOST_FURTHER]
-    return [*(Link(text, address(origin.row)) for text, origin in pairs if origin), Link(csv, csv)]
+def links(rows: Sequence[Row], explanation: Explanation, csv: str) -> list[Link]:
+    origin = [Link("the origin's row", address(explanation.origin.row))] if explanation.origin else []
+    several_steps = several(row.stored.step for row in rows)
+    further = [
+        Link(f"also by itself: {name_row(rows[each.row], several_steps)}", address(each.row))
+        for each in explanation.further[:MOST_FURTHER]
+    ]
+    return [*origin, *further, Link(csv, csv)]
+
+
+def name_row(row: Row, several_steps: bool) -> str:
+    """The tensor, for an operator may have several; and its step, where there are several."""
+    return f"{row.tensor_index}, step {row.stored.step}" if several_steps else row.tensor_index
 
 
 def tiles(rows: Sequence[Row]) -> list[Tile]:

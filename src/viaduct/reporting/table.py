@@ -17,6 +17,8 @@ SENTENCE = 28
 """Letters of a cell from which on the rows of its table become cards on a phone."""
 NARROW = 5
 """Columns from which on they do where there is text."""
+FEW = 8
+"""Rows up to which a table of many numbers does too; more of them are compared down their columns, and scroll."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ class TableDrawing:
         """Return True if a phone has no room for these columns side by side, nor are they numbers to scroll along."""
         texts = [cell.text for column in self.columns if not column.numeric for cell in column.cells]
         longest = max(map(len, texts), default=0)
-        return len(self.columns) > 1 and (longest >= SENTENCE or (bool(texts) and len(self.columns) >= NARROW))
+        many = len(self.columns) > NARROW and len(self.rows) <= FEW
+        wide = longest >= SENTENCE or (bool(texts) and len(self.columns) >= NARROW) or many
+        return len(self.columns) > 1 and wide
 
 
 def draw_column(name: str, values: Sequence[object]) -> Column:
