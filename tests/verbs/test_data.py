@@ -491,6 +491,13 @@ def test_training_on_one_output_too_few_says_which_flag_to_give(records: Path, t
     answered(*words, "--classes", "2", "--set", "data.label_shift=-1", "--run", tmp_path / "b")
 
 
+def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_said(records: Path, tmp_path: Path) -> None:
+    (records / "labels.txt").unlink()
+    words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
+    said = viaduct(*words, "--run", tmp_path / "run").stderr
+    assert "go up to 2 (it has no labels.txt): 1,001 outputs are trained; --classes 3 would fit" in said
+
+
 def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:
     answer = viaduct("train", "shapes_taster", "--on-bad-record", "skip", cwd=tmp_path)
     refused(answer, "--on-bad-record: shapes_taster trains on shapes, which has no records")

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from viaduct import devices
 from viaduct.data.batches import Share
+from viaduct.data.records import Records
 from viaduct.data.source import Arrays, PictureSet, Source
 from viaduct.data.synthetic import SYNTHETIC, SyntheticSet
 from viaduct.errors import (
@@ -377,6 +378,8 @@ def begin(request: Request, training: Training) -> None:
         say(line)
     if request.data == SYNTHETIC:
         say(noise_note(training))
+    elif note := unused_outputs_note(loaded.recipe.data, request.data, training):
+        say(note)
     precision = training.plan.compute + (" network" if training.plan.cast_network else "")
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     say(
@@ -391,6 +394,17 @@ def noise_note(training: Training) -> str:
     folder = SYNTHETIC.resolve()
     meant = f" The folder of that name here would be --data {folder}." if folder.is_dir() else ""
     return f"{note} evaluated.{meant}"
+
+
+def unused_outputs_note(data: Source, path: Path | None, training: Training) -> str:
+    """What is said where records do not name their classes and have far fewer labels than the network has outputs."""
+    if not isinstance(data, Records) or path is None or data.stated_classes(path) is not None:
+        return ""
+    highest = int(training.images.train.labels.max())
+    if highest + 2 >= data.classes:
+        return ""
+    fitting = f"{data.classes:,} outputs are trained; --classes {highest + 1} would fit"
+    return f"The training labels of {path} go up to {highest:,} (it has no labels.txt): {fitting}."
 
 
 def manner(training: Training) -> Iterator[str]:
