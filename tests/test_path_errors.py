@@ -48,6 +48,12 @@ def test_the_flag_is_named_and_so_is_the_file_inside(tmp_path: Path) -> None:
     )
 
 
+def test_files_beside_a_list_that_was_given_are_named(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").touch()
+    found = explain(tmp_path / "image.png", errno.EACCES, "data", "build", str(tmp_path / "list.csv"))
+    assert str(found).startswith(f"'{tmp_path}/list.csv': '{tmp_path}/image.png': ")
+
+
 def test_a_switch_before_a_path_is_not_its_flag(tmp_path: Path) -> None:
     assert str(explain(tmp_path, errno.EIO, "weights", "--force", str(tmp_path))).startswith(f"'{tmp_path}': ")
 

@@ -42,6 +42,11 @@ CASES = {
     ),
     "an empty path": (["data", "check", ""], "viaduct data check: a path is empty.\n  Perhaps a variable is not set?"),
     "an empty flag": (["train", "x", "--run="], "viaduct train: --run is empty.\n  Perhaps a variable is not set?"),
+    "no finite number": (
+        ["compare", "a", "b", "--cosine=nan"],
+        "viaduct compare: --cosine is nan; it must be a",
+    ),
+    "an infinite number": (["launch", "--timeout", "inf"], "viaduct launch: --timeout is inf; it must be a finite"),
     "of the command that is launched": (
         ["launch", "--ranks", "2", "--", "train", "--recpie", "x"],
         "viaduct train: no option called '--recpie'.\n",

@@ -16,7 +16,7 @@ import typer.core
 import typer.main
 
 from viaduct import __version__
-from viaduct.errors import ViaductError
+from viaduct.errors import BadValue, ViaductError
 from viaduct.extras import explain_import_error
 from viaduct.path_errors import explain_os_error, refuse_impossible
 from viaduct.terminal import tidy_message
@@ -49,7 +49,7 @@ class LazyVerbs(typer.core.TyperGroup):
         if name not in VERBS:
             return name, placeholder, rest
         command = load_verb(name)
-        check_paths(command, rest)
+        check_words(command, rest)
         return name, command, rest
 
 
@@ -62,16 +62,22 @@ def load_verb(name: str) -> Any:
     return typer.main.get_command(verb)
 
 
-def check_paths(command: Any, words: list[str]) -> None:
-    """Refuse paths that no file can have, whoever would open them: empty, too long, with a NUL byte."""
+def check_words(command: Any, words: list[str]) -> None:
+    """Refuse what no verb could use: paths that no file can have, numbers that are not finite."""
     if inner := getattr(command, "commands", {}):
-        return check_paths(inner[words[0]], words[1:]) if words[:1] and words[0] in inner else None
-    paths = path_parameters(command)
+        return check_words(inner[words[0]], words[1:]) if words[:1] and words[0] in inner else None
+    own = words[: words.index("--")] if "--" in words else words
+    check_paths(command, own)
+    return check_numbers(command, own)
+
+
+def check_paths(command: Any, words: list[str]) -> None:
+    """Refuse paths that are empty, too long or contain a NUL byte."""
+    paths = parameters_of(command, "Path")
     flags = {flag for parameter in paths for flag in parameter.opts if flag.startswith("-")}
     takes_path = any(parameter.param_type_name == "argument" for parameter in paths)
     values = flags_with_value(command)
-    own = words[: words.index("--")] if "--" in words else words
-    for before, word in pairwise(["", *own]):
+    for before, word in pairwise(["", *words]):
         flag, equals, value = word.partition("=")
         if before in flags:
             refuse_impossible(before, word)
@@ -79,13 +85,22 @@ def check_paths(command: Any, words: list[str]) -> None:
             refuse_impossible(flag, value)
         elif takes_path and before not in values and not word.startswith("-"):
             refuse_impossible("", word)
-    return None
 
 
-def path_parameters(command: Any) -> list[Any]:
-    """The parameters of a command that are paths."""
+def check_numbers(command: Any, words: list[str]) -> None:
+    """Refuse numbers that are not finite: nothing on the command line means anything at infinity."""
+    flags = {flag for parameter in parameters_of(command, "float") for flag in parameter.opts}
+    for before, word in pairwise(["", *words]):
+        flag, _, value = word.partition("=")
+        name, text = (before, word) if before in flags else (flag, value) if flag in flags else ("", "")
+        if text.strip("+- ").lower() in ("nan", "inf", "infinity"):
+            raise BadValue(f"{name} is {text}; it must be a finite number.")
+
+
+def parameters_of(command: Any, kind: str) -> list[Any]:
+    """The parameters of a command whose type has this word in it."""
     hints = typing.get_type_hints(command.callback)
-    return [parameter for parameter in command.params if "Path" in str(hints.get(parameter.name))]
+    return [parameter for parameter in command.params if kind in str(hints.get(parameter.name))]
 
 
 def flags_with_value(command: Any) -> list[str]:

@@ -134,11 +134,15 @@ def given_paths(arguments: Sequence[str], flags: Sequence[str] = ()) -> Iterator
 
 
 def find_given(name: str, candidates: Iterator[Given]) -> Given | None:
-    """Return the given path that is `name`, or else is nearest to it: around it, or inside of it."""
+    """Return the given path that is `name`, or else is nearest to it: around it, inside of it, or beside it.
+
+    A file that was given may name others, which lie in its folder.
+    """
     wanted = spellings(name)
     best: tuple[int, Given] | None = None
     for given in candidates:
-        for path in spellings(given.path):
+        beside = {os.path.dirname(path) for path in spellings(given.path) if os.path.isfile(path)}
+        for path in spellings(given.path) | beside:
             distance = min((steps_between(path, other) for other in wanted), default=PATH_LIMIT)
             if distance < PATH_LIMIT and (best is None or distance < best[0]):
                 best = distance, given

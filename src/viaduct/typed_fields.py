@@ -19,6 +19,7 @@ from typing import Any, Literal, Union
 from viaduct.errors import BadValue
 
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a name", type(None): "none"}
+LIMIT = 1 << 63  # of whole numbers: what arrays and files can hold
 SHOWN = 100  # characters of a value
 
 
@@ -52,6 +53,8 @@ def check_fields(part: Any, place: str = "") -> None:
 def find_problem(value: Any, kind: Any) -> str:
     """Return what the value must be instead, in words; empty if it is of that type."""
     if not matches(value, kind):
+        if isinstance(value, int) and not -LIMIT <= value < LIMIT:
+            return "between -2**63 and 2**63"
         return "finite" if is_unbounded(value) and matches(0.0, kind) else spell(kind, value)
     return ""
 
@@ -75,7 +78,7 @@ def matches(value: Any, kind: Any) -> bool:
     if kind is float:
         return isinstance(value, float | int) and not isinstance(value, bool) and is_finite(value)
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and -LIMIT <= value < LIMIT
     return isinstance(value, origin or kind)
 
 
@@ -115,5 +118,8 @@ def spell_tuple(kinds: tuple[Any, ...]) -> str:
 
 
 def show_value(value: Any) -> str:
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        shown = "a number of thousands of digits"
     return shown if len(shown) <= SHOWN else shown[: SHOWN - 2] + " …"

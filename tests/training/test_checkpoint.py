@@ -79,8 +79,11 @@ DAMAGES: dict[str, tuple[Any, str]] = {
     "an empty file": (lambda folder: (folder / "state.pt").write_bytes(b""), r"state.pt has 0 bytes, expected"),
     "a flipped bit": (lambda folder: flip_a_byte(folder / "model.safetensors"), r"model.safetensors .*\(checksum\)"),
     "a flipped bit of the state": (lambda folder: flip_a_byte(folder / "state.pt"), r"state.pt .*\(checksum\)"),
-    "no manifest": (lambda folder: (folder / "manifest.json").unlink(), r"manifest.json cannot be read"),
-    "half a manifest": (lambda folder: os.truncate(folder / "manifest.json", 50), r"manifest.json cannot be read"),
+    "no manifest": (
+        lambda folder: (folder / "manifest.json").unlink(),
+        r"manifest.json cannot be read",
+    ),
+    "half a manifest": (lambda folder: os.truncate(folder / "manifest.json", 50), r"manifest.json is damaged: Unt"),
     "a manifest of zeros": (lambda folder: (folder / "manifest.json").write_bytes(b"\0" * 90), r"manifest.json"),
     "another kind of manifest": (lambda folder: (folder / "manifest.json").write_text("[]"), r"manifest.json"),
     "a manifest without files": (lambda folder: (folder / "manifest.json").write_text("{}"), r"manifest.json"),

@@ -208,8 +208,12 @@ def test_a_run_without_metrics_has_nothing_to_forget(run: RunDir) -> None:
 
 
 def test_a_step_is_told_once_and_as_it_was_told_last(run: RunDir) -> None:
-    lines = [line(1, loss=3.0), line(1, "evaluation", top1=0.1), line(2, loss=2.0), line(2, "evaluation", top1=0.2)]
-    run.metrics.write_text("\n".join([*lines, line(2, "evaluation", top1=0.3)]) + "\n")
+    log = {"epoch": 0.5, "images_per_s": None, "top1": 0.1, "lr": 0.1}
+    score = dict.fromkeys(("epoch", "loss", "top5", "precision", "recall", "f1"), 0.5)
+    lines = [line(1, loss=3.0, **log), line(1, "evaluation", top1=0.1, **score), line(2, loss=2.0, **log)]
+    lines += [line(2, "evaluation", top1=top1, **score) for top1 in (0.2, 0.3)]
+    damaged = [line(2, loss="low", **log), '{"kind": "log"', "[]", line(2, "evaluation", **{**score, "top1": []})]
+    run.metrics.write_text("\n".join([*lines, *damaged]) + "\n")
     assert [record["loss"] for record in run.records("log")] == [3.0, 2.0]
     assert [(record["step"], record["top1"]) for record in run.records("evaluation")] == [(1, 0.1), (2, 0.3)]
 
@@ -218,5 +222,6 @@ def test_a_run_has_a_summary_only_once_it_is_whole(run: RunDir) -> None:
     assert run.summary() is None
     (run.path / "summary.json").write_text('{"steps": ')
     assert run.summary() is None
-    (run.path / "summary.json").write_text('{"steps": 10}')
-    assert run.summary() == {"steps": 10}
+    summary = {"steps": 10, "length": {"steps": 0, "epochs": 1.0}}
+    (run.path / "summary.json").write_text(json.dumps(summary))
+    assert run.summary() == summary

@@ -159,6 +159,7 @@ def is_ignored(name: str, ignore: Sequence[str]) -> bool:
 
 def add_picture(path: Path, name: str, group: str, pictures: list[Picture], refused: list[str]) -> None:
     try:
+        refuse_special_file(path)
         with open(path, "rb") as file:
             status, head = os.fstat(file.fileno()), file.read(8)
     except OSError as error:
@@ -229,6 +230,7 @@ def picture_list(file: Path | str) -> Origin:
 def listed(file: Path) -> Iterator[tuple[int, str, str]]:
     """Line number, path and label of each line that is not empty."""
     try:
+        refuse_special_file(file)
         with open(file, encoding="utf-8-sig", newline="") as opened:
             for number, row in enumerate(csv.reader(opened), start=1):
                 cells = [cell.strip() for cell in row]

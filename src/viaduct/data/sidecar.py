@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.atomic import replacing
+from viaduct.path_errors import refuse_special_file
 
 Table = npt.NDArray[np.int64]
 
 SUFFIX = ".idx.npy"
+HEADER_BYTES = 128  # of NumPy's format 1.0, for a shape of two numbers
+HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00\x76\x00"
+    rb"\{'descr': '<i8', 'fortran_order': False, 'shape': \(([0-9]{1,2}), ([0-9]{1,12})\), \} *\n"
+)
 
 
 def cache_folder() -> Path:
@@ -40,12 +47,24 @@ def identity(file: Path) -> tuple[int, int]:
 
 
 def load(place: Path) -> Table | None:
-    """A stored table, memory-mapped; None if there is none that can be read."""
+    """A stored table, memory-mapped; None if there is none, or one that `store` has not written.
+
+    The header is compared with the one that NumPy writes: `np.load` would evaluate it, and of a damaged one raise
+    whatever the evaluation does.
+    """
     try:
-        table = np.load(place, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError):
+        refuse_special_file(place)
+        with place.open("rb") as file:
+            size, head = os.fstat(file.fileno()).st_size, file.read(HEADER_BYTES)
+    except OSError:
         return None
-    return table if table.dtype == np.int64 and table.ndim == 2 else None
+    match = HEADER.fullmatch(head)
+    if match is None or size != HEADER_BYTES + 8 * int(match[1]) * int(match[2]):
+        return None
+    try:
+        return np.memmap(place, np.int64, "r", HEADER_BYTES, (int(match[1]), int(match[2])))
+    except (OSError, ValueError):  # it has changed meanwhile
+        return None
 
 
 def store(file: Path, table: Table) -> Path | None:

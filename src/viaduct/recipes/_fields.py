@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes._parts import Recipe
-from viaduct.typed_fields import field_types, spell
+from viaduct.typed_fields import field_types, show_value, spell
 
 Part = TypeVar("Part")
 
@@ -154,8 +154,11 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
     if isinstance(record, dict) and "callable" in record:
         return base
     if isinstance(record, dict):
-        part = part_class(record["is"], base, kind)
+        part = part_class(record.get("is"), base, kind)
         hints = field_types(part)
+        required = [entry.name for entry in dataclasses.fields(part) if is_required(entry)]
+        if missing := [name for name in required if name not in record]:
+            raise BadValue(f"the stored recipe has a {part.__name__} without {missing[0]}.")
         return part(
             **{
                 name: from_record(record[name], getattr(base, name, None), hint)
@@ -169,13 +172,17 @@ def from_record(record: Any, base: Any, kind: Any = Any) -> Any:
     return record
 
 
-def part_class(name: str, base: Any, kind: Any) -> Any:
+def is_required(entry: dataclasses.Field[Any]) -> bool:
+    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+
+
+def part_class(name: object, base: Any, kind: Any) -> Any:
     if type(base).__name__ == name:
         return type(base)
     for candidate in typing.get_args(kind):
         if getattr(candidate, "__name__", "") == name:
             return candidate
-    raise BadValue(f"the stored recipe has a part {name!r} that this recipe does not know.")
+    raise BadValue(f"the stored recipe has a part {show_value(name)} that this recipe does not know.")
 
 
 def differences(before: Any, after: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:

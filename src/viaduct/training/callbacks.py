@@ -38,7 +38,7 @@ from viaduct.errors import Diverged
 from viaduct.training.checkpoint import Saved, newest_whole, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
-from viaduct.training.rundir import MARK
+from viaduct.training.rundir import MARK, MARK_BYTES
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -159,12 +159,12 @@ class StepMark(Callback):
 
     def start(self, training: Training) -> None:
         path = training.run.path / MARK
-        path.write_bytes(training.step.to_bytes(8, "little"))
+        path.write_bytes(training.step.to_bytes(MARK_BYTES, "little"))
         with path.open("r+b") as file:
             self.memory = mmap.mmap(file.fileno(), 8)
 
     def step(self, training: Training) -> None:
-        self.memory[:] = training.step.to_bytes(8, "little")
+        self.memory[:] = training.step.to_bytes(MARK_BYTES, "little")
 
 
 class MetricsFile(Callback):

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import os
-import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,17 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from viaduct.errors import BadRun, DiskFull
+from viaduct.devices.base import first_line
+from viaduct.errors import BadRun, DiskFull, lacks_memory
+from viaduct.run_files import MANIFEST, Damaged, read_manifest, require_fields, require_type, step_folders
 
-MODEL, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+MODEL, STATE = "model.safetensors", "state.pt"
+STATE_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("step", "evaluated_at"), int),
+    **dict.fromkeys(("optimizer", "scale", "random", "seconds"), dict),
+    "best": dict | None,
+    "initial_rates": list,
+}
 EMA = "ema.safetensors"  # where the recipe averages its weights: what is evaluated; training continues from MODEL
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -41,22 +48,18 @@ class Saved:
         return int(self.path.name.removeprefix("step-"))
 
     def manifest(self) -> dict[str, Any]:
-        try:
-            read: dict[str, Any] = json.loads((self.path / MANIFEST).read_text())
-            return read
-        except (OSError, ValueError) as error:
-            raise BadRun(f"{self.path / MANIFEST} cannot be read: {error}") from None
+        return read_manifest(self.path)
 
     def damage(self) -> str | None:
         """What is wrong with it; None if every file is as it was written."""
         try:
             files = self.manifest()["files"]
-            names = (MODEL, STATE, EMA) if EMA in files else (MODEL, STATE)
-            expected = {name: (int(files[name]["size"]), files[name]["sha256"]) for name in names}
         except BadRun as error:
-            return str(error)
-        except (KeyError, TypeError, ValueError):
+            return error.what.rstrip(".")
+        names = (MODEL, STATE, EMA) if EMA in files else (MODEL, STATE)
+        if not set(names) <= set(files):
             return f"{self.path / MANIFEST} does not say what belongs to the checkpoint"
+        expected = {name: (files[name]["size"], files[name]["sha256"]) for name in names}
         for name, (size, checksum) in expected.items():
             path = self.path / name
             if not path.is_file():
@@ -75,11 +78,25 @@ class Saved:
 
     def state(self) -> dict[str, Any]:
         try:
-            state: dict[str, Any] = torch.load(self.path / STATE, map_location="cpu", weights_only=True)
-            return state
-        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-            reason = str(error).split("\n")[0]
-            raise BadRun(f"{self.path / STATE} cannot be loaded: {reason}") from None
+            state = torch.load(self.path / STATE, map_location="cpu", weights_only=True)
+            require_type(state, dict, "the state")
+        except Damaged as error:
+            raise BadRun(f"{self.path / STATE} is damaged: {error}.") from None
+        except Exception as error:  # a damaged pickle or archive makes torch.load raise almost anything
+            if lacks_memory(error) or isinstance(error, OSError):
+                raise
+            raise BadRun(f"{self.path / STATE} cannot be loaded: {first_line(error)}.") from None
+        return dict(state)
+
+    def training_state(self) -> dict[str, Any]:
+        """The state of a training, with all that it needs to continue."""
+        state = self.state()
+        try:
+            require_fields(state, STATE_FIELDS)
+            require_fields(state["optimizer"], {"state": dict, "param_groups": list}, "optimizer.")
+        except Damaged as error:
+            raise BadRun(f"{self.path / STATE} is damaged: {error}.") from None
+        return state
 
 
 def save(
@@ -180,8 +197,7 @@ def slow_digest(path: Path) -> str:  # Python 3.10 has no file_digest
 
 def checkpoints(folder: Path) -> list[Saved]:
     """All checkpoints of a run, oldest first, whether whole or damaged."""
-    found = [Saved(path) for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
-    return sorted(found, key=lambda saved: saved.step)
+    return [Saved(path) for path in step_folders(folder).values()]
 
 
 def newest_whole(folder: Path) -> tuple[Saved | None, list[str]]:

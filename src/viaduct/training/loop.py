@@ -481,7 +481,7 @@ class Training:
     def restore(self, saved: checkpoint.Saved) -> None:
         """Continue from a checkpoint as if nothing had happened."""
         tensors = saved.model()
-        self.adopt(saved.path, tensors, saved.state(), saved.ema() if self.shadow else None)
+        self.adopt(saved.path, tensors, saved.training_state(), saved.ema() if self.shadow else None)
 
     def share_start(self) -> None:
         """Stand where rank 0 stands, which alone has looked at the disk."""
@@ -516,7 +516,7 @@ class Training:
         checkpoint.load_model(self.model, model, path)
         try:
             self.optimizer.load_state_dict(state["optimizer"])
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise BadRun(f"{path} was written with another optimizer: {error}") from None
         self.step, self.evaluated_at, self.best = state["step"], state["evaluated_at"], state["best"]
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:

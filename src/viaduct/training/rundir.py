@@ -25,15 +25,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from viaduct.errors import BadRun
-from viaduct.recipes import Loaded, load, load_file, names
+from viaduct.errors import BadRun, BadValue
+from viaduct.recipes import Loaded, Recipe, load, load_file, names
 from viaduct.recipes._fields import differences, from_record, to_record
+from viaduct.run_files import LATEST_STEP, metric_lines, read_metrics, read_recipe_record, read_summary
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import write_whole
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
 # Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects", "sink")
+MARK_BYTES = 8
 MARK = ".reached"  # the step that several ranks have come to, renewed after each
 FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 
@@ -64,24 +66,11 @@ class RunDir:
 
     def stored(self) -> dict[str, Any]:
         """recipe.json, as written when the run began."""
-        file = self.path / "recipe.json"
-        try:
-            record: dict[str, Any] = json.loads(file.read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            raise BadRun(f"{str(self.path)!r} is not a run: it has no recipe.json.") from None
-        except ValueError as error:
-            raise BadRun(f"{file} is damaged: {error}") from None
-        if not isinstance(record, dict) or not {"name", "file", "recipe"} <= set(record):
-            raise BadRun(f"{file} is damaged: parts of it are missing.")
-        return record
+        return read_recipe_record(self.path)
 
     def summary(self) -> dict[str, Any] | None:
         """summary.json, if the run has finished."""
-        try:
-            record: dict[str, Any] = json.loads((self.path / "summary.json").read_text())
-            return record
-        except (FileNotFoundError, ValueError):
-            return None
+        return read_summary(self.path)
 
     def recipe(self, file: Path | None = None) -> Loaded:
         """The recipe that this run was begun with: one of ours, the run's own copy, or the file that the user names."""
@@ -98,7 +87,13 @@ class RunDir:
                 f"{self.path / 'recipe.json'} names a recipe that viaduct does not have: {shown!r}.",
                 "A name in it is never taken for a path. `viaduct train --list` shows the recipes.",
             )
-        return Loaded(record["name"], from_record(record["recipe"], base.recipe), base.docstring, base.file)
+        try:
+            recipe = from_record(record["recipe"], base.recipe)
+        except BadValue as error:
+            raise BadRun(f"{self.path / 'recipe.json'} is damaged: {error.what}", *error.hints) from None
+        if not isinstance(recipe, Recipe):
+            raise BadRun(f"{self.path / 'recipe.json'} is damaged: its recipe is a {type(recipe).__name__}.")
+        return Loaded(record["name"], recipe, base.docstring, base.file)
 
     def begin(self, loaded: Loaded, record: dict[str, Any], anew: bool = True) -> None:
         """Write down what this run is."""
@@ -109,6 +104,12 @@ class RunDir:
         elif loaded.file is not None and self.begun:
             record = {**record, **{name: value for name, value in self.stored().items() if name in ("file", "files")}}
         write_json(self.path / "recipe.json", record)
+
+    def refuse_special_files(self) -> None:
+        """Stop if what the run adds to is no file: a pipe would be waited for, a device never fill."""
+        for path in (self.metrics, self.path / "log.txt", self.path / MARK):
+            if path.exists() and not path.is_file():
+                raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
     def refuse_another(self, loaded: Loaded, anew: bool = False) -> None:
         """Stop if the run that is here was begun with another recipe, or (unless it begins anew) with other values."""
@@ -174,31 +175,29 @@ class RunDir:
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics of steps that will be trained again."""
-        if not self.metrics.is_file():
-            return
-        kept = [line for line in self.metrics.read_text().splitlines() if step_of(line) <= step or is_restart(line)]
-        write_whole(self.metrics, "".join(line + "\n" for line in kept).encode())
+        kept = [
+            line
+            for line, record in metric_lines(self.path)
+            if record is not None and (record["step"] <= step or record["kind"] == "restart")
+        ]
+        if self.metrics.is_file():
+            write_whole(self.metrics, "".join(line + "\n" for line in kept).encode())
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         # The last of a step counts: a run stopped just before its end evaluates that step again.
-        return list({record["step"]: record for record in self._all_records(kind)}.values())
+        return list({record["step"]: record for record in read_metrics(self.path, kind)}.values())
 
     def restarts(self) -> list[dict[str, Any]]:
         """Each time that ranks were lost and steps had to be done again: first, last, and from which step."""
-        return self._all_records("restart")
-
-    def _all_records(self, kind: str) -> list[dict[str, Any]]:
-        if not self.metrics.is_file():
-            return []
-        records = [json.loads(line) for line in self.metrics.read_text().splitlines()]
-        return [record for record in records if record["kind"] == kind]
+        return read_metrics(self.path, "restart")
 
     def reached(self) -> int:
         """The last step that was done here by several ranks, saved or not; 0 if that is not known."""
-        try:
-            return int.from_bytes((self.path / MARK).read_bytes(), "little")
-        except OSError:
+        file = self.path / MARK
+        if not file.is_file() or file.stat().st_size != MARK_BYTES:
             return 0
+        step = int.from_bytes(file.read_bytes(), "little")
+        return step if step < LATEST_STEP else 0
 
     def note_restart(self, step: int, reached: int, ranks: int) -> None:
         """Put down that the steps after `step` are done again."""
@@ -220,20 +219,6 @@ def with_younger_fields(record: Any, part: Any) -> Any:
         elif entry.default_factory is not dataclasses.MISSING:
             completed[entry.name] = to_record(entry.default_factory())
     return completed
-
-
-def is_restart(line: str) -> bool:
-    try:
-        return bool(json.loads(line)["kind"] == "restart")
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
-def step_of(line: str) -> float:
-    try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # a line cut short by a kill
 
 
 def show(value: Any) -> str:

@@ -303,6 +303,7 @@ def refuse_or_find_finished(request: Request) -> bool:
         return False
     if request.resume == "never":
         raise BadRun(f"{str(run.path)!r} holds a run already.", "Choose another place with --run, or --resume auto.")
+    run.refuse_special_files()
     run.refuse_another(request.loaded, anew=nothing_to_lose(request))
     if request.loaded.recipe.evaluation.eval_only:
         return False

@@ -265,7 +265,7 @@ def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
     optimizer = build_optimizer(recipe, model)
     if type(optimizer) is not type(training.optimizer):
         return {}, f"the run's was {type(optimizer).__name__}"
-    kept = saved.state()["optimizer"]["state"]
+    kept = saved.training_state()["optimizer"]["state"]
     return {name: kept[index] for index, name in enumerate(trained_names(model, optimizer)) if index in kept}, ""
 
 

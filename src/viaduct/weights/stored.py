@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from safetensors import SafetensorError, safe_open
 
 from viaduct.errors import BadData, BadRun
+from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_folders
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
 from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, others, prefixes
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from viaduct.weights import recognise
 
-MODEL, EMA, MANIFEST = "model.safetensors", "ema.safetensors", "manifest.json"
+MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
 LARGEST, MOST_OPTIONS = 4096, 32  # in metadata that anybody may have written
 
@@ -215,8 +216,8 @@ def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     Also what should be said of newer ones that are damaged.
     """
     skipped: list[str] = []
-    folders = [path for path in (run / "checkpoints").glob("step-*") if path.name.removeprefix("step-").isdigit()]
-    for folder in sorted(folders, key=step_of, reverse=True):
+    folders = list(step_folders(run / "checkpoints").values())
+    for folder in reversed(folders):
         damage = damage_of(folder)
         if damage is None:
             return folder, tuple(skipped)
@@ -224,10 +225,6 @@ def newest_checkpoint(run: Path) -> tuple[Path, tuple[str, ...]]:
     if folders or not (run / MODEL).is_file():
         raise BadRun(f"{str(run)!r} has no whole checkpoint{' left' if folders else ' yet'}.", *skipped)
     return run, ()
-
-
-def step_of(folder: Path) -> int:
-    return int(folder.name.removeprefix("step-"))
 
 
 def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
@@ -241,12 +238,12 @@ def only_checkpoint(folder: Path) -> tuple[Path, tuple[str, ...]]:
 def damage_of(folder: Path) -> str | None:
     """What is wrong with a checkpoint's weights and averages; None if they are those of the manifest's checksums."""
     try:
-        files = read_json(folder / MANIFEST)["files"]
-        expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name == MODEL or name in files}
+        files = read_manifest(folder)["files"]
     except BadRun as error:
         return error.what.rstrip(".")
-    except (KeyError, TypeError):
+    if MODEL not in files:
         return f"{folder / MANIFEST} does not say what belongs to the checkpoint"
+    expected = {name: files[name]["sha256"] for name in (MODEL, EMA) if name in files}
     for name, checksum in expected.items():
         try:
             if digest(folder / name) != checksum:
@@ -270,25 +267,15 @@ def weights_in(folder: Path, ema: bool) -> Path:
     return folder / (EMA if ema else MODEL)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadRun(f"{path} cannot be read: {error}") from None
-    if not isinstance(record, dict):
-        raise BadRun(f"{path} is damaged.")
-    return record
-
-
 def run_facts(folder: Path) -> Facts:
     """What the run's recipe and the checkpoint's manifest say."""
-    manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     run = folder.parent.parent if manifest else folder
-    recipe = part(read_json(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
+    recipe = part(read_json_object(run / "recipe.json"), "recipe") if (run / "recipe.json").is_file() else {}
     model = recipe.get("model", manifest.get("model"))
     data, precision = part(recipe, "data"), part(recipe, "precision")
     trained = {"global_batch": data.get("global_batch"), "precision": precision.get("compute")}
-    summary = read_json(run / "summary.json") if (run / "summary.json").is_file() else {}
+    summary = read_json_object(run / "summary.json") if (run / "summary.json").is_file() else {}
     return Facts(
         model=model if isinstance(model, str) else None,
         classes=number_or_none(data.get("classes", manifest.get("classes"))),

@@ -1,0 +1,210 @@
+"""The files of a run directory, read with every field checked: whoever reads them meets the types that are written.
+
+    read_recipe_record(run)      RUN/recipe.json             a BadRun that names file and field where it is damaged
+    read_summary(run)            RUN/summary.json            None where there is none that can be used: not finished
+    read_metrics(run)            RUN/metrics.jsonl           lines that are cut off or damaged are left out
+    read_manifest(folder)        …/step-N/manifest.json      a BadRun
+    step_folders(checkpoints)    …/step-N                    by number; a folder of another name is none
+
+A run may have been cut off by a full disk, copied in part or edited by hand; none of this may end in a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from viaduct.errors import BadRun
+from viaduct.path_errors import refuse_special_file
+from viaduct.typed_fields import matches, show_value, spell
+
+LARGEST = 64 << 20  # bytes of a JSON file; recipes have some thousand
+LARGEST_METRICS = 4 << 30
+DEEPEST = 50  # levels of lists and objects; a recipe has three
+LATEST_STEP = 1 << 62
+MANIFEST = "manifest.json"
+Json = dict[str, Any]
+Number = float | None  # JSON has no NaN: what is not finite is null
+
+STEP_FOLDER = re.compile(r"step-(0|[1-9][0-9]{0,18})")
+RECIPE_FIELDS: dict[str, Any] = {"name": str, "file": str | None, "recipe": dict}
+OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {"data": str | None, "device": str, "command": str, "pictures": dict | None}
+PICTURES = {"count": int, "labels": int}
+FILES = {"size": int, "sha256": str}
+SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
+METRICS: dict[str, dict[str, Any]] = {
+    "log": {"epoch": float, "images_per_s": Number, **dict.fromkeys(("loss", "top1", "lr"), Number)},
+    "evaluation": {"epoch": float, **SCORE},
+    "restart": {"first": int, "last": int, "ranks": int},
+}
+
+
+class Damaged(ValueError):
+    """A JSON text that cannot be used, and why."""
+
+
+def read_json_object(path: Path, largest: int = LARGEST) -> Json:
+    """Return the object in a JSON file; a BadRun that says what is wrong with the file. Missing files stay OSErrors."""
+    refuse_special_file(path)
+    size = path.stat().st_size
+    if size > largest:
+        raise BadRun(f"{path} has {size:,} bytes; such a file has at most {largest:,}.")
+    try:
+        return parse_object(path.read_bytes())
+    except Damaged as error:
+        raise BadRun(f"{path} is damaged: {error}.") from None
+
+
+def parse_object(text: str | bytes) -> Json:
+    """Return a JSON object; Damaged for anything else."""
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        record = json.loads(decoded, parse_constant=refuse_constant)
+    except UnicodeDecodeError as error:
+        raise Damaged(f"byte {error.start:,} is not UTF-8") from None
+    except RecursionError:
+        raise Damaged("it is nested too deeply") from None
+    except ValueError as error:
+        raise Damaged(str(error).rstrip(".")) from None
+    if is_deeper(record, DEEPEST):
+        raise Damaged("it is nested too deeply")
+    if not isinstance(record, dict):
+        raise Damaged(f"it holds {describe_kind(record)}, not an object")
+    return record
+
+
+def is_deeper(value: Any, limit: int) -> bool:
+    """Return True if lists and objects are nested in more levels than that; what walks them may use recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        level = [item for part in level for item in (part.values() if isinstance(part, dict) else part)]
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def describe_kind(value: object) -> str:
+    kinds = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def require_fields(record: Mapping[str, Any], fields: Mapping[str, Any], place: str = "") -> None:
+    """Raise Damaged for the first field that is missing or of another type."""
+    for name, kind in fields.items():
+        if name not in record:
+            raise Damaged(f"{place}{name} is missing")
+        require_type(record[name], kind, f"{place}{name}")
+
+
+def require_type(value: Any, kind: Any, name: str) -> None:
+    if not matches(value, kind):
+        words = "an object" if kind is dict else spell(kind).replace("dict", "an object").replace("a name", "a text")
+        raise Damaged(f"{name} is {show_value(value)}; it must be {words}")
+
+
+def read_recipe_record(run: Path) -> Json:
+    """RUN/recipe.json, as written when the run began."""
+    file = run / "recipe.json"
+    try:
+        record = read_json_object(file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadRun(f"{str(run)!r} is not a run: it has no recipe.json.") from None
+    try:
+        require_fields(record, RECIPE_FIELDS)
+        for name, kind in OPTIONAL_RECIPE_FIELDS.items():
+            if name in record:
+                require_type(record[name], kind, name)
+        for name in ("file", "data"):
+            if "\0" in (record.get(name) or ""):
+                raise Damaged(f"{name} is {show_value(record[name])}; no path contains a NUL byte")
+        for split in ("training", "validation") if record.get("pictures") is not None else ():
+            require_fields(record["pictures"], {split: dict}, "pictures.")
+            require_fields(record["pictures"][split], PICTURES, f"pictures.{split}.")
+    except Damaged as error:
+        raise BadRun(f"{file} is damaged: {error}.") from None
+    return record
+
+
+def read_summary(run: Path) -> Json | None:
+    """RUN/summary.json, if the run has finished and it can be used; else the run is finished once more."""
+    try:
+        summary = read_json_object(run / "summary.json")
+        require_fields(summary, {"steps": int, "length": dict})
+        require_fields(summary["length"], {"steps": int, "epochs": float}, "length.")
+    except (FileNotFoundError, NotADirectoryError, BadRun, Damaged):
+        return None
+    return summary
+
+
+def read_manifest(folder: Path) -> Json:
+    """The manifest of a checkpoint: its step, and size and checksum of each file."""
+    file = folder / MANIFEST
+    try:
+        manifest = read_json_object(file)
+        require_fields(manifest, {"files": dict})
+        for name, facts in manifest["files"].items():
+            require_type(facts, dict, f"files.{name}")
+            require_fields(facts, FILES, f"files.{name}.")
+        if "epoch" in manifest:
+            require_type(manifest["epoch"], float, "epoch")
+    except OSError as error:
+        raise BadRun(f"{file} cannot be read: {error.strerror}.") from None
+    except Damaged as error:
+        raise BadRun(f"{file} is damaged: {error}.") from None
+    return manifest
+
+
+def step_folders(checkpoints: Path) -> dict[int, Path]:
+    """The folders of checkpoints, whole or damaged, by their step, oldest first."""
+    found = {}
+    for path in checkpoints.glob("step-*"):
+        match = STEP_FOLDER.fullmatch(path.name)
+        if match and int(match[1]) < LATEST_STEP:
+            found[int(match[1])] = path
+    return dict(sorted(found.items()))
+
+
+def metric_lines(run: Path) -> Iterator[tuple[str, Json | None]]:
+    """Yield the lines of RUN/metrics.jsonl with what they say; None for a line that is cut off or damaged."""
+    file = run / "metrics.jsonl"
+    if not file.is_file():
+        return
+    if file.stat().st_size > LARGEST_METRICS:
+        raise BadRun(f"{file} is larger than {LARGEST_METRICS >> 30} GiB.")
+    with file.open("rb") as opened:
+        for line in opened:
+            text = line.decode("utf-8", errors="replace").rstrip("\r\n")
+            yield text, parse_metric(text)
+
+
+def parse_metric(line: str) -> Json | None:
+    try:
+        record = parse_object(line)
+        require_fields(record, {"kind": str, "step": int})
+        if not 0 <= record["step"] < LATEST_STEP:
+            raise Damaged("step is out of range")
+    except Damaged:
+        return None
+    return record
+
+
+def read_metrics(run: Path, kind: str) -> list[Json]:
+    """All lines of one kind that have its fields."""
+    records = [record for _, record in metric_lines(run) if record is not None and record["kind"] == kind]
+    return [record for record in records if has_fields(record, METRICS.get(kind, {}))]
+
+
+def has_fields(record: Json, fields: Mapping[str, Any]) -> bool:
+    try:
+        require_fields(record, fields)
+    except Damaged:
+        return False
+    return True
