@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from viaduct.devices.base import first_line
 from viaduct.errors import BadRun, DiskFull, lacks_memory
 from viaduct.run_files import MANIFEST, Damaged, read_manifest, require_fields, require_type, step_folders
+from viaduct.training.messages import sendable
 
 MODEL, STATE = "model.safetensors", "state.pt"
 STATE_FIELDS: dict[str, Any] = {
@@ -37,6 +38,7 @@ EMA = "ema.safetensors"  # where the recipe averages its weights: what is evalua
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+@sendable
 @dataclass(frozen=True)
 class Saved:
     """A checkpoint on disk."""

@@ -28,6 +28,7 @@ from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
 from viaduct.recipes import Parallel
+from viaduct.training.messages import decode, encode
 
 Answer = TypeVar("Answer")
 ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
@@ -40,6 +41,7 @@ BUFFERS_IN_FORWARD = next(
     for name in ("forward_sync_buffers", "broadcast_buffers")
     if name in inspect.signature(DistributedDataParallel).parameters
 )
+LONGEST_MESSAGE = 1 << 36  # bytes: weights, averages and optimizer state of the largest network, many times over
 SENT_AS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -70,18 +72,30 @@ class Group:
 
     def from_first(self, value: Answer | None) -> Answer:
         """Rank 0's value; what the others give is not looked at."""
-        held: list[Any] = [value]
-        if self.ranks > 1:
-            distributed.broadcast_object_list(held, 0)
-        return cast(Answer, held[0])
+        if self.ranks == 1:
+            return cast(Answer, value)
+        data = as_bytes(encode(value)) if self.first else None
+        length = torch.tensor([data.numel() if data is not None else 0])
+        distributed.broadcast(length, 0)
+        if data is None:
+            data = torch.empty(checked_length(int(length)), dtype=torch.uint8)
+        distributed.broadcast(data, 0)
+        return cast(Answer, value if self.first else decode(memoryview(data.numpy())))
 
     def gather(self, value: Answer) -> list[Answer]:
         """Every rank's value, in the order of the ranks."""
         if self.ranks == 1:
             return [value]
-        held: list[Any] = [None] * self.ranks
-        distributed.all_gather_object(held, value)
-        return held
+        data = as_bytes(encode(value))
+        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.ranks)]
+        distributed.all_gather(lengths, torch.tensor([data.numel()]))
+        longest = max(checked_length(int(length)) for length in lengths)
+        padded = torch.zeros(longest, dtype=torch.uint8)
+        padded[: data.numel()] = data
+        held = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.ranks)]
+        distributed.all_gather(held, padded)
+        parts = zip(held, lengths, strict=True)
+        return [decode(memoryview(part.numpy())[: int(length)]) for part, length in parts]
 
     def first_does(self, action: Callable[[], Answer]) -> Answer:
         """What rank 0 makes of it, for everybody; if that fails, all stop, and rank 0 says why."""
@@ -89,8 +103,9 @@ class Group:
             return action()
         if self.first:
             return self._do(action)
-        answer, error = self.from_first(cast("tuple[Answer, ViaductError | None] | None", None))
-        if error is not None:
+        answer, lost, what = self.from_first(cast("tuple[Answer, bool, str | None] | None", None))
+        if what is not None:
+            error = LostRank(what) if lost else ViaductError(what)
             error.told = True
             raise error
         return answer
@@ -102,11 +117,21 @@ class Group:
             error = failure if isinstance(failure, ViaductError) else explain_os_error(failure, sys.argv[1:])
             if error is None:
                 raise
-            plain = LostRank(error.what) if isinstance(error, LostRank) else ViaductError(error.what)
-            self.from_first((None, plain))
+            self.from_first((None, isinstance(error, LostRank), error.what))
             raise error from None
-        self.from_first((answer, None))
+        self.from_first((answer, False, None))
         return answer
+
+
+def as_bytes(message: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(message), dtype=torch.uint8)
+
+
+def checked_length(length: int) -> int:
+    """Of a message that another rank announces."""
+    if not 0 < length <= LONGEST_MESSAGE:
+        raise LostRank(f"another rank announces a message of {length:,} bytes.")
+    return length
 
 
 ALONE = Group()

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 from torch._compile import _disable_dynamo  # torch.compiler.disable costs a second of importing at start
 
+from viaduct.training.messages import sendable
 from viaduct.training.metrics import FIRST, Judged
 
 PIECE = 64 << 20  # bytes of a classifier that travel at a time
@@ -228,6 +229,7 @@ def count_right(logits: Tensor, labels: Tensor | Mixed, shards: Shards) -> Tenso
     return (places[shards.mine(shards.counts)] == labels).sum()
 
 
+@sendable
 class Rows(NamedTuple):
     """Stands for rows that travel by themselves, or that every rank has already."""
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from viaduct.data.batches import Stream
 from viaduct.training.distributed import ALONE, Group
+from viaduct.training.messages import sendable
 from viaduct.training.optim import Loss
 
 Numbers = npt.NDArray[np.int64]
@@ -98,6 +99,7 @@ def evaluate(
     return replace(score(whole, classes), seconds=time.monotonic() - began)
 
 
+@sendable
 class Counted(NamedTuple):
     """What is known of some pictures: the numbers of the pictures, their classes, and sums over them."""
 

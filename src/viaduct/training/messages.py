@@ -1,0 +1,145 @@
+"""Values that ranks send to one another, as JSON and the raw bytes of tensors: nothing that arrives is ever executed.
+
+    data = encode(({"weight": tensor}, {"step": 3}, None))
+    model, state, shadow = decode(data)
+
+torch's own `broadcast_object_list` sends pickles, and whoever can speak to a rank could run code in it. Here plain
+values, tensors and arrays travel, and records of the few kinds that are marked `sendable`; any other is refused when it
+is sent. A message says how long its parts are, and what does not fit is refused when it arrives.
+
+    8 bytes: length of the JSON text; the text; the tensors' bytes, one behind the other
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from viaduct.errors import BadValue, LostRank
+
+Record = TypeVar("Record", bound=type)
+PREFIX = 8  # bytes of the text's length
+DEEPEST = 64
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+        torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
+    )
+}  # fmt: skip
+RECORDS: dict[str, Any] = {}
+
+
+def sendable(kind: Record) -> Record:
+    """Mark a NamedTuple or dataclass whose fields may be sent to other ranks."""
+    RECORDS[kind.__name__] = kind
+    return kind
+
+
+def encode(value: Any) -> bytes:
+    """Return the message; a BadValue names the type of what cannot be sent."""
+    parts: list[bytes] = []
+    text = json.dumps(to_json(value, parts)).encode()
+    return b"".join((len(text).to_bytes(PREFIX, "little"), text, *parts))
+
+
+def to_json(value: Any, parts: list[bytes]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return to_json(value.item(), parts)
+    if isinstance(value, list):
+        return [to_json(item, parts) for item in value]
+    if type(value).__name__ in RECORDS and isinstance(value, RECORDS[type(value).__name__]):
+        names = getattr(value, "_fields", None) or list(vars(value))
+        return {type(value).__name__: [to_json(getattr(value, name), parts) for name in names]}
+    if isinstance(value, tuple):
+        return {"tuple": [to_json(item, parts) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[to_json(key, parts), to_json(item, parts)] for key, item in value.items()]}
+    if isinstance(value, Tensor | np.ndarray):
+        return {"tensor" if isinstance(value, Tensor) else "array": add_tensor(torch.as_tensor(value), parts)}
+    if isinstance(value, PurePath):
+        return {"path": str(value)}
+    if isinstance(value, torch.dtype) and value in DTYPES.values():
+        return {"dtype": str(value).removeprefix("torch.")}
+    raise unsendable(type(value).__name__)
+
+
+def add_tensor(tensor: Tensor, parts: list[bytes]) -> list[Any]:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES or tensor.layout != torch.strided:
+        raise unsendable(f"tensor of {name}, {str(tensor.layout).removeprefix('torch.')}")
+    # Axes in the order in which they lie in memory: channels_last is to be channels_last again.
+    order = sorted(range(tensor.ndim), key=lambda axis: (-tensor.stride(axis), -tensor.shape[axis]))
+    lying = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
+    parts.append(lying.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return [name, list(lying.shape), order]
+
+
+def unsendable(kind: str) -> BadValue:
+    return BadValue(
+        f"a {kind} cannot be sent from one rank to another.",
+        "States of optimizers and the like are made of numbers, texts, lists, tuples, dictionaries and tensors.",
+    )
+
+
+def decode(data: memoryview | bytes) -> Any:
+    """Return the value of a message; a LostRank if it is none that a rank of ours has sent."""
+    view = memoryview(data)
+    length = int.from_bytes(view[:PREFIX], "little")
+    if len(view) < PREFIX or length > len(view) - PREFIX:
+        raise LostRank(f"a message of {len(view):,} bytes that is cut short came from another rank.")
+    reader = Reader(view[PREFIX + length :])
+    try:
+        value = reader.value(json.loads(bytes(view[PREFIX : PREFIX + length])), DEEPEST)
+        if reader.position != len(reader.data):
+            raise ValueError("more bytes than tensors")
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError) as error:
+        raise LostRank(f"a message that cannot be understood came from another rank: {error}.") from None
+    return value
+
+
+class Reader:
+    """Takes the tensors of a message in the order in which they were added."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.position = 0
+
+    def value(self, record: Any, depth: int) -> Any:
+        if depth == 0:
+            raise ValueError("it is nested too deeply")
+        if isinstance(record, list):
+            return [self.value(item, depth - 1) for item in record]
+        if not isinstance(record, dict):
+            return record
+        ((kind, content),) = record.items()
+        if kind in RECORDS:
+            return RECORDS[kind](*self.value(content, depth - 1))
+        if kind == "dict":
+            return {self.value(key, depth - 1): self.value(item, depth - 1) for key, item in content}
+        if kind == "tuple":
+            return tuple(self.value(content, depth - 1))
+        if kind in ("tensor", "array"):
+            return self.tensor(content) if kind == "tensor" else self.tensor(content).numpy()
+        return DTYPES[content] if kind == "dtype" else {"path": Path}[kind](content)
+
+    def tensor(self, content: Any) -> Tensor:
+        name, shape, order = content
+        dtype = DTYPES[name]
+        if not all(type(extent) is int and extent >= 0 for extent in shape) or sorted(order) != [*range(len(shape))]:
+            raise ValueError("a tensor of an impossible shape")
+        size = math.prod(shape) * dtype.itemsize
+        if size > len(self.data) - self.position:
+            raise ValueError("fewer bytes than its tensors need")
+        part = bytearray(self.data[self.position : self.position + size])
+        self.position += size
+        lying = torch.frombuffer(part, dtype=dtype).reshape(shape) if part else torch.empty(shape, dtype=dtype)
+        return lying.permute([order.index(axis) for axis in range(len(order))])

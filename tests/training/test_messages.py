@@ -1,0 +1,125 @@
+"""What ranks say to one another comes back as it was, and nothing that arrives is executed."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data.mutations import mutate
+from training.ranks import together
+from viaduct.errors import BadValue, LostRank
+from viaduct.training.checkpoint import Saved
+from viaduct.training.distributed import joined
+from viaduct.training.messages import decode, encode
+from viaduct.training.metrics import Counted
+
+
+def back(value: Any) -> Any:
+    return decode(encode(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, 3, 1 << 90, 0.1, math.inf, "text \u2713", [], {}, (), [1, (2, [3])], {"a": {0: (0.9, 0.999)}},
+        {1: "number", "1": "text", (0, "x"): "tuple"}, Path("runs/one"), Saved(Path("runs/one/checkpoints/step-3")),
+        (None, random.Random(3).getstate(), torch.bfloat16), {"tensor": 3}, {"dict": [1]},
+    ],
+)  # fmt: skip
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    again = back(value)
+    assert again == value
+    assert type(again) is type(value)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int64, torch.complex64, torch.uint8]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3, 4)])
+def test_tensors_come_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    tensor = (torch.randn(shape) * 3).to(dtype)
+    again = back({"weight": tensor, "more": [tensor.mT if tensor.ndim > 1 else tensor]})
+    assert again["weight"].dtype is dtype
+    assert again["weight"].shape == tensor.shape
+    assert torch.equal(again["weight"], tensor)
+    assert torch.equal(again["more"][0], tensor.mT if tensor.ndim > 1 else tensor)
+    again["weight"].zero_()  # memory of its own
+
+
+@pytest.mark.parametrize("shape", [(16, 3, 3, 3), (16, 16, 1, 1), (1, 1, 2, 2)])
+def test_channels_last_is_channels_last_again(shape: tuple[int, ...]) -> None:
+    tensor = torch.randn(shape).to(memory_format=torch.channels_last)
+    again = back(tensor)
+    assert torch.equal(again, tensor)
+    assert again.stride() == tensor.stride()
+
+
+def test_arrays_and_records_come_back() -> None:
+    counted = Counted(np.arange(3), np.arange(3), np.zeros(3, np.int64), math.nan, 2)
+    again = back([counted])[0]
+    assert isinstance(again, Counted)
+    assert isinstance(again.pictures, np.ndarray)
+    assert again.pictures.tolist() == [0, 1, 2]
+    assert math.isnan(again.loss)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 0, torch.zeros(3).to_sparse(), b"bytes"])
+def test_what_cannot_be_sent_is_named(value: Any) -> None:
+    with pytest.raises(BadValue, match="cannot be sent from one rank to another"):
+        encode({"state": [value]})
+
+
+class Trap:
+    sprung = False
+
+    def __reduce__(self) -> Any:
+        return setattr, (Trap, "sprung", True)
+
+
+def test_a_pickle_that_arrives_is_not_opened() -> None:
+    with pytest.raises(LostRank):
+        decode(pickle.dumps(Trap()))
+    assert not Trap.sprung
+
+
+def test_damaged_messages_end_in_words() -> None:
+    whole = encode({"model": {"w": torch.randn(3, 4)}, "state": (1, 2.5, "x", [None]), "saved": Saved(Path("a"))})
+    chance = random.Random(3)
+    for _ in range(3000):
+        damaged = mutate(whole, chance)
+        try:
+            decode(damaged)
+        except LostRank:
+            continue
+
+
+def speak(folder: Path) -> None:
+    with joined("cpu", 30) as group:
+        every = group.gather({"rank": group.rank, "tensor": torch.full((group.rank + 1,), group.rank)})
+        assert [part["rank"] for part in every] == list(range(group.ranks))
+        assert [part["tensor"].tolist() for part in every] == [[0], [1, 1], [2, 2, 2]]
+        assert group.from_first(("first", [1]) if group.first else None) == ("first", [1])
+        assert group.first_does(lambda: Saved(Path("x"))) == Saved(Path("x"))
+        (folder / str(group.rank)).touch()
+
+
+def refuse_pickle(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a pickle was opened")
+
+
+def speak_without_pickle(folder: Path) -> None:
+    pickle.loads = pickle.load = refuse_pickle  # type: ignore[assignment]
+    torch.distributed.distributed_c10d._tensor_to_object = refuse_pickle
+    speak(folder)
+
+
+def test_ranks_speak_without_pickles(tmp_path: Path) -> None:
+    assert [one.error for one in together(3, speak_without_pickle, tmp_path)] == [None] * 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
