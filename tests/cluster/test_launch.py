@@ -11,9 +11,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from viaduct.cluster import launch, links
 from viaduct.cluster.generate import make
 from viaduct.cluster.launch import Place, from_nodes, from_table, resolve, run_cluster, run_local
 from viaduct.cluster.ranktable import RankTable, parse, read
+from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadData, BadValue, UnknownName, ViaductError
 
 if TYPE_CHECKING:
@@ -591,3 +592,142 @@ def test_a_cut_cable_is_noticed_and_the_run_continues_as_if_it_had_not_been(tmp_
     expected = losses(tmp_path / "calm")
     assert len(expected) == 30
     assert losses(tmp_path / "two" / "run") == pytest.approx(expected, rel=1e-5)
+
+
+# Who may speak to a job
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses at which a process and its children listen."""
+    inodes = set()
+    for process in (pid, *children(pid)):
+        with suppress(OSError):
+            for descriptor in os.scandir(f"/proc/{process}/fd"):
+                with suppress(OSError):
+                    inodes.add(os.readlink(descriptor.path).removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and inode in inodes:
+                digits = local.partition(":")[0]
+                words = [digits[place : place + 8] for place in range(0, len(digits), 8)]
+                raw = b"".join(bytes.fromhex(word)[::-1] for word in words)
+                found.add(socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    try:
+        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [process for child in own for process in (child, *children(child))]
+
+
+WAIT_TOGETHER = MEET.replace("dist.destroy", "import time; time.sleep(60)\ndist.destroy")
+
+
+def test_ranks_of_one_machine_are_not_reached_from_another(tmp_path: Path) -> None:
+    with begun("launch", "--ranks", "2", "--", "python", script(tmp_path, WAIT_TOGETHER), str(tmp_path)) as agent:
+        wait_for(lambda: len(told(tmp_path)) == 2)
+        assert listening(agent.pid) == {"127.0.0.1"}
+
+
+def test_a_job_listens_where_its_machines_meet_and_nowhere_else(tmp_path: Path) -> None:
+    head = ("launch", "--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.3:{free_port()}", "--")
+    argv = ("python", script(tmp_path, WAIT_TOGETHER), str(tmp_path))
+    with begun(*head, *argv) as first, begun(*head, *argv) as second:
+        wait_for(lambda: len(told(tmp_path)) == 2)
+        # The store where they meet, and the ranks' at the address from which one gets there.
+        assert listening(first.pid) | listening(second.pid) == {"127.0.0.1", "127.0.0.3"}
+
+
+def wait_for(found: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not found() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert found()
+
+
+def test_a_waiting_server_learns_at_once_why_the_job_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.cluster import rollcall
+
+    for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
+        monkeypatch.setattr(rollcall, name, seconds)
+    rdzv = f"127.0.0.1:{free_port()}"
+    first, second = (rollcall.RollCall(launch.member(from_nodes(3, 1, rdzv)), 300, print) for _ in range(2))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.next_rendezvous)
+        time.sleep(0.5)
+        assert not waiting.done()
+        begin = time.monotonic()
+        first.leave("rank 3 ended with exit code 9")
+        with pytest.raises(rollcall.JobEnded, match=r"another server ended the job: .*rank 3 ended with exit code 9"):
+            waiting.result(30)
+        assert time.monotonic() - begin < 10
+    first.shutdown()
+    second.shutdown()
+
+
+def test_a_server_that_has_finished_does_not_wait_for_a_closed_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.cluster import rollcall
+
+    for name, seconds in (("BEAT_S", 0.1), ("LINGER_S", 0.5)):
+        monkeypatch.setattr(rollcall, name, seconds)
+    rdzv = f"127.0.0.1:{free_port()}"
+    first, second = (rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 300, print) for _ in range(2))
+    never = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(second.wait_while_open, lambda: (never.wait(60), None)[1])
+        first.leave("was interrupted")
+        with pytest.raises(rollcall.JobEnded, match="was interrupted"):
+            waiting.result(30)
+    never.set()
+    first.shutdown()
+    second.shutdown()
+
+
+def test_a_machine_with_another_secret_is_told_so_without_it() -> None:
+    from viaduct.cluster.rollcall import RollCall
+
+    rdzv = f"127.0.0.1:{free_port()}"
+    first = RollCall(launch.member(from_nodes(2, 1, rdzv, secret="correct horse battery")), 10, print)
+    for other in ("", "another horse battery"):
+        with pytest.raises(BadValue, match="told something else") as caught:
+            RollCall(launch.member(from_nodes(2, 1, rdzv, secret=other)), 10, print)
+        assert "VIADUCT_JOB_SECRET" in str(caught.value)
+        assert "horse" not in str(caught.value)
+    first.shutdown()
+
+
+def test_two_machines_with_the_same_secret_work_as_one(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef0123\n")
+    secret.chmod(0o600)
+    argv = ["python", script(tmp_path, MEET), str(tmp_path)]
+    flags = ("--nodes", "2", "--ranks", "1", "--rdzv", f"127.0.0.1:{free_port()}", "--secret-file", str(secret))
+    ends = machines(tmp_path, ["", ""], argv, *flags)
+    assert [code for code, _ in ends] == [0, 0], ends
+    assert not any("no secret" in said for _, said in ends)
+    assert [answer["VIADUCT_JOB_SECRET"] for answer in told(tmp_path).values()] == ["0123456789abcdef0123"] * 2
+
+
+def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("0123456789abcdef")
+    file.chmod(0o644)
+    with pytest.raises(BadValue, match="may be read by others") as caught:
+        find_secret(file)
+    assert f"chmod 600 {file}" in str(caught.value)
+    file.chmod(0o600)
+    assert find_secret(file) == "0123456789abcdef"
+    for text in ("", "short", "x" * 2000):
+        file.write_text(text)
+        with pytest.raises(BadValue, match="has 16 to 1024 printable characters"):
+            find_secret(file)
+    with pytest.raises(BadValue, match="cannot be read"):
+        find_secret(tmp_path / "none")
+    assert find_secret(None, {}) == ""
+    with pytest.raises(BadValue, match="VIADUCT_JOB_SECRET: a job's secret"):
+        find_secret(None, {"VIADUCT_JOB_SECRET": "short"})

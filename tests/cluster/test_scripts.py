@@ -203,3 +203,29 @@ def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:
         '"no"', '"-c"', '"1"', '"a b"', '"x: y"', "plain-one",
     ]  # fmt: skip
     assert yaml({"a": [], "b": {"c": [1, {"d": "e"}]}}) == "a: []\nb:\n  c:\n    - 1\n    - d: e\n"
+
+
+def test_several_machines_get_a_secret_that_only_its_owner_reads(tmp_path: Path) -> None:
+    folder = written(tmp_path, nodes=2)
+    secret = folder / "job_secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert len(secret.read_text().strip()) == 32
+    before = secret.read_text()
+    write_all(folder, Job(COMMAND, "npu", nodes=2), force=True)
+    assert secret.read_text() == before, "machines that have it already must still find one another"
+    assert before.strip() not in "".join(path.read_text() for path in folder.iterdir() if path != secret)
+    assert "job_secret" not in (folder / "Dockerfile").read_text()
+    assert not (written(tmp_path / "alone", nodes=1) / "job_secret").exists()
+
+
+def test_the_script_of_a_cluster_hands_its_secret_on(tmp_path: Path) -> None:
+    folder = written(tmp_path, kind="cpu", nodes=2)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$VIADUCT_JOB_SECRET"\n')
+    python.chmod(0o755)
+    environment = {"PATH": os.environ["PATH"], "PYTHON": str(python), "RDZV": "127.0.0.1:1"}
+    said = [
+        subprocess.run([folder / "run_cluster.sh"], env=environment | more, capture_output=True, text=True).stdout
+        for more in ({}, {"VIADUCT_JOB_SECRET": "of the environment"})
+    ]
+    assert said == [(folder / "job_secret").read_text(), "of the environment\n"]

@@ -23,11 +23,10 @@ from typing import Any
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest, SignalException, Std
-from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
-from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER
-from viaduct.cluster.rollcall import JobEnded
+from viaduct.cluster.rollcall import JobEnded, RollCall
 
 MISTAKE = 2
 """The exit code of a person's mistake: ours, argparse's, most programs'."""
@@ -127,6 +126,15 @@ class Agent(LocalElasticAgent):
             self._look_at(result)
         return result
 
+    def _exit_barrier(self) -> None:
+        """Wait for the other servers' ranks to finish; not for those of a job that has ended meanwhile."""
+        handler = self._worker_group.spec.rdzv_handler
+        wait: Callable[[], None] = super()._exit_barrier
+        if isinstance(handler, RollCall):
+            handler.wait_while_open(wait)
+        else:
+            wait()
+
     def _look_at(self, result: RunResult) -> None:
         self.failures = sorted(self._failures_of(result), key=blame)
         self.stopped = STOPPED.get(self.failures[0].exit_code, 0)
@@ -200,15 +208,6 @@ def quiet() -> None:
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch.distributed.elastic"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def one_machine(job: str) -> RendezvousHandler:
-    """Meets nobody: what `torchrun --standalone` uses."""
-    parameters = RendezvousParameters(
-        "c10d", "127.0.0.1:0", job, min_nodes=1, max_nodes=1, local_addr="127.0.0.1", is_host="true"
-    )
-    handler: RendezvousHandler = get_rendezvous_handler(parameters)
-    return handler
 
 
 @contextmanager

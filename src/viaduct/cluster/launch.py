@@ -28,6 +28,7 @@ from viaduct.cluster import links
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT, VISIBLE, Target, check_job, refuse
 from viaduct.cluster.findings import counted
 from viaduct.cluster.ranktable import RankTable, Server, check_environment, render
+from viaduct.cluster.secret import VARIABLE, corner_of, make_secret, name_secret
 from viaduct.errors import BadData, BadValue
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ TIMEOUT_S = 300.0
 HCCL = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE", "JOB_ID")
 IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 """Collectives that may choose among several networks choose the one of the rank table."""
+LOCAL_IFNAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 Show = Literal["first", "all"]
 Own = Callable[[Mapping[str, str]], dict[str, str]]
 """From the variables that torch gives a rank, those which we add."""
@@ -110,6 +112,8 @@ class Place:
     target: Target | None = None
     shared: Mapping[str, str] = field(default_factory=dict)
     """Variables of all ranks here."""
+    secret: str = ""
+    """The job's; empty: the user has given none."""
 
     def variables(self, rank: int) -> dict[str, str]:
         """Of one rank, beside torchrun's."""
@@ -127,6 +131,7 @@ def from_table(
     port: int = DEFAULT_PORT,
     job: str = DEFAULT_JOB,
     target: Target | None = None,
+    secret: str = "",
 ) -> Place:
     """The part of this machine, found by its addresses; `server` says it explicitly."""
     refuse(table, port, job)
@@ -143,7 +148,7 @@ def from_table(
     digest = hashlib.sha256(render(table).encode()).hexdigest()[:12]
     return Place(
         ranks=len(mine.devices),
-        host=table.master,
+        host=links.meeting_address(table.master),
         port=port,
         hosts_store=node == 0,
         node=node,
@@ -151,7 +156,9 @@ def from_table(
         name=mine.server_id,
         address=mine.address,
         job=job,
-        facts=f"job {job}, {counted(table.size, 'rank')} on {counted(len(table.servers), 'server')}, table {digest}",
+        facts=f"job {job}, {counted(table.size, 'rank')} on {counted(len(table.servers), 'server')}, table {digest}, "
+        f"{name_secret(secret)}",
+        secret=secret,
         table=table,
         target=target,
         shared=interface_variables(mine.address),
@@ -183,13 +190,21 @@ def interface_variables(address: str) -> dict[str, str]:
     return {variable: name for variable in IFNAMES if name and variable not in os.environ}
 
 
-def from_nodes(nodes: int, ranks: int, rdzv: str | None, *, node: int | None = None, job: str = DEFAULT_JOB) -> Place:
+def loopback_variables() -> dict[str, str]:
+    """Ranks that are all on this machine speak to one another through it alone, unless somebody has chosen already."""
+    return {variable: "lo" for variable in LOCAL_IFNAMES if variable not in os.environ and "lo" in links.interfaces()}
+
+
+def from_nodes(
+    nodes: int, ranks: int, rdzv: str | None, *, node: int | None = None, job: str = DEFAULT_JOB, secret: str = ""
+) -> Place:
     """One of `nodes` machines with as many ranks each, which meet at HOST:PORT."""
     check_nodes(nodes, ranks, rdzv, node)
     check_job(job)
     if nodes == 1:
         return Place(ranks, job=job)
-    host, port = links.endpoint(rdzv or "", DEFAULT_PORT)
+    named, port = links.endpoint(rdzv or "", DEFAULT_PORT)
+    host = links.meeting_address(named)
     address = links.address_towards(host, port)
     return Place(
         ranks=ranks,
@@ -201,7 +216,8 @@ def from_nodes(nodes: int, ranks: int, rdzv: str | None, *, node: int | None = N
         name=f"{socket.gethostname()} ({address})",
         address=address,
         job=job,
-        facts=f"job {job}, {counted(nodes, 'machine')}, {counted(ranks, 'rank')} each",
+        facts=f"job {job}, {counted(nodes, 'machine')}, {counted(ranks, 'rank')} each, {name_secret(secret)}",
+        secret=secret,
         shared=interface_variables(address),
     )
 
@@ -286,16 +302,18 @@ def check_numbers(ranks: int, max_restarts: int) -> None:
 
 def start(command: list[str], place: Place, max_restarts: int, logs: str, show_all: bool, timeout: float) -> Outcome:
     with quiet_import():
-        from viaduct.cluster.agent import Outcome, conduct, ended, one_machine
-        from viaduct.cluster.rollcall import LINGER_S, JobEnded, RollCall
+        from viaduct.cluster.agent import Outcome, conduct, ended
+        from viaduct.cluster.rollcall import LINGER_S, JobEnded, OneMachine, RollCall
 
     meeting = RollCall(member(place), timeout, tell) if place.host else None
+    secret = place.secret if meeting else make_secret()
 
     def own(given: Mapping[str, str]) -> dict[str, str]:
-        restarts = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else {}
-        return {**threads(place.ranks), **restarts, **place.variables(int(given["RANK"]))}
+        restarts = {"TORCHELASTIC_RESTART_COUNT": str(meeting.round)} if meeting else loopback_variables()
+        kept = {VARIABLE: secret} if secret else {}
+        return {**threads(place.ranks), **restarts, **kept, **place.variables(int(given["RANK"]))}
 
-    handler = meeting or one_machine(uuid.uuid4().hex)
+    handler = meeting or OneMachine(uuid.uuid4().hex)
     try:
         outcome = conduct(
             command,
@@ -345,6 +363,7 @@ def member(place: Place) -> Member:
         hosts_store=place.hosts_store,
         job=place.job,
         facts=place.facts,
+        corner=corner_of(place.secret, place.job),
     )
 
 

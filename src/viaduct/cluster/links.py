@@ -14,6 +14,7 @@ from viaduct.errors import BadValue
 SIOCGIFADDR = 0x8915
 """Linux: the IPv4 address of an interface."""
 RETRY_S = 0.5
+BACKLOG = 2048
 CONNECT_S = 3.0
 
 
@@ -50,6 +51,41 @@ def is_mine(host: str) -> bool:
     return True
 
 
+def listening_socket(address: str, port: int = 0) -> socket.socket:
+    """Return a socket that listens at one of this machine's addresses, and at no other."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def meeting_address(host: str) -> str:
+    """Return the address at which the others reach this machine under that name, if it is this machine's; else it.
+
+    /etc/hosts may call this machine 127.0.1.1, where nobody else finds it.
+    """
+    if not is_mine(host):
+        return host
+    try:
+        address = socket.gethostbyname(host)
+    except (OSError, UnicodeError):
+        return host
+    if not address.startswith("127.") or is_loopback(host):
+        return address
+    return next(iter(own_addresses()), address)
+
+
+def is_loopback(host: str) -> bool:
+    """Does it mean this machine on every machine?"""
+    return host == "localhost" or host.startswith("127.")
+
+
 def interface_of(address: str) -> str | None:
     return next((name for name, own in interfaces().items() if own == address), None)
 
@@ -65,7 +101,7 @@ def address_towards(host: str, port: int) -> str:
             why = (error.strerror or str(error)).lower()
             raise BadValue(f"there is no way from this machine to {host}: {why}.") from error
         address: str = probe.getsockname()[0]
-    if not address.startswith("127."):
+    if not address.startswith("127.") or is_loopback(host):
         return address
     # The meeting place is this machine under a name that means another one elsewhere; the others need a real one.
     return next(iter(own_addresses()), address)

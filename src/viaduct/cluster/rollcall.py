@@ -10,6 +10,10 @@ ranks hang in their collective. Here the servers keep a store on the first one:
     name/N     what people call server N
     closed     why the job ended, written by the first server that gave up
 
+The store listens at the address where the servers meet and at no other; so does the one that rank 0's server opens for
+the ranks of each round (torch's own would listen everywhere). Keys lie under a digest of the job's secret (secret.py),
+and what is read from the store is text and numbers: nothing in it is unpickled.
+
 The agent asks `num_nodes_waiting` several times a second; it answers from what the thread last saw, so it never waits
 on the network, and what must ask the store watches that thread meanwhile. The server with the store watches all the
 others, they watch it: so 128 servers ask for little. One that was silent for `SILENCE_S` is named, and ends the job.
@@ -17,6 +21,9 @@ others, they watch it: so 128 servers ask for little. One that was silent for `S
 
 from __future__ import annotations
 
+import errno
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +36,7 @@ from typing import Generic, TypeVar
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
+from viaduct.cluster import links
 from viaduct.errors import BadValue, ViaductError
 
 SILENCE_S = 20.0
@@ -67,20 +75,22 @@ class Member:
     job: str
     facts: str
     """What all servers must have been told alike."""
+    corner: str = ""
+    """Where the keys of the job lie; it follows from the job's secret."""
 
 
 def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
     if serve:
         try:
-            return connect(member, timeout, serve=True)
-        except RuntimeError as error:
-            if "EADDRINUSE" in str(error) or "in use" in str(error):
+            return serve_store(member.host, member.port, timeout)
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 raise PortTaken(f"port {member.port} is in use on this machine.") from error
             raise BadValue(
-                f"port {member.port} cannot be used here: {first_line(error)}",
+                f"{member.host}:{member.port} cannot be used here: {first_line(error)}",
                 "Take another on all servers: --port, or --rdzv HOST:PORT.",
             ) from error
-    asked = Question(lambda: connect(member, timeout, serve=False))
+    asked = Question(lambda: connect(member, timeout))
     if asked.wait(min(timeout, STORE_S)) and asked.answers:
         return asked.answers[0]
     why = first_line(asked.errors[0]) if asked.errors else ""
@@ -92,9 +102,33 @@ def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
     )
 
 
-def connect(member: Member, timeout: float, serve: bool) -> TCPStore:
-    limit = timedelta(seconds=timeout)
-    return TCPStore(member.host, member.port, is_master=serve, timeout=limit, wait_for_workers=False)
+def connect(member: Member, timeout: float) -> TCPStore:
+    return TCPStore(member.host, member.port, timeout=timedelta(seconds=timeout), wait_for_workers=False)
+
+
+def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPStore:
+    """Return a store that listens at this address only; torch's own listens at all that the machine has."""
+    for libuv in (True, False):  # torch 2.4's newer kind of store cannot be given a socket; its older one can
+        listening = links.listening_socket(socket.gethostbyname(address), port)
+        own_address, own_port = listening.getsockname()[:2]
+        try:
+            store = TCPStore(
+                own_address,
+                own_port,
+                is_master=True,
+                timeout=timedelta(seconds=timeout),
+                wait_for_workers=False,
+                master_listen_fd=listening.fileno(),
+                use_libuv=libuv,
+            )
+        except RuntimeError as error:
+            listening.close()
+            if not libuv or "libuv" not in str(error):
+                raise
+        else:
+            listening.detach()  # it is the store's now
+            break
+    return store
 
 
 class Question(Generic[T]):
@@ -195,13 +229,14 @@ class RollCall(RendezvousHandler):
         self.hosts_store = served is not None
         store = served or open_store(member, timeout, serve=False)
         self._agree(store)
-        self._store = PrefixStore(member.job, store)
+        self._store = PrefixStore(member.corner or member.job, store)
         self.node = take_number(self._store, member)
         self._store.set(f"name/{self.node}", member.name)
-        mine = PrefixStore(member.job, open_store(member, timeout, serve=False))
+        mine = PrefixStore(member.corner or member.job, open_store(member, timeout, serve=False))
         self._pulse = Pulse(self.node, member.names, mine, watches=self.hosts_store)
         self._pulse.start()
         self.round = -1
+        self._store_of_ranks: TCPStore | None = None
 
     def _agree(self, store: Store) -> None:
         """Were all servers told the same? The job is part of it, so this is asked outside its corner of the store."""
@@ -212,6 +247,7 @@ class RollCall(RendezvousHandler):
                 f"There: {told}",
                 f"Here:  {self.member.facts}",
                 "Start all servers with the same rank table, or the same --nodes and --ranks; and the same --job.",
+                *(["The secret is that of VIADUCT_JOB_SECRET or --secret-file."] if "secret" in told else []),
             )
 
     def get_backend(self) -> str:
@@ -228,13 +264,23 @@ class RollCall(RendezvousHandler):
             wanted = self._ask(lambda: self._store.add("round", 1))
         self.round = self._wait_for_all(wanted)
         store = PrefixStore(f"round/{self.round}", self._store)
-        meeting = self._ask(lambda: RendezvousStoreInfo.build(self.node, store, local_addr=self.member.address))
-        return RendezvousInfo(store, self.node, len(self.member.names), meeting)
+        if self.node == 0:
+            self._store_of_ranks = serve_store(self.member.address)
+            where = json.dumps([self._store_of_ranks.host, self._store_of_ranks.port])
+            self._ask(lambda: store.set("ranks", where))
+        address, port = json.loads(self._ask(lambda: store.get("ranks")))
+        return RendezvousInfo(store, self.node, len(self.member.names), RendezvousStoreInfo(str(address), int(port)))
+
+    @property
+    def use_agent_store(self) -> bool:
+        """The ranks speak to the store that rank 0's server has opened for this round, and open none themselves."""
+        return True
 
     def _wait_for_all(self, wanted: int) -> int:
         begin = time.monotonic()
         told = False
         while not self._ask(partial(self._all_ready, wanted)):
+            self._refuse_if_over()
             wanted = max(wanted, self._pulse.round)
             waited = time.monotonic() - begin
             if waited > self.timeout:
@@ -267,6 +313,10 @@ class RollCall(RendezvousHandler):
             gone = f"the rendezvous {self.member.host}:{self.member.port} is gone"
             raise JobEnded(f"{gone}: {first_line(asked.errors[0])}") from asked.errors[0]
         return asked.answers[0]
+
+    def wait_while_open(self, wait: Callable[[], None]) -> None:
+        """Wait, unless another server ends the job."""
+        self._ask(wait)
 
     def _refuse_if_over(self) -> None:
         if self._pulse.closed:
@@ -308,6 +358,41 @@ class RollCall(RendezvousHandler):
 
     def shutdown(self) -> bool:
         self._pulse.stop()
+        return True
+
+
+class OneMachine(RendezvousHandler):
+    """Meets nobody: all ranks are on this machine, and their store is reached from nowhere else."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self._store: TCPStore | None = None
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        self._store = serve_store("127.0.0.1")  # a new one for each start: keys of the last one are gone
+        return RendezvousInfo(self._store, 0, 1, RendezvousStoreInfo(self._store.host, self._store.port))
+
+    @property
+    def use_agent_store(self) -> bool:
+        return True
+
+    def get_backend(self) -> str:
+        return "viaduct"
+
+    def get_run_id(self) -> str:
+        return self.job
+
+    def is_closed(self) -> bool:
+        return False
+
+    def set_closed(self) -> None:
+        """Nobody else is there to be told."""
+
+    def num_nodes_waiting(self) -> int:
+        return 0
+
+    def shutdown(self) -> bool:
+        self._store = None
         return True
 
 

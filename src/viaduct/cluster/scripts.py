@@ -8,6 +8,7 @@ Dockerfile         viaduct on the vendor's image, which is an argument
 run_docker.sh      that container, with the vendor's device files
 pytorchjob.yaml    the same as a PyTorchJob of Kubeflow
 rank_table.json    the table, where one was given
+job_secret         the secret of a job of several machines, for its owner's eyes; kept when the others are written again
 """
 
 from __future__ import annotations
@@ -26,12 +27,19 @@ from viaduct.cluster.findings import counted
 from viaduct.cluster.generate import write
 from viaduct.cluster.launch import check_numbers
 from viaduct.cluster.ranktable import RankTable, render
+from viaduct.cluster.secret import VARIABLE, make_secret
 from viaduct.errors import BadValue
 
 Kind = Literal["npu", "mlu", "cuda", "cpu"]
-RANK_TABLE = "rank_table.json"
+RANK_TABLE, SECRET = "rank_table.json", "job_secret"
 HEAD = "#!/usr/bin/env bash\n"
 HERE = 'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)\n'
+READ_SECRET = f"""\
+if [ -z "${{{VARIABLE}:-}}" ] && [ -f "$here/{SECRET}" ]; then
+    {VARIABLE}=$(cat "$here/{SECRET}")
+    export {VARIABLE}
+fi
+"""
 VIADUCT = 'exec "${PYTHON:-python3}" -m viaduct launch'
 
 ENVIRONMENTS: dict[Kind, str] = {
@@ -149,7 +157,22 @@ def write_all(folder: Path, job: Job, force: bool) -> dict[Path, str]:
         write(text, path, force)
         if path.suffix == ".sh" and path.name != "env.sh":
             os.chmod(path, 0o755)
-    return {path: meaning for path, (_, meaning) in files.items()}
+    told = {path: meaning for path, (_, meaning) in files.items()}
+    if job.machines > 1:
+        write_secret(folder / SECRET)
+        told[folder / SECRET] = "the job's secret; copy it with the scripts, and show it to nobody"
+    return told
+
+
+def write_secret(path: Path) -> None:
+    """Make up a secret, unless there is one: other machines may have it already."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(make_secret() + "\n")
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise BadValue(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def check(job: Job) -> None:
@@ -196,7 +219,8 @@ def run_cluster(job: Job) -> str:
     else:
         ask = f': "${{RDZV:?set RDZV to HOST:PORT of the machine where all meet, such as 10.0.0.10:{job.port}}}"\n'
         where = f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV"'
-    return f'{HEAD}{what}\nset -eu\n{HERE}. "$here/env.sh"\n{ask}{VIADUCT} {where} {job.flags} {job.tail}'
+    start = f"{ask}{READ_SECRET}{VIADUCT} {where} {job.flags} {job.tail}"
+    return f'{HEAD}{what}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
 
 
 def dockerfile(job: Job) -> str:
@@ -229,11 +253,12 @@ def image_name(job: Job) -> str:
 
 
 def run_docker(job: Job) -> str:
+    secret = f"options+=(-e {VARIABLE})\n" if job.machines > 1 else ""
     return f"""\
 {HEAD}# The container with the devices of this machine:
 #   DATA=/where/the/data/lie RUNS=/where/runs/go ./run_docker.sh [command within]
 set -eu
-IMAGE="${{IMAGE:-{image_name(job)}}}"
+{HERE + READ_SECRET if job.machines > 1 else ""}IMAGE="${{IMAGE:-{image_name(job)}}}"
 DATA="${{DATA:-$PWD/data}}"
 RUNS="${{RUNS:-$PWD/runs}}"
 mkdir -p "$RUNS"
@@ -241,7 +266,7 @@ options=(--rm --net=host --shm-size=16g)
 if [ -t 0 ]; then options+=(-it); fi
 if [ -d "$DATA" ]; then options+=(-v "$DATA:/data:ro"); fi
 options+=(-v "$RUNS:/job/runs")
-{MOUNTS[job.kind]}exec docker run "${{options[@]}}" "$IMAGE" "$@"
+{secret}{MOUNTS[job.kind]}exec docker run "${{options[@]}}" "$IMAGE" "$@"
 """
 
 
@@ -255,9 +280,19 @@ def pytorchjob(job: Job) -> dict[str, Any]:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": job.name.lower().replace("_", "-").strip("-") or DEFAULT_JOB},
+        "metadata": {"name": kubernetes_name(job)},
         "spec": {"runPolicy": {"backoffLimit": 3}, "pytorchReplicaSpecs": replicas},
     }
+
+
+def kubernetes_name(job: Job) -> str:
+    return job.name.lower().replace("_", "-").strip("-") or DEFAULT_JOB
+
+
+def secret_variable(job: Job) -> dict[str, Any]:
+    """The job's secret, of a Secret that is made with `kubectl create secret generic NAME-secret --from-file=…`."""
+    reference = {"name": f"{kubernetes_name(job)}-secret", "key": SECRET, "optional": True}
+    return {"name": VARIABLE, "valueFrom": {"secretKeyRef": reference}}
 
 
 def replica(job: Job, count: int) -> dict[str, Any]:
@@ -267,6 +302,7 @@ def replica(job: Job, count: int) -> dict[str, Any]:
         "image": image_name(job),
         "command": ["bash", "-c"],
         "args": [pod_command(job)],
+        **({"env": [secret_variable(job)]} if job.machines > 1 else {}),
         "resources": {"requests": resources, "limits": resources},
         "volumeMounts": [
             {"name": "data", "mountPath": "/data", "readOnly": True},

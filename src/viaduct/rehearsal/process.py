@@ -126,7 +126,8 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
     from viaduct.cluster.launch import quiet_import, threads
 
     with quiet_import():
-        from viaduct.cluster.agent import conduct, one_machine
+        from viaduct.cluster.agent import conduct
+        from viaduct.cluster.rollcall import OneMachine
 
     def own(given: Mapping[str, str]) -> dict[str, str]:
         return {**threads(plan.ranks), **of_rank(plan, given)}
@@ -139,7 +140,7 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
             outcome = conduct(
                 command,
                 plan.ranks,
-                one_machine(uuid.uuid4().hex),
+                OneMachine(uuid.uuid4().hex),
                 max_restarts=0,
                 log_dir=str(logs),
                 show_all=True,

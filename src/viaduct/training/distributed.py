@@ -24,6 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from viaduct import devices
+from viaduct.cluster.secret import VARIABLE, corner_of
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, Diverged, LostRank, ViaductError
 from viaduct.path_errors import explain_os_error
@@ -80,7 +81,7 @@ class Group:
         if data is None:
             data = torch.empty(checked_length(int(length)), dtype=torch.uint8)
         distributed.broadcast(data, 0)
-        return cast(Answer, value if self.first else decode(memoryview(data.numpy())))
+        return cast(Answer, value if self.first else decode(data.numpy().data))
 
     def gather(self, value: Answer) -> list[Answer]:
         """Every rank's value, in the order of the ranks."""
@@ -95,7 +96,7 @@ class Group:
         held = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.ranks)]
         distributed.all_gather(held, padded)
         parts = zip(held, lengths, strict=True)
-        return [decode(memoryview(part.numpy())[: int(length)]) for part, length in parts]
+        return [decode(part.numpy().data[: int(length)]) for part, length in parts]
 
     def first_does(self, action: Callable[[], Answer]) -> Answer:
         """What rank 0 makes of it, for everybody; if that fails, all stop, and rank 0 says why."""
@@ -214,10 +215,15 @@ def join(group: Group, backend: str, timeout: timedelta) -> None:
     """The store at the meeting place outlives a restart: each start has a corner of its own, free of old addresses."""
     store, *_ = next(rendezvous("env://", timeout=timeout))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    corner = distributed.PrefixStore(f"viaduct/start_{attempt}", store)  # type: ignore[attr-defined]
+    corner = distributed.PrefixStore(f"viaduct/{job_corner()}/start_{attempt}", store)  # type: ignore[attr-defined]
     distributed.init_process_group(backend, store=corner, rank=group.rank, world_size=group.ranks, timeout=timeout)
     # A thread of gloo that still waits for Python when Python ends is aborted, and the process with it (SIGABRT).
     atexit.register(time.sleep, 0.2)
+
+
+def job_corner() -> str:
+    """Where the keys of this job's ranks lie; it follows from the job's secret."""
+    return corner_of(os.environ.get(VARIABLE, ""), "ranks")
 
 
 @contextmanager

@@ -77,7 +77,8 @@ def add_tensor(tensor: Tensor, parts: list[bytes]) -> list[Any]:
     if name not in DTYPES or tensor.layout != torch.strided:
         raise unsendable(f"tensor of {name}, {str(tensor.layout).removeprefix('torch.')}")
     # Axes in the order in which they lie in memory: channels_last is to be channels_last again.
-    order = sorted(range(tensor.ndim), key=lambda axis: (-tensor.stride(axis), -tensor.shape[axis]))
+    strides, extents = tuple(tensor.stride()), tuple(tensor.shape)
+    order = sorted(range(tensor.ndim), key=lambda axis: (-strides[axis], -extents[axis]))
     lying = tensor.detach().resolve_conj().resolve_neg().cpu().permute(order).contiguous()
     parts.append(lying.reshape(-1).view(torch.uint8).numpy().tobytes())
     return [name, list(lying.shape), order]

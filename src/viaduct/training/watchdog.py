@@ -30,7 +30,7 @@ from torch import distributed
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.errors import LostRank
-from viaduct.training.distributed import ADDRESS, Group
+from viaduct.training.distributed import ADDRESS, Group, job_corner
 
 WAIT_FOR_STACK = 5.0  # seconds that the others give the rank behind to say where it stands
 SECONDS_FOR_STORE = 10.0
@@ -167,7 +167,8 @@ def open_store() -> Any:
     timeout = timedelta(seconds=SECONDS_FOR_STORE)
     store = distributed.TCPStore(host, int(port), is_master=False, wait_for_workers=False, timeout=timeout)  # type: ignore[attr-defined]
     # Each start of the ranks has signs of its own.
-    return distributed.PrefixStore(f"viaduct/watchdog/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)  # type: ignore[attr-defined]
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return distributed.PrefixStore(f"viaduct/{job_corner()}/watchdog/{attempt}", store)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

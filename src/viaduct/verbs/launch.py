@@ -29,6 +29,7 @@ from viaduct.cluster.plan import DEFAULT_INNER_LINK, DEFAULT_LINK, DEFAULT_TFLOP
 from viaduct.cluster.ranktable import read
 from viaduct.cluster.rules import Card
 from viaduct.cluster.scripts import Kind
+from viaduct.cluster.secret import find_secret
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ def main(
     ] = None,
     port: Annotated[int, typer.Option(help="With --ranktable: where its first server is met.")] = DEFAULT_PORT,
     job: Annotated[str, typer.Option(help="JOB_ID, the same on all machines.")] = DEFAULT_JOB,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the job's secret, the same on all machines.",
+            metavar="FILE",
+            show_default="VIADUCT_JOB_SECRET",
+        ),
+    ] = None,
     target: Annotated[
         Kind | None,
         typer.Option(help="The devices that must be there, or that scripts are for.", show_default="as --device says"),
@@ -139,7 +148,9 @@ def main(
     resolve(argv)
     if ranktable is None:
         refuse_table_flags(context, rdzv, port)
-    place = find_place(ranktable, server, card, kind, nodes, ranks, rdzv, node_rank, port, job)
+    place = find_place(
+        ranktable, server, card, kind, nodes, ranks, rdzv, node_rank, port, job, find_secret(secret_file)
+    )
     with quiet_import():
         check_devices(kind, place)
         finished = check_training(argv, place)
@@ -227,13 +238,19 @@ def find_place(
     node_rank: int | None,
     port: int,
     job: str,
+    secret: str,
 ) -> Place:
     if ranktable is not None:
         for flag, given in (("--rdzv", rdzv), ("--node-rank", node_rank), ("--nodes", nodes - 1 or None)):
             if given is not None:
                 raise BadValue(f"{flag} and --ranktable: the table says where the servers meet, and who is who.")
         place = from_table(
-            read(ranktable, card_for(card, kind)), server=server, port=port, job=job, target=visible(kind)
+            read(ranktable, card_for(card, kind)),
+            server=server,
+            port=port,
+            job=job,
+            target=visible(kind),
+            secret=secret,
         )
         if ranks not in (None, place.ranks):
             raise BadValue(f"--ranks is {ranks}, but {ranktable} gives this server {counted(place.ranks, 'device')}.")
@@ -242,7 +259,7 @@ def find_place(
         raise BadValue("--server is for --ranktable.", NEITHER)
     if ranks is None:
         raise BadValue("how many ranks?", NEITHER)
-    return from_nodes(nodes, ranks, rdzv, node=node_rank, job=job)
+    return from_nodes(nodes, ranks, rdzv, node=node_rank, job=job, secret=secret)
 
 
 def card_for(card: Card | None, kind: Kind | None) -> Card:
@@ -269,6 +286,11 @@ def begin(place: Place, argv: list[str], show: Show) -> None:
     where = f" on {place.name}, one of {len(place.names)} servers" if place.host else ""
     hidden = "; rank 0 of them is shown here (--show all: every one)" if place.ranks > 1 and show == "first" else ""
     print(f"{counted(place.ranks, 'rank')}{where}{hidden}", file=sys.stderr, flush=True)
+    if place.hosts_store and not place.secret:
+        told = f"Note: the job has no secret; whoever reaches {place.host}:{place.port} can disturb it."
+        print(
+            f"{told} VIADUCT_JOB_SECRET or --secret-file, on all machines, gives it one.", file=sys.stderr, flush=True
+        )
 
 
 def write(

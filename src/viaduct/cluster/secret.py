@@ -1,0 +1,66 @@
+"""The secret of a job, which all its machines are given and nobody else.
+
+It is read from VIADUCT_JOB_SECRET or from a file that only its owner may read; it is made up where all ranks are on one
+machine. The keys of a job lie in the store under a digest of it. So two jobs on one port, or somebody who guesses, do
+not touch each other's keys. It is no encryption and no login: docs/launch.md says what it does not do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from viaduct.errors import BadValue
+
+VARIABLE = "VIADUCT_JOB_SECRET"
+SHORTEST, LONGEST = 16, 1024  # characters
+
+
+def make_secret() -> str:
+    return secrets.token_hex(16)
+
+
+def find_secret(file: Path | None, variables: Mapping[str, str] = os.environ) -> str:
+    """Return the secret that the user has given; empty: none."""
+    text = read_secret(file) if file is not None else variables.get(VARIABLE, "").strip()
+    source = f"--secret-file {file}" if file is not None else VARIABLE
+    if file is not None or text:
+        check_secret(text, source)
+    return text
+
+
+def read_secret(file: Path) -> str:
+    """Return what a file holds that nobody else may read."""
+    try:
+        with open(file, "rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            content = opened.read(LONGEST + 1)
+    except OSError as error:
+        raise BadValue(f"--secret-file {file} cannot be read: {error.strerror}.") from None
+    if stat.S_ISREG(mode) and mode & 0o077:
+        raise BadValue(f"--secret-file {file} may be read by others.", f"Keep it to yourself: chmod 600 {file}")
+    return content.decode("utf-8", "replace").strip()
+
+
+def check_secret(text: str, source: str) -> None:
+    if not SHORTEST <= len(text) <= LONGEST or not text.isprintable():
+        raise BadValue(
+            f"{source}: a job's secret has {SHORTEST} to {LONGEST} printable characters; this one has {len(text)}.",
+            "`openssl rand -hex 16` makes one.",
+        )
+
+
+def corner_of(secret: str, job: str) -> str:
+    """Return the prefix of a job's keys."""
+    return hashlib.sha256(f"viaduct corner\0{job}\0{secret}".encode()).hexdigest()[:32]
+
+
+def name_secret(secret: str) -> str:
+    """Return a few characters by which machines see whether they have the same secret."""
+    if not secret:
+        return "no secret"
+    return f"secret {hashlib.sha256(f'viaduct name{chr(0)}{secret}'.encode()).hexdigest()[:8]}"
