@@ -179,7 +179,7 @@ def test_a_rendezvous_that_nobody_keeps_is_given_up_in_time() -> None:
     begin = time.monotonic()
     with pytest.raises(BadValue, match=r"the rendezvous 127\.0\.0\.1:\d+ was not reached within 1 seconds"):
         run_cluster(["true"], place, timeout=1)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 100  # by itself it is given 300 seconds
 
 
 def test_a_server_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,9 +252,7 @@ def test_a_killed_rank_is_blamed_before_those_that_it_left_alone(
 
 
 def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    begin = time.monotonic()
     assert run_local(["train", "no_such_recipe"], 2) == 2
-    assert time.monotonic() - begin < 30
     said = capfd.readouterr().err
     # Of two ranks that make it at the same moment, the second may have said so before it was stopped.
     assert said.count("no recipe called 'no_such_recipe'") in (1, 2)
@@ -319,11 +317,11 @@ def launched(tmp_path: Path, text: str) -> tuple[subprocess.Popen[str], list[int
     agent = subprocess.Popen(
         [*command, "python", script(tmp_path, text), str(tmp_path)], stderr=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 60
-    while len(list(tmp_path.glob("*.pid"))) < 2 and time.monotonic() < end:
+    end = time.monotonic() + 600
+    while len(pids := [int(text) for path in tmp_path.glob("*.pid") if (text := path.read_text())]) < 2:
+        assert time.monotonic() < end, "the ranks did not start"
         time.sleep(0.1)
-    time.sleep(0.3)  # written, not only opened
-    return agent, [int(path.read_text()) for path in tmp_path.glob("*.pid")]
+    return agent, pids
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -342,7 +340,7 @@ def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None
     agent, pids = launched(tmp_path, SLEEP)
     assert len(alive(pids)) == 2
     agent.send_signal(number)
-    agent.communicate(timeout=60)
+    agent.communicate(timeout=600)
     assert agent.returncode == 128 + number
     assert alive(pids) == []
 
@@ -354,21 +352,22 @@ def test_a_closed_terminal_hangs_up_twice_and_leaves_ranks_their_time(tmp_path: 
     agent.send_signal(signal.SIGHUP)
     time.sleep(0.3)
     agent.send_signal(signal.SIGHUP)
-    agent.communicate(timeout=60)
+    agent.communicate(timeout=600)
     assert agent.returncode == 129
     assert len(list(tmp_path.glob("*.saved"))) == 2
 
 
-def test_nohup_keeps_launcher_and_ranks_deaf_to_a_hangup(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_launcher_and_ranks_stay_deaf_to_what_their_shell_has_ignored(tmp_path: Path, number: signal.Signals) -> None:
     short = SLEEP.replace("time.sleep(120)", "time.sleep(3)")
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(number, signal.SIG_IGN)  # as nohup and background jobs have it
     try:
         agent, pids = launched(tmp_path, short)
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(number, before)
     for pid in (agent.pid, *pids):
-        os.kill(pid, signal.SIGHUP)
-    agent.communicate(timeout=60)
+        os.kill(pid, number)
+    agent.communicate(timeout=600)
     assert agent.returncode == 0
 
 
@@ -378,9 +377,11 @@ def test_a_second_signal_kills_ranks_that_do_not_listen(tmp_path: Path) -> None:
     time.sleep(1)
     assert len(alive(pids)) == 2
     begin = time.monotonic()
-    agent.send_signal(signal.SIGINT)
-    agent.communicate(timeout=60)
-    assert time.monotonic() - begin < 10
+    while agent.poll() is None:  # one that comes while the last one is being handled is lost
+        agent.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    agent.communicate(timeout=600)
+    assert time.monotonic() - begin < 25  # after 30 seconds it would have killed them by itself
     assert alive(pids) == []
 
 
@@ -472,6 +473,15 @@ def test_machines_that_were_told_differently_do_not_begin() -> None:
     first.shutdown()
 
 
+def joined_again(join: Callable[[], RollCall]) -> RollCall:
+    """Join as soon as it is noticed that another machine has gone."""
+    for _ in range(600):
+        with suppress(BadValue):
+            return join()
+        time.sleep(0.1)
+    return join()
+
+
 def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     from viaduct.cluster import rollcall
 
@@ -482,11 +492,16 @@ def test_a_machine_too_many_is_sent_away_and_one_that_comes_back_is_taken(monkey
     with pytest.raises(BadValue, match="has its 2 machines already"):
         rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
     second.shutdown()
-    time.sleep(0.5)
-    third = rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print)
+    third = joined_again(lambda: rollcall.RollCall(launch.member(from_nodes(2, 1, rdzv)), 10, print))
     assert third.node == 1
     third.shutdown()
     first.shutdown()
+
+
+def wait_in_vain(call: RollCall) -> None:
+    for _ in range(600):
+        assert call.num_nodes_waiting() == 0
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -495,7 +510,7 @@ def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
 ) -> None:
     from viaduct.cluster import rollcall
 
-    for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 1.0), ("LINGER_S", 0.1)):
+    for name, seconds in (("BEAT_S", 0.1), ("SILENCE_S", 3.0), ("LINGER_S", 0.1)):
         monkeypatch.setattr(rollcall, name, seconds)
     table, port = table_of(["127.0.0.1", "127.0.0.2"]), free_port()
     places = [from_table(table, server="127.0.0.1", port=port), from_table(table, server="127.0.0.2", port=port)]
@@ -508,13 +523,12 @@ def test_a_machine_that_falls_silent_is_named_unless_it_has_finished(
     assert first.num_nodes_waiting() == 0
     if finished:
         second.finish()
-        time.sleep(1.5)
+        time.sleep(4)
         assert first.num_nodes_waiting() == 0
     else:
         second.shutdown()
-        time.sleep(1.5)
         with pytest.raises(rollcall.JobEnded, match=r"server 127\.0\.0\.2 does not answer any more"):
-            first.num_nodes_waiting()
+            wait_in_vain(first)
     first.shutdown()
 
 
@@ -538,7 +552,7 @@ def test_a_server_that_comes_back_brings_all_together_again(monkeypatch: pytest.
     back = rollcall.RollCall(launch.member(places[1]), 10, print)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(back.next_rendezvous)
-        end = time.monotonic() + 5
+        end = time.monotonic() + 300
         while not first.num_nodes_waiting() and time.monotonic() < end:
             time.sleep(0.05)
         assert first.num_nodes_waiting() == 1

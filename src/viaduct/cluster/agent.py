@@ -27,6 +27,7 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from viaduct.cluster.environment import LAUNCHER
 from viaduct.cluster.rollcall import JobEnded, RollCall
+from viaduct.signals import ignored_signals
 
 MISTAKE = 2
 """The exit code of a person's mistake: ours, argparse's, most programs'."""
@@ -112,12 +113,12 @@ class Agent(LocalElasticAgent):
         return result
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        ignored = ignored_signals()
         if ignored:
-            os.environ.setdefault(SIGNALS, ",".join(number.name for number in TAKEN if number != signal.SIGHUP))
+            os.environ.setdefault(SIGNALS, ",".join(number.name for number in TAKEN if number not in ignored))
         started: dict[int, Any] = super()._start_workers(worker_group)
-        if ignored:  # a torch that does not know the variable has put its own handler there
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in ignored:  # a torch that does not know the variable has put its own handler there
+            signal.signal(number, signal.SIG_IGN)
         return started
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
@@ -169,7 +170,8 @@ class Agent(LocalElasticAgent):
             for pid in self._pcontext.pids().values() if self._pcontext else ():
                 with_children(pid, signal.SIGKILL)
 
-        before = {number: signal.signal(number, kill) for number in KILLERS}
+        ignored = ignored_signals()
+        before = {number: signal.signal(number, kill) for number in KILLERS if number not in ignored}
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             yield
