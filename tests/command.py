@@ -51,14 +51,14 @@ class Command:
     def kill(self) -> None:
         self.process.kill()
 
-    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+    def communicate(self, timeout: float = 600) -> tuple[str, str]:
         """Wait for its end; what it has said on both streams."""
         self.process.join(timeout)
         if self.process.exitcode is None:
             raise subprocess.TimeoutExpired("viaduct", timeout, stderr=self.talk.read_bytes())
         return self.out.read_text(), self.talk.read_text()
 
-    def wait_for(self, found: Callable[[str], bool], seconds: float = 60) -> None:
+    def wait_for(self, found: Callable[[str], bool], seconds: float = 600) -> None:
         """Until something is found in what it prints."""
         end = time.monotonic() + seconds
         while True:

@@ -34,7 +34,7 @@ def run(script: Path, *words: str, **environment: str) -> subprocess.CompletedPr
         capture_output=True,
         text=True,
         env={**clean, "LOGS": str(script.parent / "logs"), **environment},
-        timeout=60,
+        timeout=600,
     )
 
 

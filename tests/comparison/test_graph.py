@@ -44,10 +44,10 @@ def written(path: Path, text: str | bytes) -> Path:
     ],
 )  # fmt: skip
 def test_what_is_no_graph_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(BadData, match=words):
         read_graph(written(tmp_path / "graph.txt", text))
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -113,6 +113,6 @@ def test_a_large_graph_takes_a_moment(tmp_path: Path) -> None:
         for n in range(1000)
     ]
     path = written(tmp_path / "g.txt", as_text(ops))
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert len(read_graph(path).nodes) == 1000
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10

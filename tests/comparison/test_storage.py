@@ -268,10 +268,10 @@ def test_a_thousand_headers_take_a_moment(tmp_path: Path) -> None:
 
 
 def timed(paths: list[Path]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for path in paths:
         describe(path)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize("protocol", [2, 4])

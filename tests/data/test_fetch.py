@@ -116,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
         self.write(body[: int(len(body) * self.site.breaks.pop(0))])
         self.wfile.flush()
         if self.site.hold:
-            self.site.hold.wait(10)
+            self.site.hold.wait(300)
         if self.site.resets:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.site.after_break()
@@ -565,7 +565,7 @@ def test_a_killed_process_is_continued(site: Site, archive: bytes, tmp_path: Pat
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

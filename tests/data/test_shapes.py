@@ -114,6 +114,6 @@ def test_mean_and_std_of_the_recipe_are_those_of_the_pictures(drawn: ImageSet) -
 
 
 def test_drawing_is_quick() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     Shapes(global_batch=1, size=32, train_images=4096, validation_images=1).load()
-    assert time.perf_counter() - started < 5  # 0.2 s alone on one core; the tests may have company
+    assert time.process_time() - started < 5  # 0.2 s alone on one core; the tests may have company

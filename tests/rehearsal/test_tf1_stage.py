@@ -334,7 +334,7 @@ def test_without_tensorflow_the_pip_line_is_said() -> None:
         "assert 'tensorflow' not in sys.modules and not tf1_stage.state.on"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(SOURCE)}, timeout=600
     )
     assert answer.returncode == 0, answer.stderr
     assert "pip install 'viaduct[tf]'" in answer.stdout

@@ -69,7 +69,7 @@ class Running:
     def kill(self) -> None:
         if self.is_alive():
             os.kill(self.pid, signal.SIGKILL)
-            self.wait(10)
+            self.wait(300)
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def begin(
 
 def ended(process: Running, answer: Path) -> Answer:
     try:
-        process.wait(150)
+        process.wait(600)
     finally:
         process.kill()
     out, talk = (answer.with_suffix(suffix).read_text() for suffix in (".out", ".talk"))

@@ -76,9 +76,9 @@ def test_series_with_different_steps_share_one_axis():
 def test_a_long_run_is_thinned_and_keeps_its_spike():
     y = np.sin(np.arange(100_000) / 900)
     y[33_333], y[77_777] = 40.0, -30.0
-    began = time.perf_counter()
+    began = time.process_time()
     drawing = chart(Series("a", np.arange(100_000), y)).drawing()
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     shown = drawing.data["series"][0]
     assert len(shown["x"]) <= 1500
     assert (max(shown["y"]), min(shown["y"])) == (40.0, -30.0)

@@ -106,7 +106,7 @@ def processes_of(run: Path) -> dict[int, int]:
 
 
 def wait_for(run: Path, step: int, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while RunDir(run).reached() < step:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until, f"step {step} was not reached"
@@ -120,11 +120,11 @@ def killed(recipe: Path, run: Path, moments: list[tuple[int, int]]) -> str:
         wait_for(run, step, process)
         before = processes_of(run)
         os.kill(before[rank], signal.SIGKILL)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 600
         while before.keys() & set(range(4)) and any(alive(before[one]) for one in range(4)):
-            assert time.monotonic() < until, "the others did not stop within a minute"
+            assert time.monotonic() < until, "the others did not stop within ten minutes"
             time.sleep(0.05)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert processes_of(run) == {}, "processes are left behind"
     return errors
@@ -180,13 +180,13 @@ def test_ctrl_c_ends_all_ranks_with_one_checkpoint_and_another_number_continues(
     process = launch(recipe, run, 2)
     wait_for(run, 20, process)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130, errors
     assert processes_of(run) == {}
     stopped = int(errors.split("Stopped after step ")[1].split()[0])
     assert (run / "checkpoints" / f"step-{stopped}").is_dir()
     again = launch(recipe, run, 3)
-    _, errors = again.communicate(timeout=90)
+    _, errors = again.communicate(timeout=600)
     assert again.returncode == 0, errors
     assert f"step-{stopped}" in errors
     assert "done twice" not in errors
@@ -202,7 +202,7 @@ def test_sigterm_to_one_rank_stops_all_for_good(recipe: Path, tmp_path: Path) ->
     process = launch(recipe, run, 2)
     wait_for(run, 5, process)
     os.kill(processes_of(run)[1], signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 143, errors
     assert processes_of(run) == {}
     assert "no rank is started again" in errors
@@ -212,7 +212,7 @@ def test_sigterm_to_one_rank_stops_all_for_good(recipe: Path, tmp_path: Path) ->
 
 def test_a_mistake_is_told_once_and_not_tried_again(recipe: Path, tmp_path: Path) -> None:
     process = launch(recipe, tmp_path / "run", 2, "--accumulate", "32")
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 2
     assert errors.count("leaves some of 2 ranks without a picture") >= 1
     assert "starting all ranks again" not in errors

@@ -58,7 +58,7 @@ def test_a_run_that_nobody_watches_any_more_comes_to_its_end(where: str, tmp_pat
     if "/dev/full" in where and not FULL.exists():
         pytest.skip("there is no /dev/full on this system")
     line = f"set -o pipefail; {sys.executable} -m viaduct {QUICK} {where}"
-    answer = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    answer = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=600)
     assert answer.returncode == 0
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4
     steps = [row for row in (tmp_path / "run" / "log.txt").read_text().splitlines() if row.startswith("step: ")]

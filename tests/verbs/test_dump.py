@@ -35,7 +35,7 @@ def viaduct(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         cwd=folder,
         env={**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"},
-        timeout=120,
+        timeout=600,
     )
 
 

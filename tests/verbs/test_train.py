@@ -350,10 +350,10 @@ def test_ranks_whose_launcher_was_killed_end_with_a_checkpoint(tmp_path: Path) -
             stdout=out,
             stderr=out,
         )
-    wait_until(lambda: "step:" in said.read_text(), 60)
+    wait_until(lambda: "step:" in said.read_text(), 600)
     launcher.kill()
     launcher.wait()
-    wait_until(lambda: "Stopped after step" in said.read_text(), 60)
+    wait_until(lambda: "Stopped after step" in said.read_text(), 600)
     assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 
