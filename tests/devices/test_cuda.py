@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from viaduct.devices import cuda, hardware
 from viaduct.errors import MissingDevice
+from viaduct.torch_compat import read_tf32_switches
 
 OLD = (
     "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
@@ -122,11 +122,10 @@ def test_tf32_is_switched_off_and_on_where_either_generation_of_switches_is_read
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_tf32
     assert torch.get_float32_matmul_precision() == "highest"
-    new: list[Any] = [torch.backends.cudnn.conv, torch.backends.cuda.matmul]
-    assert [room.fp32_precision == "tf32" for room in new] == [False, False]
+    assert read_tf32_switches() == {"convolutions": False, "products": False}
     cuda.allow_tf32(True)
     assert torch.backends.cudnn.allow_tf32
-    assert [room.fp32_precision == "tf32" for room in new] == [True, False]
+    assert read_tf32_switches() == {"convolutions": True, "products": False}
 
 
 @pytest.mark.usefixtures("switches")

@@ -93,14 +93,9 @@ class Agent(LocalElasticAgent):
 
     def __init__(self, spec: WorkerSpec, logs: RankLogs, tell: Callable[[str], None], show_all: bool):
         prefix = "[rank ${rank}] " if show_all else None
-        super().__init__(
-            spec,
-            logs,
-            exit_barrier_timeout=EXIT_BARRIER_S,
-            log_line_prefix_template=prefix,
-            shutdown_timeout=SHUTDOWN_S,
-        )
+        super().__init__(spec, logs, exit_barrier_timeout=EXIT_BARRIER_S, log_line_prefix_template=prefix)
         self._tell = tell
+        self._patience_s = SHUTDOWN_S
         self.failures: list[Failure] = []
         self.stopped = 0
 
@@ -108,7 +103,7 @@ class Agent(LocalElasticAgent):
         try:
             result: RunResult = super()._invoke_run(role)
         except JobEnded:  # the ranks hang in a collective that nobody will answer
-            self._shutdown_timeout = HANGING_S
+            self._patience_s = HANGING_S
             raise
         return result
 
@@ -152,9 +147,15 @@ class Agent(LocalElasticAgent):
             local = failure.local_rank
             yield Failure(rank, failure.exitcode, talk.get(local, ""), output.get(local, ""))
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = SHUTDOWN_S) -> None:
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **options: Any) -> None:
+        """End the ranks within our own time limit, then let torch do the rest.
+
+        What else torch hands over depends on its release: `is_restart` in 2.4 to 2.7, `timeout` from 2.12 on.
+        """
         with self._second_signal_kills():
-            super()._shutdown(death_sig, timeout)
+            if self._pcontext:
+                self._pcontext.close(death_sig, self._patience_s)
+            super()._shutdown(death_sig, *args, **options)
         self._close_logs()
 
     def _close_logs(self) -> None:

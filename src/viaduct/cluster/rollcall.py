@@ -33,7 +33,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Generic, TypeVar
 
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
 from viaduct.cluster import links

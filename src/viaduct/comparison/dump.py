@@ -39,6 +39,7 @@ from viaduct.comparison.tensors import Role
 from viaduct.comparison.writer import LIMIT, Writer
 from viaduct.errors import BadRun, BadValue
 from viaduct.scripts.steps import OptimizerSteps, Watcher
+from viaduct.torch_compat import read_tf32_switches
 
 
 def make_plan(
@@ -289,13 +290,10 @@ def described(plan: Plan, model: nn.Module | None, compiled: bool = False) -> di
 
 
 def tf32_in(device: torch.device) -> str:
-    """What fp32 numbers are rounded to TF32 for. The new names answer whichever way it was chosen; the old ones raise
-    an error once both were used."""
+    """What fp32 numbers are rounded to TF32 for."""
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "no"
-    backends: Any = torch.backends
-    chosen = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
-    return " and ".join(name for name, room in chosen.items() if room.fp32_precision == "tf32") or "no"
+    return " and ".join(name for name, allowed in read_tf32_switches().items() if allowed) or "no"
 
 
 def refuse_steps(folder: Path, rank: int, ranks: int) -> None:

@@ -21,6 +21,7 @@ from viaduct.comparison.naming import ROOT
 from viaduct.scripts.roots import Roots
 from viaduct.scripts.runner import Ended, Script, StopScript, run_script
 from viaduct.scripts.steps import OptimizerSteps, Watcher
+from viaduct.torch_compat import HAS_STANCE, compile_nothing
 
 StepBy = Literal["auto", "optimizer", "forward"]
 
@@ -56,6 +57,8 @@ class ScriptDump(Watcher):
         with ExitStack() as held:
             held.enter_context(counted_optimizers(self.seen))
             held.enter_context(quiet_about_hooks())
+            if not HAS_STANCE:  # torch before 2.6 cannot leave compiled code for single steps
+                held.enter_context(compile_nothing())
             held.callback(self._close)
             held.enter_context(self._steps)
             ended = run_script(self.script)
@@ -207,5 +210,5 @@ def quiet_about_hooks() -> Iterator[None]:
 
 def set_eager(on: bool) -> None:
     """Dumped steps run as they are written: compiled code has no modules to look into."""
-    if on or "torch._dynamo" in sys.modules:
+    if HAS_STANCE and (on or "torch._dynamo" in sys.modules):
         torch.compiler.set_stance("force_eager" if on else "default")

@@ -34,7 +34,8 @@ MANY = 8  # tensors that a module is given or returns; more are left alone
 _LISTENERS: list[Callable[[int, Tensor], None]] = []
 
 
-@torch.library.custom_op("viaduct::tap", mutates_args=())
+# torch 2.4 cannot infer the schema from annotations that are text.
+@torch.library.custom_op("viaduct::tap", mutates_args=(), schema="(Tensor tensor, SymInt tag) -> ()")
 def tap(tensor: Tensor, tag: int) -> None:
     for listen in _LISTENERS:
         listen(tag, tensor)

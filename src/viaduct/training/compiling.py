@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from viaduct.recipes import Recipe
+from viaduct.torch_compat import allow_recompiles, compile_seconds, default_compile_cache, run_eagerly
 
 How = Literal["auto", "regional", "whole", "off"]
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -69,7 +70,7 @@ class Compilation:
             mode = "reduce-overhead" if self.device_graphs else None
             run: Callable[..., Any] = torch.compile(self.whole, mode=mode, dynamic=False)
             return run
-        allow_forms()
+        allow_recompiles(FORMS)
         for part in self.parts:
             part.compile(dynamic=False)
         return self.whole
@@ -80,7 +81,7 @@ class Compilation:
         if not self.parts:
             yield
             return
-        with torch.compiler.set_stance("force_eager"):
+        with run_eagerly(self.parts):
             yield
 
     def news(self) -> str | None:
@@ -145,12 +146,6 @@ def unheard_compile(recipe: Recipe) -> str | None:
     return f"--compile {recipe.compile} has no say in eager mode; --mode graph compiles."
 
 
-def allow_forms() -> None:
-    from torch._dynamo import config
-
-    config.recompile_limit = max(config.recompile_limit, FORMS)
-
-
 def keep_compiled() -> None:
     """In the user's cache folder: torch's own is under /tmp, which is gone after a restart."""
     if CACHE in os.environ and not chosen_by_torch(os.environ[CACHE]):
@@ -166,13 +161,11 @@ def chosen_by_torch(place: str) -> bool:
     """Whether torch has put it there: it does so while torch._dynamo is imported, as for the first optimizer."""
     if place == GIVEN or "torch._dynamo" not in sys.modules:
         return False
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    return place == os.path.abspath(default_cache_dir())
+    return place == default_compile_cache()
 
 
 def spent() -> tuple[float, int]:
     """Seconds that compiling has taken in this process so far, and how many graphs came of it."""
     from torch._dynamo import utils
 
-    return utils.calculate_time_spent().get("total_wall_time", 0.0), utils.counters["stats"]["unique_graphs"]
+    return compile_seconds(), utils.counters["stats"]["unique_graphs"]

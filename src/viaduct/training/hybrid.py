@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
-from torch._compile import _disable_dynamo  # torch.compiler.disable costs a second of importing at start
 
+from viaduct.torch_compat import disable_dynamo
 from viaduct.training.messages import sendable
 from viaduct.training.metrics import FIRST, Judged
 
@@ -112,7 +112,7 @@ class SplitLinear(nn.Linear):
 
     shards: Shards
 
-    @_disable_dynamo  # a compiled network calls it between its parts
+    @disable_dynamo  # a compiled network calls it between its parts
     def forward(self, input: Tensor) -> Tensor:
         every = self.shards.gather(input, self.shards.counts_of(input, self.training))
         return F.linear(every, self.weight, self.bias)

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch._compile import _disable_dynamo  # torch.compiler.disable costs a second of importing at start
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from viaduct.errors import BadValue
+from viaduct.torch_compat import disable_dynamo
 
 
 class Normalise(torch.autograd.Function):
@@ -85,7 +85,7 @@ def wide(channels: Tensor, x: Tensor) -> Tensor:
 class OverRanks(_BatchNorm):
     """A batch norm of this kind computes over all ranks in training, and as ever in evaluation."""
 
-    @_disable_dynamo  # a compiled network calls it between its parts
+    @disable_dynamo  # a compiled network calls it between its parts
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)  # type: ignore[no-untyped-call]
         if not self.training or not distributed.is_initialized():

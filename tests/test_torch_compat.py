@@ -1,0 +1,104 @@
+"""What stands in for names that older releases of torch lack gives what the names give."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from viaduct import torch_compat
+
+
+class Counting:
+    """A compiler behind torch.compile that counts how often its code runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        def run(*args: Tensor) -> Any:
+            self.runs += 1
+            return graph.forward(*args)
+
+        return run
+
+
+class Doubled(nn.Module):
+    """Not of torch alone: such modules it does not compile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = nn.Linear(3, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        made: Tensor = 2 * self.inside(images)
+        return made
+
+
+@pytest.fixture(autouse=True)
+def _compile_anew() -> None:
+    import torch._dynamo
+
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("stance", [True, False])
+def test_compiled_modules_run_as_written_for_a_while_and_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, stance: bool
+) -> None:
+    if stance and not torch_compat.HAS_STANCE:
+        pytest.skip("this torch has no stances")
+    monkeypatch.setattr(torch_compat, "HAS_STANCE", stance)
+    compiler, module, images = Counting(), Doubled(), torch.ones(1, 3)
+    module.compile(backend=compiler)
+    expected = module(images)
+    assert compiler.runs == 1
+    with torch_compat.run_eagerly([module]):
+        assert torch.equal(module(images), expected)
+    assert compiler.runs == 1
+    with pytest.raises(KeyError), torch_compat.run_eagerly([module]):
+        raise KeyError
+    assert torch.equal(module(images), expected)
+    assert compiler.runs == 2
+
+
+def test_a_script_that_compiles_can_be_kept_from_it() -> None:
+    class Tripled(Doubled):  # code that was passed over is not compiled later, in torch 2.4
+        def forward(self, images: Tensor) -> Tensor:
+            made: Tensor = 3 * self.inside(images)
+            return made
+
+    compiler, images = Counting(), torch.ones(1, 3)
+    with torch_compat.compile_nothing():
+        torch.compile(Tripled(), backend=compiler)(images)
+    assert compiler.runs == 0
+    torch.compile(Doubled(), backend=compiler)(images)
+    assert compiler.runs == 1
+
+
+@pytest.mark.parametrize("name", ["recompile_limit", "cache_size_limit"])
+def test_the_limit_of_recompiles_is_raised_by_either_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    import torch._dynamo
+
+    config = SimpleNamespace(**{name: 8})
+    monkeypatch.setattr(torch._dynamo, "config", config)
+    torch_compat.allow_recompiles(64)
+    torch_compat.allow_recompiles(16)
+    assert vars(config) == {name: 64}
+
+
+def test_seconds_of_compiling_grow_with_what_is_compiled() -> None:
+    before = torch_compat.compile_seconds()
+    torch.compile(Doubled(), backend=Counting())(torch.ones(1, 3))
+    assert torch_compat.compile_seconds() > before
+
+
+def test_the_switches_of_tf32_are_read_by_the_names_that_torch_2_8_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = SimpleNamespace(
+        cudnn=SimpleNamespace(allow_tf32=True), cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False))
+    )
+    monkeypatch.setattr(torch, "backends", old)
+    assert torch_compat.read_tf32_switches() == {"convolutions": True, "products": False}
