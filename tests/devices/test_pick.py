@@ -118,9 +118,10 @@ def test_asking_for_a_device_leaves_the_environment_as_it_was(monkeypatch: pytes
 def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_says_so(tmp_path: Path) -> None:
     (tmp_path / "torch_npu").mkdir()
     (tmp_path / "torch_npu/__init__.py").write_text("raise ImportError('libhccl.so: cannot open shared object file')")
-    installed = tmp_path / "torch_npu-2.11.0.dist-info"
+    version = torch.__version__.partition("+")[0]  # one that fits, so that it is loaded
+    installed = tmp_path / f"torch_npu-{version}.dist-info"
     installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.11.0\n")
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch_npu\nVersion: {version}\n")
     (installed / "entry_points.txt").write_text("[torch.backends]\ntorch_npu = torch_npu:_autoload\n")
     said = python(
         """
@@ -135,7 +136,8 @@ def test_a_broken_plugin_that_torch_would_load_by_itself_is_a_reason_and_auto_sa
     why = "torch_npu is installed but does not load: ImportError: libhccl.so: cannot open shared object file"
     assert said.count(why) == 3
     assert "Source CANN's set_env.sh" in said
-    assert "\n2.11.0\n" in said
+    assert f"\n{version}\n" in said
+    assert f"(torch_npu {version} for torch {version}; this is torch {torch.__version__})" in said
     assert f"passed over: {why}" in said
     assert "auto is cpu" in said
 

@@ -41,7 +41,7 @@ def test_json_is_one_object_with_every_device() -> None:
     result = viaduct_devices("--json")
     report = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert set(report) == {"devices"}
+    assert set(report) == {"devices", "notes"}
     assert [device["name"] for device in report["devices"]] == list(devices.names())
     cpu = report["devices"][0]
     assert cpu["present"]

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from viaduct.devices.base import Facts, find_in_file, known
+from viaduct.devices.fitting import find_fit
 from viaduct.extras import install_line
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
@@ -71,6 +72,9 @@ def describe_missing(name: str) -> str:
     if name == "cuda":
         return f"torch is not installed{seen}\n{PIP}"
     plugin = f"torch_{name}"
+    if fit := find_fit(plugin, torch=""):
+        needed = f"Install torch=={fit.built_for}, which {plugin} {fit.version} is built for, then: {PIP}"
+        return f"torch is not installed{seen}\n{needed}"
     absent = "torch is" if package_version(plugin) else f"torch and {plugin} are"
     return f"{absent} not installed{seen}\nInstall the vendor's torch and {plugin}, then: {PIP}"
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from viaduct.devices.base import first_line
+from viaduct.devices.fitting import find_fit
 from viaduct.devices.hardware import package_version
 from viaduct.errors import MissingDevice
 
@@ -78,8 +79,10 @@ def broken() -> dict[str, str]:
 
 def _load(vendor: Vendor) -> Any:
     package = vendor.package
+    if package not in _broken and package not in sys.modules:
+        _refuse_misfit(package)
     if package in _broken:
-        raise NotLoaded(f"{_broken[package]}\n{vendor.repair}")
+        raise NotLoaded(f"{_broken[package]}\n{_repair(vendor)}")
     try:
         import_module(package)
         return vars(torch)[vendor.device]
@@ -87,5 +90,22 @@ def _load(vendor: Vendor) -> Any:
         # A vendor's import runs its whole start-up: whatever goes wrong in there is the reason we report.
         if isinstance(error, ModuleNotFoundError) and error.name == package:
             raise NotLoaded(f"{package} is not installed\n{vendor.install}") from error
-        _broken[package] = f"{package} is installed but does not load: {first_line(error)}"
-        raise NotLoaded(f"{_broken[package]}\n{vendor.repair}") from error
+        _broken[package] = f"{package} is installed but does not load: {first_line(error)}{_built_for(package)}"
+        raise NotLoaded(f"{_broken[package]}\n{_repair(vendor)}") from error
+
+
+def _refuse_misfit(package: str) -> None:
+    """Keep a plug-in for another minor release of torch from loading: it would fail, or end the process."""
+    fit = find_fit(package, torch.__version__)
+    if fit is not None and not fit.is_loadable:
+        _broken[package] = str(fit)
+
+
+def _built_for(package: str) -> str:
+    fit = find_fit(package, torch.__version__)
+    return f" ({fit.package} {fit.version} for torch {fit.built_for}; this is torch {fit.torch})" if fit else ""
+
+
+def _repair(vendor: Vendor) -> str:
+    fit = find_fit(vendor.package, torch.__version__)
+    return vendor.repair if fit is None or fit.is_exact else fit.hint

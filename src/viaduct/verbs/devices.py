@@ -31,11 +31,12 @@ def main(
     if test:
         require("torch")
     facts = _facts()
+    notes = _misfits(facts)
     trials = _trials() if test else []
     if json:
-        typer.echo(json_format.dumps(_as_dict(facts, trials if test else None), indent=2))
+        typer.echo(json_format.dumps(_as_dict(facts, notes, trials if test else None), indent=2))
     else:
-        _show(facts, trials)
+        _show(facts, notes, trials)
     if not all(trial.ok for trial in trials):
         raise typer.Exit(1)
 
@@ -51,6 +52,19 @@ def _facts() -> list[Facts]:
     return [facts(devices.get(name)) for name in devices.names()]
 
 
+def _misfits(facts: list[Facts]) -> list[str]:
+    """Describe the plug-ins that were built for another torch, but for those whose device says so already."""
+    from viaduct.devices.fitting import find_misfits
+    from viaduct.extras import is_installed
+
+    if not is_installed("torch"):
+        return []
+    import torch
+
+    said = "\n".join(fact.missing or "" for fact in facts)
+    return [f"{fit}\n{fit.hint}" for fit in find_misfits(torch.__version__) if fit.hint not in said]
+
+
 def _trials() -> list[Trial]:
     from viaduct import devices
     from viaduct.devices import trial
@@ -59,12 +73,12 @@ def _trials() -> list[Trial]:
     return [result for device in present for result in trial.run(device)]
 
 
-def _as_dict(facts: list[Facts], trials: list[Trial] | None) -> dict[str, object]:
-    report: dict[str, object] = {"devices": [asdict(fact) for fact in facts]}
+def _as_dict(facts: list[Facts], notes: list[str], trials: list[Trial] | None) -> dict[str, object]:
+    report: dict[str, object] = {"devices": [asdict(fact) for fact in facts], "notes": notes}
     return report if trials is None else {**report, "tests": [asdict(trial) for trial in trials]}
 
 
-def _show(facts: list[Facts], trials: list[Trial]) -> None:
+def _show(facts: list[Facts], notes: list[str], trials: list[Trial]) -> None:
     from viaduct.terminal import make_console
 
     console = make_console()
@@ -72,6 +86,8 @@ def _show(facts: list[Facts], trials: list[Trial]) -> None:
     for fact in facts:
         if fact.missing is not None:
             console.print(f"{fact.name}: " + fact.missing.replace("\n", "\n  "), soft_wrap=True)
+    for note in notes:
+        console.print(f"note: {note}".replace("\n", "\n  "), soft_wrap=True)
     if trials:
         _show_trials(console, trials)
 

@@ -1,0 +1,92 @@
+"""The torch release that an installed vendor plug-in was built for, read from its metadata: nothing is imported.
+
+A plug-in is C++ against one minor release of torch. With another it fails while it loads, or ends the process.
+
+    torch_npu 2.5.1.post1         Requires-Dist: torch==2.5.1, or the first three numbers of its own version
+    torch_mlu 1.24.1+torch2.5.0   the release behind `torch` in its own version
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import metadata
+
+PACKAGES = ("torch_npu", "torch_mlu")
+OLDEST_TORCH = (2, 4)
+"""The oldest release that viaduct trains with."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An installed plug-in, the torch it was built for and the torch that is here."""
+
+    package: str
+    version: str
+    built_for: str
+    torch: str
+
+    @property
+    def is_exact(self) -> bool:
+        wanted = numbers(self.built_for)
+        return numbers(self.torch)[: len(wanted)] == wanted
+
+    @property
+    def is_loadable(self) -> bool:
+        """Return True if both have the same minor release: releases of one minor mostly share their C++ interface."""
+        return numbers(self.torch)[:2] == numbers(self.built_for)[:2]
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version} is built for torch {self.built_for}, but this is torch {self.torch}"
+
+    @property
+    def hint(self) -> str:
+        plugin_for_this = f"the {self.package} built for torch {public(self.torch)}"
+        if numbers(self.built_for)[:2] < OLDEST_TORCH:
+            oldest = ".".join(map(str, OLDEST_TORCH))
+            return f"Install {plugin_for_this}; viaduct trains with torch {oldest} or later."
+        return f"Install torch=={self.built_for}, or {plugin_for_this}."
+
+
+def find_fit(package: str, torch: str) -> Fit | None:
+    """Return what an installed plug-in needs; None where it is not installed or does not say."""
+    try:
+        found = metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return None
+    version = (found.metadata.get_all("Version") or [""])[0]
+    built_for = pinned_torch(found.requires or []) or torch_in_version(package, version)
+    return Fit(package, version, built_for, torch) if built_for else None
+
+
+def find_misfits(torch: str) -> list[Fit]:
+    """Return the installed plug-ins that were built for another torch than this."""
+    fits = (find_fit(package, torch) for package in PACKAGES)
+    return [fit for fit in fits if fit is not None and not fit.is_exact]
+
+
+def pinned_torch(requirements: list[str]) -> str | None:
+    """Return X.Y.Z of `torch==X.Y.Z`, `torch (==X.Y.Z)` or `torch==X.Y.Z+cpu`."""
+    for requirement in requirements:
+        pinned = re.match(r"torch\s*\(?\s*={2,3}\s*(\d+(?:\.\d+)+)", requirement.strip(), re.IGNORECASE)
+        if pinned:
+            return pinned[1]
+    return None
+
+
+def torch_in_version(package: str, version: str) -> str | None:
+    if package == "torch_npu":
+        own = re.match(r"\d+\.\d+\.\d+", version)
+        return own[0] if own else None
+    behind = re.search(r"[-+.]torch(\d+(?:\.\d+)+)", version)
+    return behind[1] if behind else None
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the release numbers of 2.5.1, 2.5.1+cpu or 2.5.1.post3: (2, 5, 1)."""
+    return tuple(int(number) for number in re.findall(r"\d+", public(version))[:3])
+
+
+def public(version: str) -> str:
+    """Return the version without its local part: 2.5.1 of 2.5.1+cpu."""
+    return version.partition("+")[0]
