@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -84,7 +83,7 @@ def stage_of(asked: Asked, sides: Sides) -> StageName:
     if stage == "tf1":
         tf1_stage.need_tensorflow()
     else:
-        refuse_old_torch(importlib.metadata.version("torch"))
+        refuse_old_torch()
     return stage
 
 

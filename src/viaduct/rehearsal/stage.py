@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
 import warnings
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +13,7 @@ from viaduct.rehearsal import guard, seeds
 from viaduct.rehearsal.plan import Plan, rank
 
 TORCH_SINCE = (2, 13)
+"""The first release in which a device can be registered from Python (torch._C._acc with hooks and a guard)."""
 
 
 class Attendance(Protocol):
@@ -45,12 +48,10 @@ def own_seed(plan: Plan) -> int | None:
 
 
 def set_torch(plan: Plan, ours: bool) -> Attendance:
-    import torch
-
+    refuse_old_torch()
     from viaduct.rehearsal import torch_stage
     from viaduct.rehearsal.counting import Counter
 
-    refuse_old_torch(torch.__version__)
     if plan.on == "original":
         torch_stage.install_cuda_as_cpu(cards=plan.ranks)
     else:
@@ -65,13 +66,23 @@ def set_torch(plan: Plan, ours: bool) -> Attendance:
     return counter
 
 
-def refuse_old_torch(version: str) -> None:
-    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
-    if numbers < TORCH_SINCE:
+def refuse_old_torch() -> None:
+    """Raise BadValue where the installed torch is too old for a rehearsal; torch itself is not imported for it."""
+    version = find_torch_version()
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < TORCH_SINCE:
         raise BadValue(
-            f"the rehearsal of a PyTorch script needs torch 2.13 or later; this is {version}.",
-            "pip install 'torch>=2.13,<2.14'",
+            f"the rehearsal of a PyTorch script needs torch 2.13 or later; this is torch {version}.",
+            "Install torch>=2.13 in an environment of its own; with this one migrate, train, launch and compare work.",
         )
+
+
+def find_torch_version() -> str:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:  # built from source, beside its package
+        import torch
+
+        return torch.__version__
 
 
 def set_tf1(plan: Plan, ours: bool) -> Attendance:

@@ -17,6 +17,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.rehearsal import limits, project
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.scene import Scene
+from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.summary import Summary, told
 
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -81,6 +82,8 @@ def main(
     known = project.read(path)
     stage = framework or project.stage_of(known)
     project.refuse_missing(known, on)
+    if stage == "torch":
+        refuse_old_torch()
     kept = prepare_record(record)
     try:
         line = project.launch_line(known) if launch == "auto" and ranks > 1 else ""

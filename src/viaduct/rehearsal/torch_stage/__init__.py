@@ -7,7 +7,6 @@ name for the life of a process: a rehearsal of the other kind is another process
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from typing import Any
 
@@ -16,8 +15,6 @@ import torch
 from viaduct.devices.strided_pointwise import guard_weight_gradients
 from viaduct.errors import BadValue
 from viaduct.rehearsal.torch_stage.cards import Meter, cards
-
-_OLDEST = (2, 13)  # the first release in which a device can be registered from Python
 
 
 def install(name: str, cards: int = 8) -> None:
@@ -54,12 +51,6 @@ def _prepare(name: str, count: int) -> bool:
         return False
     if cards.name:
         raise BadValue(f"this process has a device {cards.name!r} already, and cannot have {name!r}.", "Start another.")
-    version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
-    if version < _OLDEST:
-        raise BadValue(
-            f"PyTorch {torch.__version__} cannot be given a device from Python; a rehearsal needs 2.13 or later.",
-            "pip install 'torch>=2.13'",
-        )
     if not 1 <= count <= 64:
         raise BadValue(f"a machine has 1 to 64 cards, not {count}.")
     if f"torch_{name}" in sys.modules:

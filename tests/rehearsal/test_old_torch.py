@@ -1,0 +1,76 @@
+"""A torch that cannot be given a device from Python is refused before anything is run or written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal import stage
+
+SCRIPT = """
+import pathlib, torch
+pathlib.Path("was_run").touch()
+model = torch.nn.Linear(2, 2).cuda()
+model(torch.ones(1, 2).cuda()).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("version", ["2.4.1", "2.12.1+cpu", "2.9.0a0+gitabc", "1.13.1"])
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (["rehearse", "train.py", "--on", "npu", "--record", "record"], "record"),
+        (["rehearse", "train.py", "--on", "original", "--here"], "was_run"),
+        (["carry", "train.py", "--to", "mlu", "--out", "carried"], "carried"),
+    ],
+    ids=["rehearse", "original", "carry"],
+)
+def test_an_older_torch_is_named_in_two_lines_with_what_works(
+    tmp_path: Path, words: list[str], written: str, version: str
+) -> None:
+    installed = tmp_path / "site" / f"torch-{version}.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(SCRIPT)
+    before = sorted(project.iterdir())
+    answer = subprocess.run(
+        [sys.executable, "-m", "viaduct", *words],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed.parent), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 2
+    assert answer.stderr.splitlines() == [
+        f"viaduct {words[0]}: the rehearsal of a PyTorch script needs torch 2.13 or later; this is torch {version}.",
+        "  Install torch>=2.13 in an environment of its own; with this one migrate, train, launch and compare work.",
+    ]
+    assert sorted(project.iterdir()) == before
+    assert not (project / written).exists()
+
+
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0+cpu", "2.15.0+cu132", "3.0.0", "2.14.0a0+git1"])
+def test_a_torch_that_is_new_enough_is_not_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(stage, "find_torch_version", lambda: version)
+    stage.refuse_old_torch()
+
+
+def test_a_torch_without_metadata_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    import torch
+
+    def find_nothing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", find_nothing)
+    monkeypatch.setattr(torch, "__version__", "2.6.0")
+    with pytest.raises(BadValue, match=r"this is torch 2\.6\.0"):
+        stage.refuse_old_torch()
