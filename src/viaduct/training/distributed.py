@@ -178,8 +178,18 @@ def joined(device: str, hang_seconds: float) -> Iterator[Group]:
         share_cores(place.type, group)
         backend = room.collective_backend()
         meet(group, backend if place.type == "cpu" else f"cpu:gloo,{place.type}:{backend}", hang_seconds + GRACE)
+        if place.type != "cpu":
+            check_sum(group, place, backend)
         yield group
         leave()
+
+
+def check_sum(group: Group, place: torch.device, backend: str) -> None:
+    """Count the ranks on their devices, also one alone: a backend that does not work shows before the first step."""
+    count = torch.ones(1, device=place)
+    distributed.all_reduce(count)
+    if int(count.item()) != group.ranks:
+        raise LostRank(f"rank {group.rank}: {backend} counts {int(count.item())} ranks, not {group.ranks}.")
 
 
 def leave() -> None:
