@@ -8,7 +8,7 @@ TORCH  ?= torch==2.13.0
 # All cores to the end; four processes at most, for each of them holds torch and TensorFlow.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all test-browser test-gpu check results wheel clean python
+.PHONY: demo test test-all test-browser test-gpu test-matrix check results wheel clean python
 
 demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
@@ -30,6 +30,12 @@ test-browser: $(VENV)/.dev
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu -rs tests/gpu
+
+# The suite's core with several releases of torch, in environments outside the tree: docs/torch-versions.md.
+TORCHES ?=
+MATRIX  ?=
+test-matrix: $(VENV)/.core
+	$(BIN)/python benchmarks/torch_versions.py $(TORCHES) $(MATRIX)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples tools
