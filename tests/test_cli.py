@@ -73,7 +73,7 @@ HILL = [
     ["models", "data", "devices", "cluster", "scripts"],
     ["extras"],
     ["errors"],
-    ["terminal"],
+    ["terminal", "torch_compat"],
 ]
 
 

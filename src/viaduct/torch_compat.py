@@ -64,14 +64,14 @@ def allow_recompiles(count: int) -> None:
     """Raise the number of times that one piece of code may be compiled."""
     from torch._dynamo import config
 
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # 2.6
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"  # up to 2.5
     setattr(config, name, max(getattr(config, name), count))
 
 
 def default_compile_cache() -> str:
     """Return the folder that torch keeps compiled code in where nobody has chosen one."""
     try:
-        from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # 2.6
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # not in 2.4
     except ImportError:
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
         return os.path.abspath(os.path.join(tempfile.gettempdir(), f"torchinductor_{user}"))

@@ -86,7 +86,11 @@ def test_using_a_device_without_its_plugin_is_a_missing_device(monkeypatch: pyte
 
 
 @both
-def test_no_card_points_to_the_vendors_own_monitor(install: Install, name: str) -> None:
+def test_no_card_points_to_the_vendors_own_monitor(
+    monkeypatch: pytest.MonkeyPatch, install: Install, name: str
+) -> None:
+    for variable in ("ASCEND_RT_VISIBLE_DEVICES", "CN_VISIBLE_DEVICES", "MLU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(variable, raising=False)
     install(name, cards=0)
     missing = devices.get(name).missing() or ""
     assert missing.startswith(f"torch_{name} 2.11.0 sees no card\n")

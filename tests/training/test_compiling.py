@@ -15,12 +15,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from training.tiny import RECIPE, normed, trained, training, weights
 from viaduct import models
 from viaduct.errors import BadValue
 from viaduct.recipes import Precision, Sgd, Thor
+from viaduct.torch_compat import default_compile_cache
 from viaduct.training.callbacks import Callback
 from viaduct.training.compiling import CACHE, keep_compiled, regions
 from viaduct.training.dumping import DumpOptions
@@ -184,7 +184,9 @@ def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
     done.take(next(done.coming_batches()))
     assert compiled(done.model) == ["blocks.0", "blocks.1", "blocks.2", "last"]
     # Three of four are equal, but the first one's input needs no gradient of its own weights; torch may part it off.
-    assert 2 <= graphs() <= 3
+    # torch 2.4 compiles each module by itself.
+    shares = getattr(torch._dynamo.config, "inline_inbuilt_nn_modules", True)
+    assert 2 <= graphs() <= (3 if shares else 4)
 
 
 @pytest.mark.parametrize("how", ["auto", "regional", "whole"])
@@ -269,6 +271,9 @@ def test_the_place_that_torch_has_chosen_by_itself_is_not_the_users(tmp_path: Pa
     code = (
         "import os, torch._dynamo\n"
         "from viaduct.training.compiling import CACHE, keep_compiled\n"
+        "if CACHE not in os.environ:  # torch 2.4 chooses later\n"
+        "    from torch._inductor.runtime.runtime_utils import cache_dir\n"
+        "    cache_dir()\n"
         "before = os.environ[CACHE]\nkeep_compiled()\nprint(before)\nprint(os.environ[CACHE])\n"
     )
     clean = {name: value for name, value in os.environ.items() if name != CACHE} | {"XDG_CACHE_HOME": str(tmp_path)}
@@ -283,7 +288,7 @@ def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(t
         "import os, viaduct.training.compiling as compiling, torch._dynamo\n"
         "compiling.keep_compiled()\nprint(os.environ[compiling.CACHE])\n"
     )
-    mine = default_cache_dir()
+    mine = default_compile_cache()
     known = {**os.environ, CACHE: mine, "XDG_CACHE_HOME": str(tmp_path)}
     answer = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == mine

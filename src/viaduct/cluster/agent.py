@@ -150,7 +150,7 @@ class Agent(LocalElasticAgent):
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **options: Any) -> None:
         """End the ranks within our own time limit, then let torch do the rest.
 
-        What else torch hands over depends on its release: `is_restart` in 2.4 to 2.7, `timeout` from 2.12 on.
+        What else torch hands over depends on its release: `is_restart` in 2.4, nothing in 2.11, `timeout` in 2.13.
         """
         with self._second_signal_kills():
             if self._pcontext:

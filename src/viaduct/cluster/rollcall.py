@@ -90,11 +90,11 @@ def open_store(member: Member, timeout: float, serve: bool) -> TCPStore:
                 f"{member.host}:{member.port} cannot be used here: {first_line(error)}",
                 "Take another on all servers: --port, or --rdzv HOST:PORT.",
             ) from error
-    asked = Question(lambda: connect(member, timeout))
+    asked = Question(lambda: ask_first(connect(member, timeout)))
     if asked.wait(min(timeout, STORE_S)) and asked.answers:
         return asked.answers[0]
     why = first_line(asked.errors[0]) if asked.errors else ""
-    if not why or "Ping failed" in why:  # no answer, or one that torch does not understand
+    if not why or "Ping failed" in why or "response expected" in why:  # no answer, or none that torch understands
         why = "the port is used by something else"
     raise BadValue(
         f"what listens on {member.host}:{member.port} is no rendezvous: {why}.",
@@ -128,6 +128,12 @@ def serve_store(address: str, port: int = 0, timeout: float = STORE_S) -> TCPSto
         else:
             listening.detach()  # it is the store's now
             break
+    return store
+
+
+def ask_first(store: TCPStore) -> TCPStore:
+    """Return the store once it has answered. torch 2.4 connects to whatever listens; later releases ask themselves."""
+    store.check(["is anybody there"])
     return store
 
 

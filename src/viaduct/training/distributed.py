@@ -335,7 +335,7 @@ def in_parallel(
     options: dict[str, Any] = {BUFFERS_IN_FORWARD: False}
     with left_out(network, apart) as parameters:
         if parameters:
-            options["init_sync"] = False  # of different shapes; the first values come with the start of the run
+            options |= leave_unsynchronized(network, parameters)
         if not any(parameter.requires_grad for parameter in network.parameters()):
             return network
         whole = DistributedDataParallel(
@@ -348,6 +348,20 @@ def in_parallel(
     if part.compress != "none":
         whole.register_comm_hook(SENT_AS[part.compress], lambda dtype, bucket: send_as(dtype, bucket))
     return whole
+
+
+def leave_unsynchronized(network: nn.Module, parameters: list[nn.Parameter]) -> dict[str, Any]:
+    """Keep parameters of different shapes from being compared and copied; their values come with the run's start.
+
+    Returns what DistributedDataParallel is given for it. torch 2.4 has no such argument, and reads the names of what it
+    shall ignore from the network.
+    """
+    if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
+        return {"init_sync": False}
+    apart = set(map(id, parameters))
+    names = [name for name, parameter in network.named_parameters() if id(parameter) in apart]
+    network._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]
+    return {}
 
 
 @contextmanager
