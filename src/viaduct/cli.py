@@ -19,7 +19,7 @@ from viaduct import __version__
 from viaduct.errors import BadValue, ViaductError
 from viaduct.extras import explain_import_error
 from viaduct.path_errors import explain_os_error, refuse_impossible
-from viaduct.terminal import tidy_message
+from viaduct.terminal import guard_streams, tidy_message
 from viaduct.usage import explain_usage_error
 
 # Verb -> its line in `viaduct --help`. The module is imported only when the verb is called.
@@ -164,6 +164,7 @@ def main() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may have bytes that are no text
+    guard_streams()
     try:
         code = build_app()(prog_name="viaduct", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -6,14 +6,17 @@
 A pipe or a file gets no colour codes, and every line is as long as it needs to be. On a narrow terminal columns of
 words fold; figures stay whole, and where they do not fit side by side the terminal breaks the line. Nothing is cut off.
 
-`escape_controls` shows what would steer a terminal instead of sending it.
+`escape_controls` shows what would steer a terminal instead of sending it. `guard_streams`, at the start of every
+command, does so for all that is printed; rich, which makes our colours and bars, passes by it, so tables are escaped
+cell by cell.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from typing import IO, TYPE_CHECKING
+from collections.abc import Iterable
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +35,38 @@ UNSAFE = re.compile(
     "]"
 )
 SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class GuardedStream:
+    """stdout or stderr with controls written out, but for line ends and tabs."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.rich_proxied_file = stream  # the name by which rich finds the stream behind another one
+
+    def write(self, text: str) -> int:
+        self.rich_proxied_file.write(escape_controls(text, keep="\n\t"))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def guard_streams() -> None:
+    """Send nothing to the terminal that steers it: names of files, tensors and classes come from anybody."""
+    if not isinstance(sys.stdout, GuardedStream):
+        sys.stdout = cast("TextIO", GuardedStream(sys.stdout))
+    if not isinstance(sys.stderr, GuardedStream):
+        sys.stderr = cast("TextIO", GuardedStream(sys.stderr))
+
+
+def release_streams() -> None:
+    """Give the streams to a script or recipe of the user's in this process, whose bars and colours are its own."""
+    sys.stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+    sys.stderr = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
 
 def make_console(*, stderr: bool = False, file: IO[str] | None = None) -> Console:
@@ -56,6 +91,7 @@ def figure_columns(*names: str) -> list[Column]:
 def print_table(table: Table, console: Console | None = None) -> None:
     """Print a table without cutting anything off. Columns that are justified to the right hold figures."""
     console = console or make_console()
+    escape_cells(table)
     for column in table.columns:
         column.overflow = "fold"
         column.no_wrap = column.justify == "right"
@@ -63,6 +99,18 @@ def print_table(table: Table, console: Console | None = None) -> None:
     console.width = max(width, narrowest(table, console))
     console.print(table, crop=False)
     console.width = width
+
+
+def escape_cells(table: Table) -> None:
+    """Write out the controls of all that a table shows."""
+    from rich.text import Text
+
+    for column in table.columns:
+        for place, cell in enumerate(column._cells):
+            plain = cell.plain if isinstance(cell, Text) else cell
+            if isinstance(plain, str) and UNSAFE.search(plain):
+                safe = escape_controls(plain, keep="\n")
+                column._cells[place] = Text(safe, cell.style) if isinstance(cell, Text) else safe
 
 
 def narrowest(table: Table, console: Console) -> int:

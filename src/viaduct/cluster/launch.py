@@ -30,6 +30,7 @@ from viaduct.cluster.findings import counted
 from viaduct.cluster.ranktable import RankTable, Server, check_environment, render
 from viaduct.cluster.secret import VARIABLE, corner_of, make_secret, name_secret
 from viaduct.errors import BadData, BadValue
+from viaduct.terminal import escape_controls, release_streams, tidy_message
 
 if TYPE_CHECKING:
     from viaduct.cluster.agent import Failure, Outcome
@@ -314,6 +315,7 @@ def start(command: list[str], place: Place, max_restarts: int, logs: str, show_a
         return {**threads(place.ranks), **restarts, **kept, **place.variables(int(given["RANK"]))}
 
     handler = meeting or OneMachine(uuid.uuid4().hex)
+    release_streams()  # torch copies the ranks' output to them
     try:
         outcome = conduct(
             command,
@@ -409,7 +411,8 @@ def explain(failures: list[Failure], max_restarts: int, logs: str) -> None:
 
 def quote(title: str, lines: list[str]) -> None:
     if lines:
-        print(f"  {title}", *(f"    {line}" for line in lines), sep="\n", file=sys.stderr)
+        shown = (f"    {escape_controls(line, keep=chr(9))}" for line in lines)
+        print(f"  {title}", *shown, sep="\n", file=sys.stderr)
 
 
 def last_lines(path: str) -> list[str]:
@@ -420,4 +423,4 @@ def last_lines(path: str) -> list[str]:
 
 
 def tell(line: str) -> None:
-    print(f"viaduct launch: {line}", file=sys.stderr, flush=True)
+    print(tidy_message(f"viaduct launch: {line}"), file=sys.stderr, flush=True)

@@ -51,6 +51,7 @@ from viaduct.recipes._parts import (
     Top1,
     V15Decay,
 )
+from viaduct.terminal import release_streams
 
 __all__ = [
     "AdamW",
@@ -156,6 +157,7 @@ def execute(path: Path, loader: Loader | None, name: str) -> ModuleType:
     sys.modules[module.__name__] = module  # so that its classes can find their module
     if loader is None and str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # so that it can import its neighbours
+    release_streams()
     try:
         reader.exec_module(module)
     except ViaductError as error:

@@ -22,6 +22,7 @@ from typing import Any
 
 from viaduct.errors import BadValue, ViaductError
 from viaduct.path_errors import refuse_special_file
+from viaduct.terminal import release_streams
 
 _KEPT: list[types.ModuleType] = []  # the globals of scripts that ran: their atexit functions still need them
 
@@ -111,6 +112,7 @@ def run_script(script: Script) -> Ended:
         main.__package__ = script.spec.parent
         main.__loader__ = script.spec.loader
     _KEPT.append(main)
+    release_streams()
     with standing_in(script, main):
         try:
             exec(script.code, main.__dict__)

@@ -11,12 +11,14 @@ import sys
 from contextlib import suppress
 from typing import IO
 
+from viaduct.terminal import escape_controls
+
 
 def put(line: str, stream: IO[str] | None = None) -> None:
     """Print a line, standard output being the usual place; if it cannot be, go on without."""
     out = stream if stream is not None else sys.stdout
     try:
-        print(line, file=out, flush=True)
+        print(escape_controls(line, keep="\n\t"), file=out, flush=True)
     except OSError as error:
         lead_nowhere(out)
         if not isinstance(error, BrokenPipeError) and out is not sys.stderr:

@@ -80,7 +80,7 @@ def load_copy(run: Path, record: Mapping[str, Any]) -> Loaded:
     modules = Modules(run, {name: source for name, source in sources.items() if name != RECIPE})
     if os.environ.get("RANK", "0") == "0":
         beside = f", with {len(modules.files)} of {run / MODULES}" if modules.files else ""
-        put(escape_controls(f"Executing {run / RECIPE}, the recipe that this run keeps{beside}."), sys.stderr)
+        put(f"Executing {run / RECIPE}, the recipe that this run keeps{beside}.", sys.stderr)
     path = (run / RECIPE).resolve()
     name = f"viaduct_recipe_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
     with modules.importable():
