@@ -156,3 +156,15 @@ def test_a_rate_that_is_a_tensor_is_a_rate(run: RunDir) -> None:
     done = trained(recipe, run)
     assert done.initial_rates == [pytest.approx(0.001)]
     assert done.step == done.steps
+
+
+def test_a_lost_rank_is_not_the_mistake_of_the_layer_that_saw_it_first() -> None:
+    gone = RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:57985: Connection reset by peer")
+
+    class Synchronised(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise gone
+
+    network = nn.Sequential(Synchronised())
+    with pytest.raises(RuntimeError, match="reset by peer"), blame_own_parts(replace(RECIPE, model=network), 0):
+        network(torch.zeros(1))

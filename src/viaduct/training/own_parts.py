@@ -18,6 +18,7 @@ from torch import nn
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
+from viaduct.training.distributed import lost
 
 PARTS = ("model", "loss", "optimizer", "schedule")
 KINDS: dict[str, tuple[type, str]] = {
@@ -64,6 +65,8 @@ def blame_own_parts(recipe: Recipe, step: int | None) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         if not own or lacks_memory(error) or ONE_VALUE in str(error):
+            raise
+        if isinstance(error, RuntimeError) and lost(error):  # another rank is gone, which a layer was the first to see
             raise
         evidence = [*layer_of(error, own.get("model")), *place_of(error, list(own.values()))]
         if step != 0 and not evidence and not (is_in_optimizer(error) and "optimizer" in own):
