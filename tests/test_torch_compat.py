@@ -102,3 +102,21 @@ def test_the_switches_of_tf32_are_read_by_the_names_that_torch_2_8_has(monkeypat
     )
     monkeypatch.setattr(torch, "backends", old)
     assert torch_compat.read_tf32_switches() == {"convolutions": True, "products": False}
+
+
+@pytest.mark.parametrize("most", [0.5, 100.0])
+def test_gradients_are_clipped_to_the_same_bits_without_the_function_of_torch_2_6(
+    monkeypatch: pytest.MonkeyPatch, most: float
+) -> None:
+    parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 5, 2)]
+    for parameter in parameters[:2]:
+        parameter.grad = torch.randn_like(parameter)
+    plain = [parameter.grad.clone() for parameter in parameters[:2] if parameter.grad is not None]
+    norm = nn.utils.clip_grad_norm_(parameters, most)
+    expected = [parameter.grad for parameter in parameters[:2]]
+    for parameter, gradient in zip(parameters, plain, strict=False):
+        parameter.grad = gradient
+    monkeypatch.delattr(nn.utils, "clip_grads_with_norm_", raising=False)
+    torch_compat.clip_gradients(parameters, most, norm)
+    for parameter, gradient in zip(parameters, expected, strict=False):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=0)

@@ -96,3 +96,14 @@ def read_tf32_switches() -> dict[str, bool]:
         return {"convolutions": backends.cudnn.allow_tf32, "products": backends.cuda.matmul.allow_tf32}
     chosen = {"convolutions": backends.cudnn.conv, "products": backends.cuda.matmul}
     return {name: switch.fp32_precision == "tf32" for name, switch in chosen.items()}
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], most: float, norm: torch.Tensor) -> None:
+    """Scale gradients whose common norm is known to be at most so long."""
+    if hasattr(nn.utils, "clip_grads_with_norm_"):  # 2.6
+        nn.utils.clip_grads_with_norm_(parameters, most, norm)
+        return
+    factor = torch.clamp(most / (norm + 1e-6), max=1.0)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor.to(parameter.grad.device))

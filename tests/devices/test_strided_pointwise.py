@@ -14,6 +14,7 @@ from torch import Tensor
 
 from command import python, viaduct
 from viaduct.devices.strided_pointwise import differentiate
+from viaduct.rehearsal.stage import is_new_enough
 
 EVERY_X86 = pytest.mark.skipif(
     platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available(),
@@ -89,6 +90,7 @@ def test_no_layer_of_a_training_overruns(tmp_path: Path, isa: str, precision: st
 
 @EVERY_X86
 @ISAS
+@pytest.mark.skipif(not is_new_enough(torch.__version__), reason="a rehearsal of PyTorch scripts needs torch 2.13")
 @pytest.mark.parametrize(
     ("name", "install"), [("npu", "install('npu')"), ("mlu", "install('mlu')"), ("cuda", "install_cuda_as_cpu()")]
 )

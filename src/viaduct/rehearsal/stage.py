@@ -69,11 +69,15 @@ def set_torch(plan: Plan, ours: bool) -> Attendance:
 def refuse_old_torch() -> None:
     """Raise BadValue where the installed torch is too old for a rehearsal; torch itself is not imported for it."""
     version = find_torch_version()
-    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < TORCH_SINCE:
+    if not is_new_enough(version):
         raise BadValue(
             f"the rehearsal of a PyTorch script needs torch 2.13 or later; this is torch {version}.",
             "Install torch>=2.13 in an environment of its own; with this one migrate, train, launch and compare work.",
         )
+
+
+def is_new_enough(torch: str) -> bool:
+    return tuple(int(number) for number in re.findall(r"\d+", torch)[:2]) >= TORCH_SINCE
 
 
 def find_torch_version() -> str:

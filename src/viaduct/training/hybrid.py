@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, distributed, nn
 
-from viaduct.torch_compat import disable_dynamo
+from viaduct.torch_compat import clip_gradients, disable_dynamo
 from viaduct.training.messages import sendable
 from viaduct.training.metrics import FIRST, Judged
 
@@ -267,7 +267,7 @@ class Hybrid:
         learning = [parameter for parameter in parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in learning if parameter.grad is not None]
         norms = self.whole_norms(list(learning), torch.stack(torch._foreach_norm(gradients)))
-        nn.utils.clip_grads_with_norm_(learning, most, torch.linalg.vector_norm(norms))
+        clip_gradients(learning, most, torch.linalg.vector_norm(norms))
 
     def agreed(self, finite: bool) -> bool:
         """Whether all ranks say so: the rows' gradients are nowhere else."""

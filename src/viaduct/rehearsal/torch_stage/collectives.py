@@ -8,7 +8,9 @@ through it. A host's tensor is refused, as the card's library refuses it, unless
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards
 
 BACKENDS = {"npu": "hccl", "mlu": "cncl", "gpu": "gpucl"}
+_RECORDER = "TORCH_FR_BUFFER_SIZE"  # 0 turns it off
 _both = False  # whether the group being made also serves the host's tensors
 _translates = False  # whether nccl is taken for the card's own backend without a word
 _Work = Any
@@ -270,10 +273,24 @@ def _watched(function: Any) -> Any:
         global _both
         args, kwargs = _backend_named(function.__name__, args, kwargs)
         _both = "cpu:" in str(kwargs.get("backend") or (args[0] if args and isinstance(args[0], str) else ""))
-        return function(*args, **kwargs)
+        with _without_flight_recorder():
+            return function(*args, **kwargs)
 
     call._watched = True  # type: ignore[attr-defined]
     return call
+
+
+@contextmanager
+def _without_flight_recorder() -> Iterator[None]:
+    """torch 2.15 records the collectives of each group under a name that a group made in Python cannot be given."""
+    before = os.environ.get(_RECORDER)
+    os.environ[_RECORDER] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[_RECORDER]
+        if before is not None:
+            os.environ[_RECORDER] = before
 
 
 def _backend_named(
