@@ -8,7 +8,7 @@ TORCH  ?= torch==2.13.0
 # All cores to the end; four processes at most, for each of them holds torch and TensorFlow.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-all test-browser test-gpu test-matrix check results wheel clean python
+.PHONY: demo quick test test-plain-cpu test-all test-browser test-gpu test-matrix check results wheel clean python
 
 demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
@@ -19,8 +19,16 @@ demo: $(VENV)/.core
 	$(BIN)/viaduct carry examples/torch/checkpoint_resume.py --to npu --steps 10 --out runs/carried_torch
 	@echo "Open runs/demo/report.html and runs/carried_torch/report.html in a browser."
 
+# What starts no process and needs no TensorFlow: for the inner loop (tests/quick.py).
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest --quick $(PARALLEL)
+
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# The suite as a processor with AVX2 and neither AVX-512 nor bf16 instructions runs it (docs/cpu.md).
+test-plain-cpu: $(VENV)/.dev
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 VIADUCT_CPU_BF16=0 $(BIN)/python -m pytest $(PARALLEL)
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not browser"

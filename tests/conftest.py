@@ -2,6 +2,14 @@
 
 import os
 import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quick import LIMIT_S, forbid_processes, heavy_import, is_quick
 
 # As the command line does (cli.py): before torch is imported, so that a busy machine does not slow the suite tenfold.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
@@ -11,3 +19,41 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda number, frame: None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only tests without processes and TensorFlow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        sys.modules["tensorflow"] = None  # type: ignore[assignment]  # an import fails as if it were not installed
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_module = collection_path.match("test_*.py")
+    if config.getoption("--quick") and is_module and heavy_import(collection_path):
+        return True  # not even imported
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        left_out = [item for item in items if not is_quick(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_quick(item)]
+
+
+@pytest.fixture(autouse=True)
+def keep_quick(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a test of the quick part start no process, and in `make quick` take no more than its time."""
+    if not is_quick(request.node):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        forbid_processes(patch)
+        began = time.process_time()
+        yield
+    seconds = time.process_time() - began
+    if request.config.getoption("--quick") and seconds > LIMIT_S:
+        pytest.fail(f"it took {seconds:.1f} s of processor time: mark it with @pytest.mark.lengthy")

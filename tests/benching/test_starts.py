@@ -5,11 +5,13 @@ import pytest
 from viaduct.benching.starts import Failed, Order, begin, measure, told
 
 
+@pytest.mark.process
 def test_a_start_that_fails_says_its_last_words() -> None:
     with pytest.raises(Failed, match="no recipe called 'nobody'"):
         begin(Order("nobody", [], "cpu", "synthetic"))
 
 
+@pytest.mark.process
 def test_a_variant_whose_start_fails_is_named_and_has_no_times() -> None:
     lines: list[str] = []
     found, failed = measure([("ours", Order("shapes_taster", [("mode", "slow")], "cpu", "synthetic"))], lines.append)

@@ -396,6 +396,7 @@ def test_the_gradient_of_a_leaf_is_found_through_several_modules(tmp_path: Path)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.lengthy
 def test_taps_tell_what_hooks_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Traced and differentiated by the compiler, and run without kernels of its own: the same bits."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))

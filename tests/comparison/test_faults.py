@@ -53,6 +53,7 @@ def test_these_are_the_ten_faults(planted: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("fault", QUICK)
+@pytest.mark.lengthy
 def test_a_planted_fault_is_found_and_named(planted: ModuleType, short: Any, fault: str) -> None:
     outcome, drift = planted.try_fault(short, fault, seed=0)
     assert outcome.origin == outcome.planted, drift.explanation.headline
@@ -66,6 +67,7 @@ def test_without_a_fault_nothing_is_blamed(planted: ModuleType, short: Any, tmp_
     assert drift.explanation.origin is None
 
 
+@pytest.mark.lengthy
 def test_bfloat16_against_float32_blames_no_single_operator(planted: ModuleType, tmp_path: Path) -> None:
     bench = planted.make_bench("resnet50_v1", tmp_path, 32, filters=(8, 16, 32, 64))
     half = planted.Bench("half", bench.model, bench.images.bfloat16(), bench.labels, tmp_path)

@@ -92,6 +92,7 @@ def test_several_at_once_are_the_same_bits_as_one_by_one(tmp_path: Path, network
 
 
 @pytest.mark.parametrize("network", ["official", "resnext", "amoebanet"])
+@pytest.mark.lengthy
 def test_crops_agree_over_thousands_of_draws(tmp_path: Path, network: str) -> None:
     """Rounding is where a crop would differ by a pixel, once in a while."""
     rng = np.random.default_rng(2)

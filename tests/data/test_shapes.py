@@ -57,6 +57,7 @@ def test_mean_and_contrast_do_not_tell_the_class(drawn: ImageSet) -> None:
     assert score(mean_and_contrast, drawn) < 0.20
 
 
+@pytest.mark.lengthy
 def test_a_linear_classifier_on_pixels_is_not_enough(drawn: ImageSet) -> None:
     assert score(pixels, drawn) < 0.50
 

@@ -296,6 +296,7 @@ def read_unchecked(path: Path) -> None:
         image_fields(data)
 
 
+@pytest.mark.lengthy
 def test_twenty_thousand_mutations_end_in_a_record_or_a_reason(tmp_path: Path) -> None:
     ends = fuzz(tmp_path / "mutated", 20_000, seed=1)
     assert min(ends.values()) > 1_000, "both ends are reached"

@@ -240,6 +240,7 @@ def test_every_operation_drops_on_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(calls) == 7 * 8  # ten operations a cell, two of them "none"
 
 
+@pytest.mark.lengthy
 def test_the_compiler_sees_one_graph_with_drop_path_and_progress() -> None:
     network = tiny(drop_path_keep=0.5, drop_path_version="v3")
     frames = CompileCounter()

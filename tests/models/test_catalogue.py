@@ -9,6 +9,7 @@ from viaduct.models import catalogue
 from viaduct.models.sizes import measure
 
 
+@pytest.mark.lengthy
 def test_the_catalogue_has_every_network_with_its_sizes() -> None:
     assert list(catalogue.entries()) == models.names(), "run `python -m viaduct.models.catalogue`"
     for name, entry in catalogue.entries().items():

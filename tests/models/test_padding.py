@@ -122,6 +122,7 @@ def test_layers_keep_channels_last(layer: torch.nn.Module, size: int) -> None:
     assert layer(random_pictures(size, size)).is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.lengthy
 def test_the_compiler_sees_one_graph_at_every_size() -> None:
     layers = torch.nn.Sequential(SameConv2d(6, 4, 7, 2), SameMaxPool2d(3, 2), SameConv2d(4, 4, 3, 2))
     compiled = torch.compile(layers, backend="eager", fullgraph=True)

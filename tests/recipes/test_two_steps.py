@@ -51,6 +51,7 @@ def pictures(recipe: Recipe) -> PictureSet:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in names()]
 )
+@pytest.mark.lengthy
 def test_a_recipe_takes_two_steps(name: str, tmp_path: Path) -> None:
     recipe, recorder = shrunken(name), Recorder()
     device, place = devices.pick("cpu")

@@ -90,6 +90,7 @@ def test_parts_of_a_batch_give_the_weights_of_the_whole(run: RunDir) -> None:
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.lengthy
 def test_a_compiled_network_has_both_heads(run: RunDir) -> None:
     whole = weights(trained(replace(TWO, steps=2), run))
     agree(weights(trained(replace(TWO, steps=2, mode="graph"), run)), whole)
@@ -173,6 +174,7 @@ class Growing(Dropping):
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.lengthy
 def test_a_compiled_network_hears_how_far_the_run_has_come(run: RunDir) -> None:
     recipe = replace(RECIPE, model=Growing, steps=4)
     agree(weights(trained(replace(recipe, mode="graph"), run)), weights(trained(recipe, run)))

@@ -398,6 +398,7 @@ def test_deterministic_is_asked_of_torch_and_taken_back(run: RunDir) -> None:
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.lengthy
 def test_graph_mode_computes_what_eager_mode_does(run: RunDir) -> None:
     short = replace(RECIPE, model=normed, steps=3)
     eager, graph = trained(short, run), trained(replace(short, mode="graph"), run)

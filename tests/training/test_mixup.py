@@ -112,6 +112,7 @@ def test_parts_of_a_batch_are_mixed_as_the_whole(run: RunDir) -> None:
 
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.lengthy
 def test_a_compiled_network_is_trained_on_mixed_pictures(run: RunDir) -> None:
     eager = weights(trained(replace(MIXED, steps=2), run))
     compiled = weights(trained(replace(MIXED, steps=2, mode="graph"), run))

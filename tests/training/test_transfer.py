@@ -147,6 +147,7 @@ def test_another_number_of_classes_is_told_with_the_way_out(run: RunDir, tmp_pat
     assert "--init-exclude 'head.*'" in str(refusal.value)
 
 
+@pytest.mark.lengthy
 def test_weights_of_another_network_are_refused_and_recognised(run: RunDir, tmp_path: Path) -> None:
     save_file(models.build("resnet20_cifar_v2", 4).state_dict(), tmp_path / "w.safetensors")
     made = training(replace(RECIPE, model=small_resnet, init=Init(str(tmp_path / "w.safetensors"))), run)

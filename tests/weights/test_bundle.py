@@ -253,6 +253,7 @@ def few(folder: Path) -> Path:
     return write_bundle(folder / "few", dict(list(tensors().items())[-8:]))
 
 
+@pytest.mark.lengthy
 def test_damage_by_the_thousand_ends_in_a_tensor_or_a_named_error(tmp_path: Path) -> None:
     survive(few(tmp_path), 3000)
 

@@ -27,6 +27,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return 0
 
 
+@pytest.mark.lengthy
 def test_the_first_block_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

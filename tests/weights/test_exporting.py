@@ -161,6 +161,7 @@ def test_a_step_can_be_read_from_the_name() -> None:
     assert step_in_name(Path("a/model.ckpt")) == 0
 
 
+@pytest.mark.lengthy
 def test_every_network_with_a_reference_is_recognised_by_its_variables() -> None:
     for name in [name for family in FAMILIES for name in recognise.networks_of(family)]:
         model = recognise.sketch(name, 17)
@@ -180,6 +181,7 @@ def test_a_larger_amoebanet_is_recognised_with_its_size() -> None:
     assert dict(guess.options) == {"cells": 12, "filters": 256, "stem_filters": 32, "image": 299}
 
 
+@pytest.mark.lengthy
 def test_hostile_entries_end_in_a_file_or_a_named_error(tmp_path: Path) -> None:
     """Shapes, types and sizes that no writer makes, of every variable that the import looks at."""
     options = {"cells": 3, "filters": 16, "stem_filters": 4, "aux": False}

@@ -24,6 +24,7 @@ def tensorflow_shapes(name: str, classes: int, layout: str = "") -> dict[str, Sh
     return recognise.expected_variables(recognise.sketch(name, classes), layout)
 
 
+@pytest.mark.lengthy
 def test_the_table_is_that_of_the_networks() -> None:
     assert stored_fingerprints() == compute_fingerprints(), "run `python -m viaduct.weights.fingerprints`"
 
