@@ -93,6 +93,7 @@ def test_the_description_names_processor_cores_and_best_instructions(
     assert cpu.description() == "AMD EPYC 9R14, 2 cores, avx512_bf16"
 
 
+@pytest.mark.process  # Python asks uname for the processor
 def test_a_machine_without_proc_still_has_a_description(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cpu, "_CPUINFO", tmp_path / "none")
     monkeypatch.setattr(cpu, "_cores", lambda: 1)

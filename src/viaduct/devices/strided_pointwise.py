@@ -3,8 +3,8 @@
 oneDNN copies the pixels that such a convolution reads into a workspace of pixels x input channels, but advances in it
 by a whole vector block for each pixel: 8 channels with AVX2, 16 with AVX-512. With fewer input channels than that it
 writes past the end, in fp32 and bf16, for channels_last images whose height and width the stride divides. Seen with
-torch 2.4 to 2.15 (oneDNN 3.4 to 3.13); docs/cpu.md has the measurements. The pixels are therefore selected here, and oneDNN gets a
-convolution of stride 1.
+torch 2.4 to 2.15 (oneDNN 3.4 to 3.13); docs/cpu.md has the measurements. The pixels are therefore selected here, and
+oneDNN gets a convolution of stride 1.
 """
 
 from __future__ import annotations
