@@ -56,7 +56,6 @@ def save(
     **options: Any,
 ) -> Reference:
     """Build, save, run; `beside` is called with the logits and may add variables."""
-    tf.disable_eager_execution()
     images = np.random.default_rng(2).standard_normal((2, size, size, 3), dtype=np.float32)
     with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
         tf.set_random_seed(11)

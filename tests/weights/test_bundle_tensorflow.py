@@ -21,7 +21,6 @@ KINDS = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8",
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint with every type, three hundred variables, a string and a partitioned variable."""
-    tf.disable_eager_execution()
     folder = tmp_path_factory.mktemp("theirs")
     with tf.Graph().as_default(), tf.Session() as session:
         for place, kind in enumerate(KINDS):
@@ -70,7 +69,6 @@ def test_tensorflow_reads_every_type_that_we_write(tmp_path: Path) -> None:
 
 
 def test_a_saver_restores_what_we_write(tmp_path: Path) -> None:
-    tf.disable_eager_execution()
     prefix = write_bundle(tmp_path / "model.ckpt-5", {"dense/kernel": torch.arange(6.0).reshape(2, 3)})
     with tf.Graph().as_default(), tf.Session() as session:
         kernel = tf.get_variable("dense/kernel", (2, 3))

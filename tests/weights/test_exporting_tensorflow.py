@@ -55,7 +55,6 @@ def test_a_saver_restores_what_we_export(name: str, layout: str, tmp_path: Path)
     stored = Stored(tmp_path, "run", infos, InMemory(model), facts)
     export_tf_checkpoint(stored, tmp_path / "model.ckpt-12", layout=layout)
     images = np.random.default_rng(2).standard_normal((2, 67, 67, 3), dtype=np.float32)
-    tf.disable_eager_execution()
     with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
         grouped = {"layout": layout} if layout else {}
         logits = tf_networks.build(name, tf.constant(images), 7, **options, **grouped)
