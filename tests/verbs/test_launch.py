@@ -52,7 +52,7 @@ TABLE = ("ranktable", "make", "--servers", "10.255.255.1,10.255.255.2", "--devic
         (["--plan", "shapes_taster", "--ranktable", "t.json"], "--ranktable means nothing to --plan"),
         (["--plan", "shapes_taster", "--write-scripts", "d"], "--write-scripts means nothing to --plan"),
         (["--plan", "shapes_taster", "--", "train", "x"], "--plan starts nothing, but there is a command: train x"),
-        (["--plan", "shapes_taster", "--link", "inf"], "--link is inf; it must be above 0 and finite"),
+        (["--plan", "shapes_taster", "--link", "inf"], "--link is inf; it must be a finite number"),
         (["--ranks", "2", "--port", "80000", "--", "true"], "there is no port 80000"),
         (["--ranks", "2", "--port", "8000", "--", "true"], "--port is for --ranktable"),
         (["--ranks", "2", "--rdzv", "a:1", "--", "true"], "how many machines meet at a:1?"),

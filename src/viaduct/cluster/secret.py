@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from viaduct.errors import BadValue
+from viaduct.path_errors import refuse_special_file
 
 VARIABLE = "VIADUCT_JOB_SECRET"
 SHORTEST, LONGEST = 16, 1024  # characters
@@ -36,6 +37,7 @@ def find_secret(file: Path | None, variables: Mapping[str, str] = os.environ) ->
 def read_secret(file: Path) -> str:
     """Return what a file holds that nobody else may read."""
     try:
+        refuse_special_file(file)
         with open(file, "rb") as opened:
             mode = os.fstat(opened.fileno()).st_mode
             content = opened.read(LONGEST + 1)
