@@ -178,6 +178,7 @@ def test_a_compiled_network_in_bf16_keeps_the_gradient_of_a_single_pixel_whole(r
         torch.testing.assert_close(weights(done)[name], tensor, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.filterwarnings("ignore:.*inline_inbuilt_nn_modules is deprecated:FutureWarning")
 def test_equal_blocks_share_their_code(run: RunDir, traced: None) -> None:
     done = training(TOWER, run)
     done.computation.train(True)
