@@ -1,12 +1,15 @@
-"""What migration has to say about one place: changed, advice, or for a person to do."""
+"""What migration has to say about one place: changed, advice, for a person to do, or not resolved."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["changed", "advice", "manual"]
+Status = Literal["changed", "advice", "manual", "unresolved"]
+"""manual: the text shows that a person must act; unresolved: it does not show whether a change is needed or made."""
 Kind = Literal["mandatory", "performance", "advice", "report"]
+LEFT: tuple[Status, ...] = ("manual", "unresolved")
+"""What a person has to look at."""
 RISK = {"high": 0, "medium": 1, "low": 2}
 Risk = Literal["high", "medium", "low"]
 

@@ -28,7 +28,7 @@ from viaduct.reporting import (
 )
 
 Tone = Literal["good", "bad", "warn", "muted"]
-TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn"}
+TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn", "unresolved": "bad"}
 SURE = {"high": True, "medium": None, "low": False, "incomplete": False}
 
 

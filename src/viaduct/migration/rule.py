@@ -224,6 +224,10 @@ class Site:
     def manual(self, message: str, zh: str = "", risk: Risk = "medium", node: ast.AST | None = None) -> None:
         self._say("manual", message, zh, risk, node)
 
+    def unresolved(self, message: str, zh: str = "", risk: Risk = "high", node: ast.AST | None = None) -> None:
+        """Say of something that may need a change that the text does not show enough to decide."""
+        self._say("unresolved", message, zh, risk, node)
+
     def _say(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         at: Any = node or self.node
         line, end, column = getattr(at, "lineno", 1), getattr(at, "end_lineno", 1), getattr(at, "col_offset", 0)

@@ -22,7 +22,7 @@ from pathlib import Path
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
-from viaduct.migration.findings import RISK, Finding
+from viaduct.migration.findings import LEFT, RISK, Finding
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
@@ -109,7 +109,7 @@ class Outcome:
     @property
     def by_risk(self) -> list[Finding]:
         """What is left for a person, the riskiest first."""
-        left = [finding for finding in self.findings if finding.status == "manual"]
+        left = [finding for finding in self.findings if finding.status in LEFT]
         return sorted(left, key=lambda one: (RISK[one.risk], one.order))
 
     def where(self, finding: Finding) -> str:

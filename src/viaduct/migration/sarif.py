@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from viaduct import __version__
 from viaduct.migration.catalogue import doc_of, page_text
-from viaduct.migration.findings import Finding
+from viaduct.migration.findings import LEFT, Finding
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import Outcome
 from viaduct.terminal import escape_controls
@@ -86,9 +86,9 @@ def descriptor(name: str) -> dict[str, Any]:
 
 
 def level(finding: Finding) -> str:
-    if finding.status != "manual":
+    if finding.status not in LEFT:
         return "note"
-    return "error" if finding.risk == "high" else "warning"
+    return "error" if finding.status == "unresolved" or finding.risk == "high" else "warning"
 
 
 def result(outcome: Outcome, finding: Finding, rules: list[str], language: str) -> dict[str, Any]:

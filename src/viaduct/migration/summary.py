@@ -9,8 +9,13 @@ from typing import Literal
 from viaduct.migration.findings import Finding, Status
 from viaduct.migration.run import Outcome
 
-STATUSES: tuple[Status, ...] = ("changed", "advice", "manual")
-WORDS: dict[Status, str] = {"changed": "changed", "advice": "advice", "manual": "for a person"}
+STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
+WORDS: dict[Status, str] = {
+    "changed": "changed",
+    "advice": "advice",
+    "manual": "for a person",
+    "unresolved": "not resolved",
+}
 Confidence = Literal["high", "medium", "low", "incomplete"]
 
 

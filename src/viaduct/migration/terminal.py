@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from viaduct.migration.diffing import Piece, Row, compare, head, hunks, in_order
-from viaduct.migration.findings import RISK, Finding, Status
+from viaduct.migration.findings import LEFT, RISK, Finding, Status
 from viaduct.migration.patch import as_patch
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import headline, plural, summarise
@@ -20,6 +20,7 @@ TITLES: dict[Status, str] = {
     "changed": "Changed",
     "advice": "Advice, not needed",
     "manual": "Left for a person, the riskiest first",
+    "unresolved": "Could not be resolved",
 }
 STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}
 PLACES = 6
@@ -84,7 +85,7 @@ def show_findings(console: Console, outcome: Outcome, language: str) -> None:
             continue
         console.print(Text(f"\n{title}", "bold"))
         for (risk, rule, message), places in groups.items():
-            mark = Text(f"  {risk:<6} " if status == "manual" else "  ", STYLES[risk])
+            mark = Text(f"  {risk:<6} " if status in LEFT else "  ", STYLES[risk])
             console.print(mark + Text(rule, "cyan") + Text(f"  {visible(message)}"))
             more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
             console.print(Text(f"    {', '.join(places[:PLACES])}{more}", "dim"))
@@ -103,7 +104,7 @@ def grouped(outcome: Outcome, status: Status, language: str) -> dict[tuple[str, 
 
 
 def rank(finding: Finding, status: Status) -> tuple[object, ...]:
-    return (RISK[finding.risk] if status == "manual" else 0, finding.rule, finding.order)
+    return (RISK[finding.risk] if status in LEFT else 0, finding.rule, finding.order)
 
 
 def show_unread(console: Console, outcome: Outcome, language: str) -> None:

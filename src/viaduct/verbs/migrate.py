@@ -349,5 +349,5 @@ def what_was_written(outcome: Outcome, asked: Asked) -> str:
 
 
 def exit_code(outcome: Outcome, asked: Asked) -> int:
-    left = asked.strict and any(finding.status == "manual" for finding in outcome.findings)
+    left = asked.strict and bool(outcome.by_risk)
     return 1 if left or outcome.unread or (asked.check and outcome.changed) else 0
