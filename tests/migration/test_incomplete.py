@@ -99,7 +99,7 @@ PERMISSIONS = [make_unreadable, make_locked_folder, make_listable_folder, make_u
 
 
 @pytest.mark.parametrize("make", [*MAKERS, *PERMISSIONS])
-def test_what_was_not_read_is_said_first_and_never_called_high(project: Path, make: Callable[[Path], str]) -> None:
+def test_what_was_not_read_is_said_first_and_never_called_complete(project: Path, make: Callable[[Path], str]) -> None:
     name = make(project)
     out = project.parent / "out"
     out_files = {flag: project.parent / f"report.{flag}" for flag in ("json", "sarif", "html")}
@@ -112,11 +112,11 @@ def test_what_was_not_read_is_said_first_and_never_called_high(project: Path, ma
     assert result.stdout.startswith("Incomplete: 1 path not read")
     assert name in result.stdout.splitlines()[1]
     assert "nothing left" not in result.stdout
-    assert "confidence high" not in result.stdout
+    assert "\ncomplete" not in result.stdout
     assert "torch.npu" in (out / "train.py").read_text(), "the rest is migrated"
     record = json.loads(out_files["json"].read_text())
     assert [one["path"] for one in record["incomplete"]] == [name]
-    assert record["summary"]["confidence"] == "incomplete"
+    assert record["summary"]["verdict"] == "incomplete"
     (invocation,) = json.loads(out_files["sarif"].read_text())["runs"][0]["invocations"]
     assert invocation["executionSuccessful"] is False
     assert name in invocation["toolExecutionNotifications"][0]["message"]["text"]

@@ -25,7 +25,14 @@ def report(tmp_path: Path) -> Path:
 
 def test_the_page_has_the_summary_the_rest_and_the_command(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    for words in ("project to NPU", "Left for a person", "confidence", "viaduct migrate project", "drop_remainder"):
+    for words in (
+        "project to NPU",
+        "Left for a person",
+        "Requirements",
+        "verdict",
+        "viaduct migrate project",
+        "drop_remainder",
+    ):
         assert words in text
     assert "n.ipynb cell 2:2" in text
     assert "http://" not in text
@@ -46,7 +53,7 @@ def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
     text = render_page(page(migrated_project(tmp_path)))
     assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == ["Summary", "Left for a person", "Files"]
     assert "nothing to show" not in text
-    assert "nothing left for a person" in text
+    assert "Nothing to change: 0 edits" in text
 
 
 def test_a_file_that_was_not_understood_is_not_spoken_for(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
 from viaduct.migration.gate import may_concern
 from viaduct.migration.imports import insert_imports
+from viaduct.migration.ledger import Place, audit_file
 from viaduct.migration.names import Names
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project
@@ -174,6 +175,7 @@ class Migrated:
     reason: str = ""
     reason_zh: str = ""
     remedy: str = ""
+    places: tuple[Place, ...] = ()  # of the ledger
     lines: tuple[int, ...] = ()  # of each line of the result: the original line that it stems from
 
     @property
@@ -191,7 +193,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
-        work = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
+        work = original = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
         for rule in all_rules():
             if rule.wanted(options):
                 work = run_rule(rule, work)
@@ -199,7 +201,12 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     except Unparsable as error:
         return Migrated(path, data, data, (unread(path, error),), str(error), error.zh, error.remedy)
     after = data if work.source.text == text else work.source.text.encode(encoding)
-    return Migrated(path, data, after, tuple(finished(work, text)), lines=tuple(work.lines))
+    findings = list(finished(work, text))
+    places = audit_file(original, work, findings)
+    if any(place.is_new for place in places):
+        work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
+        findings = list(finished(work, text))
+    return Migrated(path, data, after, tuple(findings), places=places, lines=tuple(work.lines))
 
 
 def unread(path: str, error: Unparsable) -> Finding:

@@ -34,6 +34,14 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
             project.cycle_files.add(path)
         project.imports[path] = {*imported_files(names, modules)} - {path}
         note_optimizers(project, names)
+        project.own_methods |= set(methods_of(names))
+
+
+def methods_of(names: Names) -> Iterator[str]:
+    """Yield the names of the methods that a file's classes define."""
+    for node in names.scopes:
+        if isinstance(node, ast.ClassDef):
+            yield from (one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def note_call(project: Project, path: str, call: ast.Call, values: Values) -> None:

@@ -1,5 +1,8 @@
 """A migration as JSON: the same project and the same flags give the same bytes, times left out.
 
+`summary.ledger` counts, for each requirement of the target, the places that need it, and what became of them; `places`
+lists them. Schema 2: `summary.verdict` and `summary.ledger` are there instead of `summary.confidence`.
+
 One record a finding: file, line, end_line, column, rule, kind, status, risk, message, before, after, doc.
 """
 
@@ -13,10 +16,11 @@ from typing import Any
 from viaduct import __version__
 from viaduct.migration.catalogue import doc_of
 from viaduct.migration.findings import Finding
+from viaduct.migration.ledger import Place
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import summarise
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised when a field changes its meaning or goes; fields may be added."""
 
 
@@ -35,6 +39,7 @@ def record(outcome: Outcome, language: str = "en") -> dict[str, Any]:
         "files": [file_record(file, language) for file in outcome.files],
         **({"added": [added_record(file) for file in outcome.added]} if outcome.added else {}),
         "skipped": [{"path": readable(one.path), "reason": one.why(language)} for one in outcome.walk.skipped],
+        "places": [place_record(outcome, place, language) for place in outcome.places],
         "findings": [finding_record(outcome, finding, language) for finding in outcome.findings],
     }
 
@@ -59,6 +64,19 @@ def added_record(file: FileResult) -> dict[str, Any]:
     """The helper of --to any; there already if it is not written."""
     state = "there" if not file.changed else "extended" if file.before else "added"
     return {"path": readable(file.path), "state": state, "text": file.new}
+
+
+def place_record(outcome: Outcome, place: Place, language: str) -> dict[str, Any]:
+    """A place of the ledger; `message` where something is left to do."""
+    message = place.message_zh if language == "zh" and place.message_zh else place.message
+    return {
+        "requirement": place.requirement,
+        "file": readable(place.file),
+        "line": place.line,
+        "state": place.state,
+        "what": place.what,
+        **({"message": message} if message else {}),
+    }
 
 
 def finding_record(outcome: Outcome, finding: Finding, language: str) -> dict[str, Any]:

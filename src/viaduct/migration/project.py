@@ -34,6 +34,7 @@ class Project:
     cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
     optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
     others: parameters, as in `parameters`, for which every call passes something of another library.
+    own_methods: names of the methods of its classes.
     torch_files: those that import PyTorch; classes: what they define.
     named: modules that files without any framework import, such as a main.py that only starts the training.
     """
@@ -51,6 +52,7 @@ class Project:
     optimizers: set[str] = field(default_factory=set)
     own_names: set[str] = field(default_factory=set)
     others: set[tuple[str, str]] = field(default_factory=set)
+    own_methods: set[str] = field(default_factory=set)
     torch_files: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
     classes: dict[str, OwnClass] = field(default_factory=dict)

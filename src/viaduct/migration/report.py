@@ -8,6 +8,7 @@ from typing import Literal
 
 from viaduct.migration.diffing import Row, around, compare
 from viaduct.migration.findings import Finding, Status
+from viaduct.migration.ledger import TITLES, TITLES_ZH
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import WORDS, Summary, headline, plural, summarise
@@ -29,7 +30,7 @@ from viaduct.reporting import (
 
 Tone = Literal["good", "bad", "warn", "muted"]
 TONES: dict[Status, Tone] = {"changed": "good", "advice": "muted", "manual": "warn", "unresolved": "bad"}
-SURE = {"high": True, "medium": None, "low": False, "incomplete": False}
+SURE = {"complete": True, "nothing to change": None, "incomplete": False}
 
 
 def write(outcome: Outcome, path: Path, language: str = "en") -> None:
@@ -46,6 +47,7 @@ def page(outcome: Outcome, language: str = "en") -> Page:
         [
             *unread_section(outcome, language),
             overview(outcome, summary),
+            *ledger_section(outcome, summary, language),
             left_section(outcome, summary, language),
             *changes_section(outcome, language),
             *rules_section(summary),
@@ -71,7 +73,7 @@ def tiles(summary: Summary) -> list[Tile]:
             f"risk: {risks}" if risks else "",
             good=None if manual or summary.incomplete else True,
         ),
-        Tile("confidence", summary.confidence, summary.reasons[0], good=SURE[summary.confidence]),
+        Tile("verdict", summary.verdict, summary.reasons[0], good=SURE[summary.verdict]),
     ]
 
 
@@ -80,7 +82,7 @@ def overview(outcome: Outcome, summary: Summary) -> Section:
         "target": outcome.options.to,
         "files": f"{summary.files:,}: {summary.changed:,} changed, {summary.unchanged:,} not concerned, "
         f"{summary.unread:,} not understood; {summary.skipped:,} left out",
-        "confidence": f"{summary.confidence}: {'; '.join(summary.reasons)}",
+        "verdict": f"{summary.verdict}: {'; '.join(summary.reasons)}",
         "started with": shown(outcome.entry) or "not known; see --entry",
     }
     text = "Edits are made only where the text shows that they are right; what it does not show is listed below."
@@ -95,6 +97,21 @@ def unread_section(outcome: Outcome, language: str) -> list[Section]:
     return [Section("Not read", text, [Table(["path", "why"], rows)])]
 
 
+def ledger_section(outcome: Outcome, summary: Summary, language: str) -> list[Section]:
+    """The table of requirements, and beneath it every place that is not done."""
+    if not summary.ledger:
+        return []
+    heads = ["requirement", "needed", *TITLES.values()] if language != "zh" else ["要求", "需要", *TITLES_ZH.values()]
+    rows: list[list[object]] = [
+        [row.name(language), row.needed, row.changed, row.right, row.manual, row.unresolved] for row in summary.ledger
+    ]
+    text = (
+        "For each thing that the target demands: the places that need it, and what became of them. A place that needs "
+        "a change and could not be analysed is unresolved. Complete is said when the last two columns are zero."
+    )
+    return [Section("Requirements", text, [Table(heads, rows)])]
+
+
 def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [[one.risk, shown(outcome.where(one)), visible(one.text(language)), one.rule] for one in outcome.by_risk]
     text = "The riskiest first." if rows else nothing_left(summary)
@@ -104,7 +121,7 @@ def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
 
 def nothing_left(summary: Summary) -> str:
     """Files that were not understood may hold anything; the page does not speak for them."""
-    if not summary.incomplete:
+    if summary.verdict != "incomplete":
         return "Nothing: all that was found could be decided from the text."
     paths = f"{plural(summary.incomplete, 'path')} could not be analysed"
     return f"Nothing in the files that were understood; {paths}, see Not read."

@@ -24,6 +24,7 @@ from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import LEFT, RISK, Finding
 from viaduct.migration.journal import recover, recover_folder
+from viaduct.migration.ledger import Place, counts, of_finding
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
 from viaduct.migration.source import decode, lines_of
@@ -53,6 +54,7 @@ class FileResult:
     new: str = ""
     stems: tuple[int, ...] = ()
     findings: tuple[Finding, ...] = ()
+    places: tuple[Place, ...] = ()  # of the ledger
     reason: str = ""  # why it was not looked into
     reason_zh: str = ""
     remedy: str = ""  # what makes it readable
@@ -112,8 +114,28 @@ class Outcome:
         left = [finding for finding in self.findings if finding.status in LEFT]
         return sorted(left, key=lambda one: (RISK[one.risk], one.order))
 
-    def where(self, finding: Finding) -> str:
+    @property
+    def places(self) -> list[Place]:
+        """The places of the ledger, those of files that are no Python included, and what was not read."""
+        found = [place for file in self.files for place in (file.places or from_findings(file))]
+        return [*found, *(not_read(skipped) for skipped in self.unread if not is_told(skipped))]
+
+    def where(self, finding: Finding | Place) -> str:
         return self.by_path[finding.file].where(finding.line)
+
+
+def from_findings(file: FileResult) -> list[Place]:
+    """The places of a shell script, a requirements file or one that could not be parsed."""
+    return [of_finding(finding) for finding in file.findings if counts(finding)]
+
+
+def is_told(path: Skipped | FileResult) -> bool:
+    return isinstance(path, FileResult) and bool(path.findings)
+
+
+def not_read(path: Skipped | FileResult) -> Place:
+    zh = path.why("zh")
+    return Place("files", path.path, 1, "unresolved", path.path, path.why("en"), zh)
 
 
 def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = "") -> Outcome:
@@ -359,7 +381,7 @@ def guarded(path: str, data: bytes, options: Options, project: Project) -> FileR
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     made = migrate_bytes(path, data, options, project)
     if not made.changed and not made.findings:
-        return FileResult(path, 0, 0)
+        return FileResult(path, 0, 0, places=made.places)
     if made.reason:
         findings = tuple(weighed(one, data) for one in made.findings)
         alone = FileResult(path, 0, 0, reason=made.reason, reason_zh=made.reason_zh, remedy=made.remedy)
@@ -376,6 +398,7 @@ def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
         new=new,
         stems=made.lines,
         findings=made.findings,
+        places=made.places,
         reason=made.reason,
         reason_zh=made.reason_zh,
     )
@@ -389,7 +412,7 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     except notebooks.NotMigrated as error:
         return left_alone(path, str(error), error.zh, data)
     if not made.changed and not made.findings:
-        return FileResult(path, 0, 0)
+        return FileResult(path, 0, 0, places=made.places)
     old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
     cells = tuple(zip([place + 1 for place in notebook.cells], notebook.starts, strict=True))
     return replace(of_migrated(made, old, new), before=data if made.changed else b"", after=after, cells=cells)

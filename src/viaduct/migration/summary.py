@@ -1,4 +1,4 @@
-"""The figures of a migration and the sentence that a manager reads: what was done, what is left, how sure we are."""
+"""The figures of a migration, its verdict, and the sentence that a manager reads: what was done, what is left."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from viaduct.migration.findings import Finding, Status
+from viaduct.migration.ledger import Row, is_complete, rows_of
 from viaduct.migration.run import Outcome
 
 STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
@@ -16,7 +17,7 @@ WORDS: dict[Status, str] = {
     "manual": "for a person",
     "unresolved": "not resolved",
 }
-Confidence = Literal["high", "medium", "low", "incomplete"]
+Verdict = Literal["complete", "incomplete", "nothing to change"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Summary:
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
     risks: dict[str, int]  # of what is left for a person
-    confidence: Confidence
+    ledger: list[Row]
+    verdict: Verdict
     reasons: tuple[str, ...]
 
 
@@ -40,7 +42,7 @@ def summarise(outcome: Outcome) -> Summary:
     findings = outcome.findings
     statuses = Counter(finding.status for finding in findings)
     unread = sum(1 for file in outcome.files if file.reason)
-    confidence, reasons = judge(outcome)
+    ledger = rows_of(outcome.places)
     return Summary(
         files=len(outcome.files),
         lines=sum(file.line_count for file in outcome.files),
@@ -53,8 +55,9 @@ def summarise(outcome: Outcome) -> Summary:
         statuses={status: statuses[status] for status in STATUSES},
         rules=by_rule(findings),
         risks=dict(Counter(finding.risk for finding in outcome.by_risk)),
-        confidence=confidence,
-        reasons=reasons,
+        ledger=ledger,
+        verdict="incomplete" if outcome.options.only else judge(ledger),
+        reasons=reasons_for(outcome, ledger),
     )
 
 
@@ -64,24 +67,25 @@ def by_rule(findings: list[Finding]) -> dict[str, dict[Status, int]]:
     return {rule: {status: counts[rule, status] for status in STATUSES} for rule in rules}
 
 
-def judge(outcome: Outcome) -> tuple[Confidence, tuple[str, ...]]:
-    """Not a probability: what the text could show, and what it could not."""
-    left = outcome.by_risk
-    high = sum(1 for finding in left if finding.risk == "high")
-    unread = len(outcome.unread)
+def judge(ledger: list[Row]) -> Verdict:
+    """Complete is what needs nothing more of a person, as far as the text shows it."""
+    if not ledger:
+        return "nothing to change"
+    return "complete" if is_complete(ledger) else "incomplete"
+
+
+def reasons_for(outcome: Outcome, ledger: list[Row]) -> tuple[str, ...]:
+    unresolved, manual = sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
     doubtful = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
-    reasons = [
+    unread = len(outcome.unread)
+    return (
+        *(["only some rules were run (--only): nothing is known of the rest"] if outcome.options.only else []),
         *counted_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
-        *counted_reason(high, "place of high risk is left for a person", "places of high risk are left for a person"),
-        *counted_reason(len(left) - high, "further place is left", "further places are left"),
+        *counted_reason(unresolved, "place could not be resolved", "places could not be resolved"),
+        *counted_reason(manual, "place needs manual review", "places need manual review"),
         *counted_reason(doubtful, "edit is not of low risk: look at it", "edits are not of low risk: look at them"),
-    ]
-    confidence: Confidence = "low" if high else "medium" if left or doubtful else "high"
-    if unread:
-        confidence = "incomplete"
-    if not reasons:
-        reasons.append("every edit is low risk and nothing is left for a person")
-    return confidence, (*reasons, "the rewriting is static: nothing was run, so a run on the device is still to come")
+        "the rewriting is static: nothing was run, so a run on the device is still to come",
+    )
 
 
 def counted_reason(count: int, one: str, many: str) -> list[str]:
@@ -91,11 +95,13 @@ def counted_reason(count: int, one: str, many: str) -> list[str]:
 def headline(summary: Summary) -> str:
     """One sentence."""
     done = f"{plural(summary.edits, 'edit')} in {plural(summary.changed, 'file')} of {summary.files}"
-    manual = summary.statuses["manual"]
-    left = f"{plural(manual, 'place')} left for a person" if manual else "nothing left for a person"
-    if summary.incomplete:
-        return f"incomplete: {plural(summary.incomplete, 'path')} not read; {done}" + (f"; {left}" if manual else "")
-    return f"{done}; {left}; confidence {summary.confidence}"
+    unresolved, manual = (sum(getattr(row, state) for row in summary.ledger) for state in ("unresolved", "manual"))
+    left = [
+        *([f"{plural(summary.incomplete, 'path')} not read"] if summary.incomplete else []),
+        *([f"{plural(unresolved, 'place')} unresolved"] if unresolved else []),
+        *([f"{plural(manual, 'place')} for manual review"] if manual else []),
+    ]
+    return f"{summary.verdict}: {'; '.join([*left, done])}"
 
 
 def plural(count: int, thing: str) -> str:

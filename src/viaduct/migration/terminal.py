@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from viaduct.migration import ledger as ledgers
 from viaduct.migration.diffing import Piece, Row, compare, head, hunks, in_order
 from viaduct.migration.findings import LEFT, RISK, Finding, Status
 from viaduct.migration.patch import as_patch
@@ -129,8 +131,27 @@ def show_paths(console: Console, found: Sequence[Skipped | FileResult], language
         console.print(Text(f"  and {len(found) - SKIPPED} more; --json lists all"))
 
 
-def show_summary(console: Console, outcome: Outcome) -> None:
+def show_ledger(console: Console, ledger: list[ledgers.Row], language: str) -> None:
+    """For every requirement of the target: the places that need it, and what became of them."""
+    if not ledger:
+        return
+    heads = ["needed", *ledgers.TITLES.values()] if language != "zh" else ["需要", *ledgers.TITLES_ZH.values()]
+    width = max(cell_len(row.name(language)) for row in ledger)
+    console.print(Text("\nRequirements" if language != "zh" else "\n迁移要求", "bold"))
+    console.print(Text(f"  {' ' * width}  {'  '.join(heads)}", "dim"))
+    for row in ledger:
+        name = row.name(language)
+        line = Text(f"  {name}{' ' * (width - cell_len(name))}")
+        for column, state in zip(heads, ("needed", *ledgers.STATES), strict=True):
+            number = getattr(row, state)
+            bad = number and state in ("manual", "unresolved")
+            line.append(f"  {' ' * (cell_len(column) - len(str(number)))}{number}", "bold red" if bad else "")
+        console.print(line)
+
+
+def show_summary(console: Console, outcome: Outcome, language: str = "en") -> None:
     summary = summarise(outcome)
+    show_ledger(console, summary.ledger, language)
     console.print(Text(f"\n{headline(summary)}.", "bold"))
     for file in outcome.added:
         state = "there already" if not file.changed else "extended" if file.before else "new"

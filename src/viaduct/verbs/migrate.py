@@ -328,7 +328,7 @@ def show(outcome: Outcome, asked: Asked) -> None:
     if asked.check:
         for file in outcome.written:
             print(f"would {'change' if file.before else 'add'} {shown(file.path)}")
-    terminal.show_summary(console, outcome)
+    terminal.show_summary(console, outcome, asked.lang)
     if not asked.check and (outcome.changed or asked.out is not None or asked.in_place):
         print(what_was_written(outcome, asked), file=sys.stderr)
 

@@ -1,0 +1,60 @@
+"""Places of a file that need a change for the target, found without the rules: the ledger's own look at the text.
+
+A rule fires only where the text shows that its edit is right. This search is wider on purpose: it also finds places
+whose names cannot be resolved. It runs over the original and over the result, so that a place that needs a change, has
+not got it and has no finding is seen (ledger.py).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+State = Literal["needed", "right", "unclear"]
+"""unclear: the text does not show whether the requirement applies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Lines are those of the text that was searched."""
+
+    requirement: str
+    line: int
+    end_line: int
+    state: State
+    what: str
+
+
+def candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Candidate:
+    text = work.source.text_of(node).split("\n", 1)[0].strip()
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return Candidate(requirement, node.lineno, node.end_lineno or node.lineno, state, shown)  # type: ignore[attr-defined]
+
+
+def find_candidates(work: Work) -> list[Candidate]:
+    """Return the places of a file, in the order of their lines; none where only some rules were asked for."""
+    from viaduct.migration import candidates_tf1, candidates_torch
+
+    found: list[Candidate] = []
+    if work.options.mode == "rewrite" and not work.options.only:
+        for search in (candidates_tf1.find_candidates, candidates_torch.find_candidates):
+            found += search(work)
+    return sorted(found, key=lambda one: (one.line, one.requirement))
+
+
+def imports_any(work: Work, roots: tuple[str, ...]) -> bool:
+    """Return True if the file imports one of the packages, anywhere."""
+    return any(name.partition(".")[0] in roots for name in imported_names(work))
+
+
+def imported_names(work: Work) -> Iterator[str]:
+    for node in work.index.by_type.get(ast.Import, []):
+        yield from (alias.name for alias in node.names)  # type: ignore[attr-defined]
+    for node in work.index.by_type.get(ast.ImportFrom, []):
+        if not node.level:  # type: ignore[attr-defined]
+            yield node.module or ""  # type: ignore[attr-defined]

@@ -1,0 +1,185 @@
+"""Places of a TensorFlow 1 script that need a change for the NPU or the MLU (candidates.py)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from viaduct.migration.candidates import Candidate, State, candidate, imports_any
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
+from viaduct.migration.values import constructed
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+ROOTS = ("tensorflow", "keras", "horovod", "tf_slim", "npu_bridge")
+RULE = Rule(__name__)
+SESSION_NAMES = ("Session", "InteractiveSession", "MonitoredTrainingSession", "SingularMonitoredSession")
+MONITORED = "tensorflow.train.MonitoredSession"
+ANY_SLOT = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
+ESTIMATORS = {
+    "tensorflow.estimator.Estimator",
+    *(f"tensorflow.estimator.tpu.{name}" for name in ("TPUEstimator", "TPUEstimatorSpec")),
+}
+RUN_CONFIGS = {"tensorflow.estimator.RunConfig", "tensorflow.estimator.tpu.RunConfig"}
+NPU_ESTIMATORS = ("npu_bridge.estimator.npu.npu_estimator.",)
+NPU_RUN_CONFIGS = ("npu_bridge.estimator.npu.npu_config.NPURunConfig", "npu_bridge.npu_init.npu_run_config_init")
+BATCHING = {"batch": 1, "padded_batch": 3}
+MAP_AND_BATCH = ("tensorflow.data.experimental.map_and_batch", "tensorflow.contrib.data.map_and_batch")
+LOSS_SCALES = (
+    *("tensorflow.train.experimental.enable_mixed_precision_graph_rewrite", "tensorflow.contrib.mixed_precision."),
+    *("tensorflow.train.experimental.MixedPrecisionLossScaleOptimizer", "tensorflow.train.experimental.FixedLossScale"),
+    *("tensorflow.train.experimental.DynamicLossScale",),
+)
+GPU_TEXT = re.compile(
+    r"/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:/?device:)?/?gpu:(?:\d+|\*|%[dis]|\{[^{}]*\})?", re.IGNORECASE
+)
+
+
+def find_candidates(work: Work) -> Iterator[Candidate]:
+    if work.options.to == "any" or not imports_any(work, ROOTS):
+        return
+    if work.options.to == "npu":
+        yield from sessions(work)
+        yield from estimators(work)
+        yield from batches(work)
+        yield from loss_scales(work)
+        yield from horovod(work)
+    yield from placements(work)
+
+
+# ---- sessions
+
+
+def sessions(work: Work) -> Iterator[Candidate]:
+    for name, calls in work.index.calls.items():
+        if name in SLOTS or name == MONITORED:
+            for call in calls:
+                yield candidate(work, "sessions", call, session_state(work, call, name))
+        elif is_hidden_session(work, name):
+            yield from (candidate(work, "sessions", call, "unclear") for call in calls)
+    for method, calls in work.index.methods.items():
+        for call in calls:
+            if method in SESSION_NAMES and work.names.qualified(call.func) is None:
+                yield candidate(work, "sessions", call, "unclear")
+            elif method in ANY_SLOT and may_manage_sessions(work, call, method):
+                yield candidate(work, "sessions", call, state_of_config(work, call, *ANY_SLOT[method]))
+
+
+def is_hidden_session(work: Work, name: str) -> bool:
+    """Return True for `common.tf.Session`: TensorFlow as a module of the project hands it on."""
+    root, _, rest = name.partition(".")
+    return rest.rpartition(".")[2] in SESSION_NAMES and ".tf." in f".{rest}" and root not in ROOTS
+
+
+def may_manage_sessions(work: Work, call: ast.Call, method: str) -> bool:
+    kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
+    if (kind or "", method) in METHOD_SLOTS:
+        return True
+    return kind is None and method in ("managed_session", "prepare_or_wait_for_session")
+
+
+def session_state(work: Work, call: ast.Call, name: str) -> State:
+    if name == MONITORED:
+        given = Site(RULE, work, call, name).argument("session_creator", 0)
+        return "needed" if given is None or is_none(given) else "right"
+    return state_of_config(work, call, *SLOTS[name])
+
+
+def state_of_config(work: Work, call: ast.Call, keyword: str, position: int) -> State:
+    from viaduct.migration.rules.tf1._session_uses import only_files
+    from viaduct.migration.rules.tf1.session_config import is_ready
+
+    site = Site(RULE, work, call)
+    value = site.argument(keyword, position)
+    if value is not None and not is_none(value) and is_ready(site, value):
+        return "right"
+    if only_files(site):
+        return "right"  # it stays on the host
+    return "needed"
+
+
+def is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+# ---- estimators
+
+
+def estimators(work: Work) -> Iterator[Candidate]:
+    for table in (work.index.calls, work.index.references):
+        for name, nodes in table.items():
+            if name in ESTIMATORS:
+                yield from (candidate(work, "estimators", node, "needed") for node in nodes)
+            elif name in RUN_CONFIGS:
+                yield from (candidate(work, "run_configs", node, "needed") for node in nodes)
+    for name, calls in work.index.calls.items():
+        if name.startswith(NPU_ESTIMATORS):
+            yield from (candidate(work, "estimators", call, "right") for call in calls)
+        elif name in NPU_RUN_CONFIGS:
+            yield from (candidate(work, "run_configs", call, "right") for call in calls)
+
+
+# ---- datasets
+
+
+def batches(work: Work) -> Iterator[Candidate]:
+    for name in MAP_AND_BATCH:
+        for call in work.index.calls.get(name, []):
+            yield candidate(work, "batches", call, batch_state(work, call, 3))
+    for method, position in BATCHING.items():
+        for call in work.index.methods.get(method, []):
+            if call.args or call.keywords:
+                state = batch_state(work, call, position)
+                kind = work.values.kind(call.func.value)  # type: ignore[attr-defined]
+                if kind == "dataset":
+                    yield candidate(work, "batches", call, state)
+                elif kind is None and state != "right" and not is_somebody_elses(work, call, method):
+                    yield candidate(work, "batches", call, "unclear")
+
+
+def batch_state(work: Work, call: ast.Call, position: int) -> State:
+    given = Site(RULE, work, call).argument("drop_remainder", position)
+    return "right" if isinstance(given, ast.Constant) and given.value is True else "needed"
+
+
+def is_somebody_elses(work: Work, call: ast.Call, method: str) -> bool:
+    """Return True if a class of the project has a method of that name, or another library's object is asked."""
+    if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
+        return True
+    return method in work.project.own_methods
+
+
+# ---- device strings, mixed precision, Horovod
+
+
+def placements(work: Work) -> Iterator[Candidate]:
+    for node in work.index.by_type.get(ast.Constant, []):
+        named = isinstance(node, ast.Constant) and isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
+        if named and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
+            yield candidate(work, "placement", node, "needed")
+
+
+def loss_scales(work: Work) -> Iterator[Candidate]:
+    for name, calls in work.index.calls.items():
+        if name.startswith(LOSS_SCALES):
+            yield from (candidate(work, "loss_scale", call, "needed") for call in calls)
+        elif constructed(name) == "loss_scale_optimizer":
+            yield from (candidate(work, "loss_scale", call, "right") for call in calls)
+
+
+def horovod(work: Work) -> Iterator[Candidate]:
+    for table in (work.index.calls, work.index.references):
+        for name, nodes in table.items():
+            if name.startswith("horovod."):
+                yield from (candidate(work, horovod_requirement(name), node, "needed") for node in nodes)
+
+
+def horovod_requirement(name: str) -> str:
+    last = name.rpartition(".")[2]
+    if last == "DistributedOptimizer":
+        return "optimizers"
+    return "broadcast" if last.lower().startswith("broadcast") else "communication"

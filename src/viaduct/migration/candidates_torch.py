@@ -1,0 +1,135 @@
+"""Places of a PyTorch script that need a change for another card (candidates.py)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from viaduct.migration.candidates import Candidate, State, candidate, imports_any
+from viaduct.migration.classes import meet
+from viaduct.migration.rule import Rule, Site
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+ROOTS = ("torch", "torchvision", "torchaudio", "torch_npu", "torch_mlu", "apex", "pytorch_lightning", "lightning")
+RULE = Rule(__name__)
+LOADS = ("torch.load", "torch.jit.load")
+PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel")
+TELLING = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def find_candidates(work: Work) -> Iterator[Candidate]:
+    if not concerns_torch(work):
+        return
+    yield from device_calls(work)
+    yield from moves(work)
+    yield from texts(work)
+    yield from loads(work)
+
+
+def concerns_torch(work: Work) -> bool:
+    """Return True if the file imports torch, or imports no framework and belongs to a program that uses torch."""
+    if imports_any(work, ROOTS):
+        return True
+    if imports_any(work, ("tensorflow", "keras", "horovod")):
+        return False
+    return any(meet(work.project, work.path, path) for path in work.project.torch_files)
+
+
+def device_words(work: Work) -> tuple[str, str]:
+    """Return the device's name and backend; of `any` what cannot stand in a script."""
+    from viaduct.migration.rules.torch._targets import CARDS
+
+    card = CARDS.get(work.options.to)
+    return (card.device, card.backend) if card else ("\0", "\0")
+
+
+def device_calls(work: Work) -> Iterator[Candidate]:
+    own = f"torch.{device_words(work)[0]}."
+    for table in (work.index.calls, work.index.references):
+        for name, nodes in table.items():
+            if name.startswith(("torch.cuda.amp.", f"{own}amp.")):
+                state: State = "right" if name.startswith(own) else "needed"
+                yield from (candidate(work, "amp", node, state) for node in nodes)
+            elif name.startswith("torch.cuda."):
+                yield from (candidate(work, "device_calls", node, "needed") for node in nodes)
+            elif name.startswith((own, "torch.accelerator.")):
+                yield from (candidate(work, "device_calls", node, "right") for node in nodes)
+            elif name in PARALLEL:
+                yield from (candidate(work, "data_parallel", node, "needed") for node in nodes)
+
+
+def moves(work: Work) -> Iterator[Candidate]:
+    from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
+    from viaduct.migration.rules.torch.cuda_method import root_of
+
+    own = device_words(work)[0]
+    for method, state in (("cuda", "needed"), (own, "right")):
+        for call in work.index.methods.get(method, []):
+            site = Site(RULE, work, call)
+            receiver = call.func.value  # type: ignore[attr-defined]
+            if not is_foreign(root_of(site, receiver)) and receiver_class(site, receiver, method) is None:
+                yield candidate(work, "moves", call, state)  # type: ignore[arg-type]
+    for node in work.index.by_type.get(ast.Attribute, []):
+        if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+            yield candidate(work, "moves", node, "needed")
+        elif node.attr == f"is_{own}" and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+            yield candidate(work, "moves", node, "right")
+
+
+def texts(work: Work) -> Iterator[Candidate]:
+    """Device strings, names of backends and the variable that chooses cards."""
+    own, backend = device_words(work)
+    for node in work.index.by_type.get(ast.Constant, []):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        value, prefix = node.value, node.value.partition(":")[0]
+        if prefix not in ("cuda", own) and value not in ("nccl", backend, VISIBLE):
+            continue
+        if is_name_of_something(work, node):
+            continue
+        if value in ("nccl", backend):
+            yield candidate(work, "backend", node, "right" if value == backend else "needed")
+        elif value == VISIBLE:
+            yield candidate(work, "visible_devices", node, "needed")
+        elif is_device_text(value):
+            yield candidate(work, "device_strings", node, "right" if prefix == own else "needed")
+
+
+def is_device_text(value: str) -> bool:
+    """Return True for `cuda`, `cuda:0`, and the beginning of a text that is put together: `cuda:`, `cuda:%d`."""
+    _, colon, number = value.partition(":")
+    return not colon or not number or number.isdigit() or number[0] in "%{"
+
+
+def is_name_of_something(work: Work, node: ast.Constant) -> bool:
+    """Return True for a key, an attribute's name, a help text or another library's argument: no device is chosen."""
+    from viaduct.migration.rules.torch.device_left import is_explained
+
+    parent = work.source.parents.get(node)
+    if isinstance(parent, ast.Compare):
+        return parent.left is node and isinstance(parent.ops[0], ast.In | ast.NotIn)  # a key of something
+    if isinstance(parent, ast.JoinedStr):
+        return parent.values[0] is not node
+    return is_told_to_people(work, node) or is_explained(Site(RULE, work, node))
+
+
+def is_told_to_people(work: Work, node: ast.AST) -> bool:
+    """Return True for a help text, a message of an error or a line of a log."""
+    parent = work.source.parents.get(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg in ("help", "description", "message", "reason", "title", "label")
+    called = parent.func if isinstance(parent, ast.Call) else None
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    return name in TELLING or name.endswith(("Error", "Warning"))
+
+
+def loads(work: Work) -> Iterator[Candidate]:
+    for name in LOADS:
+        for call in work.index.calls.get(name, []):
+            where = Site(RULE, work, call).argument("map_location", 1)
+            given = where is not None and not (isinstance(where, ast.Constant) and where.value is None)
+            yield candidate(work, "checkpoints", call, "right" if given else "needed")

@@ -1,0 +1,234 @@
+"""The ledger of a migration: for every requirement of the target, how many places need it and what became of each.
+
+Two independent looks are joined. The rules say what they changed and what they leave to a person. The search of
+candidates.py finds the places that need a change in the original and those that still need one in the result. A place
+that still needs it and that no rule speaks of is unresolved: a silent miss becomes a line of the report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from viaduct.migration.candidates import Candidate, find_candidates
+from viaduct.migration.findings import LEFT, Finding, Status
+from viaduct.migration.requirements import REQUIREMENTS, by_name, requirement_of
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+State = Literal["changed", "right", "manual", "unresolved"]
+STATES: tuple[State, ...] = ("changed", "right", "manual", "unresolved")
+TITLES: dict[State, str] = {
+    "changed": "changed",
+    "right": "already right",
+    "manual": "manual review",
+    "unresolved": "unresolved",
+}
+TITLES_ZH: dict[State, str] = {
+    "changed": "已修改",
+    "right": "原本正确",
+    "manual": "需人工检查",
+    "unresolved": "未能确定",
+}
+UNRESOLVED = "engine.unresolved"
+LONGEST = 100
+"""Lines of one place or finding that are looked at: a class of a thousand lines is found by its first."""
+COUNTED: tuple[Status, ...] = ("changed", "manual", "unresolved")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that needs something of the target. Lines are those of the original."""
+
+    requirement: str
+    file: str
+    line: int
+    state: State
+    what: str  # the text, or what the rule says
+    message: str = ""
+    message_zh: str = ""
+    is_new: bool = False  # no rule speaks of it
+
+    def as_finding(self) -> Finding:
+        """Return an unresolved place as a finding, for those of which no rule has made one."""
+        said = self.message, self.message_zh
+        return Finding(self.file, self.line, self.line, 1, UNRESOLVED, "report", "unresolved", *said, "high")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of the places of one requirement."""
+
+    requirement: str
+    title: str
+    title_zh: str
+    needed: int
+    changed: int
+    right: int
+    manual: int
+    unresolved: int
+
+    def name(self, language: str) -> str:
+        return self.title_zh if language == "zh" else self.title
+
+
+def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tuple[Place, ...]:
+    """Return the places of one file. `findings` are its own, with the lines of the original."""
+    before = find_candidates(original)
+    after = find_candidates(result) if result is not original else before
+    left = [one for one in after if one.state != "right"]
+    joined = pair_up(before, left, result.lines)
+    remaining = set(joined.values())
+    said = Said(findings)
+    places = [judge_remaining(original.path, before[number], said) for number in sorted(remaining)]
+    places += [judge_changed(original.path, one, said) for number, one in enumerate(before) if number not in remaining]
+    places += [
+        introduced(original.path, result.lines[one.line - 1], one)
+        for number, one in enumerate(left)
+        if number not in joined
+    ]
+    places += [of_finding(one) for one in said.unclaimed() if counts(one)]
+    return tuple(sorted(places, key=lambda one: (one.line, one.requirement, one.what)))
+
+
+class ByLine:
+    """Numbers of things, by requirement and by each line that they stand on."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, int], list[int]] = {}
+
+    def add(self, requirement: str, line: int, end_line: int, number: int) -> None:
+        for at in range(line, min(end_line, line + LONGEST) + 1):
+            self.numbers.setdefault((requirement, at), []).append(number)
+
+    def on(self, requirement: str, line: int, end_line: int) -> Iterator[int]:
+        for at in range(line, min(end_line, line + LONGEST) + 1):
+            yield from self.numbers.get((requirement, at), ())
+
+
+class Said:
+    """The findings of a file; each is claimed by the place that it speaks of."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = findings
+        self.claimed: set[int] = set()
+        self.lines = ByLine()
+        for number, finding in enumerate(findings):
+            self.lines.add(requirement_of(finding.rule), finding.line, finding.end_line, number)
+        self.left = {finding.line: finding for finding in findings if finding.status in LEFT}
+
+    def claim(self, found: Candidate, status: Status, again: bool = False) -> Finding | None:
+        """Return the finding of a status on the lines of a place; with `again` also one that another has claimed."""
+        for number in self.lines.on(found.requirement, found.line, found.end_line):
+            if self.findings[number].status == status and (again or number not in self.claimed):
+                self.claimed.add(number)
+                return self.findings[number]
+        return None
+
+    def any_left(self, found: Candidate) -> Finding | None:
+        """Return what a rule of another requirement leaves to a person on the lines of a place."""
+        for line in range(found.line, min(found.end_line, found.line + LONGEST) + 1):
+            if line in self.left:
+                return self.left[line]
+        return None
+
+    def unclaimed(self) -> Iterator[Finding]:
+        return (one for number, one in enumerate(self.findings) if number not in self.claimed)
+
+
+def pair_up(before: Sequence[Candidate], left: Sequence[Candidate], lines: Sequence[int]) -> dict[int, int]:
+    """Return for each place of the result that needs a change the original place on the line from which it stems."""
+    index, free = ByLine(), set[int]()
+    for number, found in enumerate(before):
+        if found.state != "right":
+            index.add(found.requirement, found.line, found.end_line, number)
+            free.add(number)
+    joined: dict[int, int] = {}
+    for number, found in enumerate(left):
+        first, last = lines[found.line - 1], lines[min(found.end_line, len(lines)) - 1]
+        near = [one for one in index.on(found.requirement, min(first, last), max(first, last)) if one in free]
+        same = next((one for one in near if before[one].what == found.what), None)
+        origin = same if same is not None else next(iter(near), None)
+        if origin is not None:
+            joined[number] = origin
+            free.discard(origin)
+    return joined
+
+
+def judge_remaining(path: str, found: Candidate, said: Said) -> Place:
+    """Say of a place that was not changed who is to look at it."""
+    told: tuple[tuple[Status, State], ...]
+    told = (("unresolved", "unresolved"), ("manual", "manual"), ("advice", "right"))
+    for status, state in told:
+        finding = said.claim(found, status)
+        if finding is not None:
+            return Place(
+                *(found.requirement, path, found.line, state, found.what),
+                *(finding.message, finding.message_zh),
+            )
+    other = said.any_left(found)
+    if other is not None:
+        return Place(found.requirement, path, found.line, "manual", found.what, other.message, other.message_zh)
+    return Place(
+        *(found.requirement, path, found.line, "unresolved", found.what),
+        f"this may need a change ({title_of(found.requirement)}), and the text does not show whether or how",
+        f"此处可能需要修改({title_of(found.requirement, 'zh')}),但无法由文本确定是否以及如何修改",
+        is_new=True,
+    )
+
+
+def judge_changed(path: str, found: Candidate, said: Said) -> Place:
+    """Say of a place that is right in the result that it was changed, unless a rule leaves it to a person."""
+    told: tuple[tuple[Status, State], ...] = (("unresolved", "unresolved"), ("manual", "manual"))
+    for status, state in told if found.state != "right" else ():
+        finding = said.claim(found, status)
+        if finding is not None:
+            return Place(
+                *(found.requirement, path, found.line, state, found.what),
+                *(finding.message, finding.message_zh),
+            )
+    said.claim(found, "changed") or said.claim(found, "changed", again=True)
+    return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.what)
+
+
+def introduced(path: str, line: int, found: Candidate) -> Place:
+    message = f"the migration itself wrote `{found.what}`, which needs a change for the device: please report this"
+    zh = f"迁移写入的 `{found.what}` 在设备上仍需修改:请反馈此问题"
+    return Place(found.requirement, path, line, "unresolved", found.what, message, zh, is_new=True)
+
+
+def counts(finding: Finding) -> bool:
+    """Advice is not needed, and neither is what only makes things faster."""
+    optional = finding.status == "changed" and finding.kind in ("performance", "advice")
+    return finding.status in COUNTED and not optional
+
+
+def of_finding(finding: Finding) -> Place:
+    what = finding.before.strip().split("\n", 1)[0][:60]
+    return Place(
+        *(requirement_of(finding.rule), finding.file, finding.line, finding.status, what),  # type: ignore[arg-type]
+        *(finding.message, finding.message_zh),
+    )
+
+
+def rows_of(places: Iterable[Place]) -> list[Row]:
+    """Count the places of each requirement; those that nothing needs are left out."""
+    counted = Counter((place.requirement, place.state) for place in places)
+    rows = []
+    for requirement in REQUIREMENTS:
+        numbers = [counted[requirement.name, state] for state in STATES]
+        if sum(numbers):
+            rows.append(Row(requirement.name, requirement.title, requirement.title_zh, sum(numbers), *numbers))
+    return rows
+
+
+def is_complete(rows: Iterable[Row]) -> bool:
+    return all(row.manual == row.unresolved == 0 for row in rows)
+
+
+def title_of(requirement: str, language: str = "en") -> str:
+    known = by_name()[requirement]
+    return known.title_zh if language == "zh" else known.title

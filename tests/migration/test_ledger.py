@@ -1,0 +1,135 @@
+"""The ledger counts places that need a change for the target, and finds those that no rule speaks of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.migration.small_project import migrated_project
+
+from viaduct.migration.ledger import Row
+from viaduct.migration.requirements import REQUIREMENTS, by_rule
+from viaduct.migration.rule import all_rules
+from viaduct.migration.summary import Summary, summarise
+
+
+def summary_of(folder: Path, text: str, **options: Any) -> Summary:
+    (folder / "train.py").write_text(text)
+    return summarise(migrated_project(folder, **options))
+
+
+def counts(summary: Summary, requirement: str) -> tuple[int, ...]:
+    """Return needed, changed, right, manual, unresolved."""
+    for row in summary.ledger:
+        if row.requirement == requirement:
+            return (row.needed, row.changed, row.right, row.manual, row.unresolved)
+    return (0, 0, 0, 0, 0)
+
+
+def test_every_rule_that_is_needed_belongs_to_one_requirement() -> None:
+    known = by_rule()
+    assert [rule.name for rule in all_rules() if rule.kind in ("mandatory", "report") and rule.name not in known] == []
+    listed = [rule for requirement in REQUIREMENTS for rule in requirement.rules]
+    assert len(listed) == len(set(listed))
+    names = {rule.name for rule in all_rules()}
+    assert [rule for rule in listed if rule not in names and not rule.startswith("engine.")] == []
+
+
+def test_places_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
+    text = (
+        "import tensorflow as tf\n"
+        "def make(files):\n"
+        "    a = tf.data.TFRecordDataset(files).batch(8)\n"
+        "    b = tf.data.TFRecordDataset(files).batch(8, drop_remainder=True)\n"
+        "    c = tf.data.TFRecordDataset(files).batch(8, **more)\n"
+        "    return a, b, c\n"
+    )
+    summary = summary_of(tmp_path, text)
+    assert counts(summary, "batches") == (3, 1, 1, 1, 0)
+    assert summary.verdict == "incomplete"
+
+
+def test_complete_is_said_where_all_places_are_changed_or_right(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2).cuda()\ny = torch.zeros(2, device='cuda')\ntorch.cuda.synchronize()\n"
+    summary = summary_of(tmp_path, text)
+    assert summary.verdict == "complete"
+    assert counts(summary, "moves") == (1, 1, 0, 0, 0)
+    assert counts(summary, "device_strings") == (1, 1, 0, 0, 0)
+    assert counts(summary, "device_calls") == (1, 1, 0, 0, 0)
+
+
+def test_a_second_run_finds_everything_already_right(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2).cuda()\ny = torch.zeros(2, device='cuda')\ntorch.cuda.synchronize()\n"
+    (tmp_path / "train.py").write_text(text)
+    outcome = migrated_project(tmp_path)
+    (tmp_path / "train.py").write_bytes(outcome.files[0].after)
+    again = summarise(migrated_project(tmp_path))
+    assert again.verdict == "complete"
+    assert again.edits == 0
+    assert sum(row.right for row in again.ledger) == sum(row.needed for row in again.ledger) == 3
+
+
+@pytest.mark.parametrize(
+    ("requirement", "text"),
+    [
+        ("sessions", "import tensorflow as tf\ndef run(lib):\n    return lib.Session()\n"),
+        ("sessions", "import tensorflow as tf\nfrom common import tf as other\nother.Session()\n"),
+        ("batches", "import tensorflow as tf\ndef go(parts):\n    return parts['train'].batch(4)\n"),
+        (
+            "batches",
+            "import tensorflow as tf\nds = tf.data.Dataset.range(9).window(3).flat_map(lambda w: w.batch(3))\n",
+        ),
+        ("device_strings", "import torch\ndef go(args):\n    if args.kind == 'cuda':\n        args.fast()\n"),
+    ],
+)
+def test_a_place_of_which_no_rule_speaks_is_unresolved_and_listed(tmp_path: Path, requirement: str, text: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    outcome = migrated_project(tmp_path)
+    summary = summarise(outcome)
+    assert summary.verdict == "incomplete"
+    needed, changed, right, manual, unresolved = counts(summary, requirement)
+    assert (changed, right) == (0, 0)
+    assert manual + unresolved == needed == 1
+    assert any(finding.status in ("unresolved", "manual") for finding in outcome.findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import requests\nimport tensorflow as tf\nrequests.Session()\n",
+        "import tensorflow as tf\nclass A:\n    def batch(self, n):\n        return n\ndef go(x):\n    x.batch(3)\n",
+        "import torch\nprint('cuda')\n",
+        "import torch\nname = {'cuda': 1}\n",
+        "import torch\ndef go(state):\n    return 'cuda' in state\n",
+        "x = 'cuda'\n",
+    ],
+)
+def test_what_is_no_place_is_not_counted(tmp_path: Path, text: str) -> None:
+    assert summary_of(tmp_path, text).verdict == "nothing to change"
+
+
+def test_a_file_that_cannot_be_parsed_is_unresolved(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "import torch\nprint 'x'\n")
+    assert counts(summary, "files")[3:] in ((1, 0), (0, 1))
+    assert summary.verdict == "incomplete"
+
+
+def test_a_rule_that_is_left_out_leaves_its_places_unresolved(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "import torch\nx = torch.ones(2).cuda()\n", skip=("cuda_method",))
+    assert counts(summary, "moves") == (1, 0, 0, 0, 1)
+    assert summary.verdict == "incomplete"
+
+
+def test_thousands_of_places_in_one_file_are_counted_once_each(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2)\n" + "x = x.cuda()\n" * 500
+    assert counts(summary_of(tmp_path, text), "moves") == (500, 500, 0, 0, 0)
+
+
+def test_rows_add_up(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.ones(2).cuda()\nm = torch.nn.DataParallel(x)\nif x.kind == 'cuda': pass\n"
+
+    def adds_up(row: Row) -> bool:
+        return row.needed == row.changed + row.right + row.manual + row.unresolved
+
+    assert all(adds_up(row) for row in summary_of(tmp_path, text).ledger)
