@@ -14,8 +14,9 @@ def surveyed(**files: str) -> Project:
     return survey((f"{name}.py".replace("__", "/"), text.encode()) for name, text in files.items())
 
 
-def test_files_without_torch_are_not_looked_into() -> None:
-    assert not surveyed(a="import tensorflow\nclass A:\n    pass\n").classes
+def test_a_class_without_torch_does_not_own_a_tensors_method() -> None:
+    project = surveyed(a="import tensorflow\nclass A:\n    def cuda(self):\n        pass\n", b=PLAIN)
+    assert owners(project, "cuda") == ["b.Batch"]
 
 
 def test_a_class_is_found_by_its_whole_name_or_by_a_unique_tail() -> None:

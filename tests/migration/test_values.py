@@ -22,7 +22,7 @@ def kind(text: str, others: dict[str, str] | None = None) -> str | None:
     project = survey((path, content.encode()) for path, content in files.items())
     source = Source(text)
     values = Values(Names(source, *Project.module_of("main.py")), project)
-    marks = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "mark"]
+    marks = [node for node in source.nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "mark"]
     return values.kind(marks[0].args[0])
 
 
@@ -79,6 +79,103 @@ def test_what_is_not_shown_has_no_kind(text: str) -> None:
 )
 def test_what_the_text_shows_is_known(text: str, expected: str) -> None:
     assert kind(text) == expected
+
+
+CLASS = "class A:\n    def __init__(self):\n        self.ds = tf.data.Dataset.range(3)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLASS + "        self.ds = self.ds.batch(8)\n        mark(self.ds)",
+        CLASS + "        self.ds = None\n    def f(self):\n        self.ds = self.ds.map(g)\n        mark(self.ds)",
+        CLASS
+        + "    def f(self):\n        ds = self.ds\n        ds = ds.map(g)\n        self.ds = ds\n        mark(ds)",
+        CLASS + "    def f(self):\n        self.ds = self.ds.map(g) if x else self.ds\n        mark(self.ds)",
+        CLASS + "        self.b = self.ds.map(f)\n        self.ds = self.b.repeat()\n        mark(self.b)",
+        CLASS
+        + "    def f(self):\n        if x:\n            self.ds = self.ds.own_helper()\n        mark(self.ds.batch(3))",
+        CLASS + "    def get(self):\n        return self.ds\n    def f(self): mark(self.get().map(g))",
+        CLASS + "    @property\n    def data(self):\n        return self.ds\n    def f(self): mark(self.data)",
+        CLASS + "a = A()\nmark(a.ds)",
+        CLASS + "class B(A):\n    def f(self): mark(self.ds)",
+        CLASS + "class B:\n    def __init__(self): self.a = A()\n    def f(self): mark(self.a.ds.map(g))",
+        CLASS + "def use(n, a): mark(a.ds)\nuse(1, A())",
+        "class A:\n    ds = tf.data.Dataset.range(3)\n    def f(self): mark(self.ds)",
+        "class A:\n    def f(self):\n        self.ds: object = tf.data.Dataset.range(3)\n        mark(self.ds)",
+        "class A:\n    def f(self):\n        self.a, self.b = tf.data.Dataset.range(3), 4\n        mark(self.a)",
+        "class A:\n    def f(self):\n        self.a = self.b = tf.data.Dataset.range(3)\n        mark(self.b)",
+        "ds = None\nif x:\n    ds = tf.data.Dataset.range(3)\nmark(ds)",
+        "a = b = tf.data.Dataset.range(3)\nmark(b)",
+        "def pair():\n    a = tf.data.Dataset.range(3)\n    return a, a.map(f)\nx, y = pair()\ny = y.repeat()\nmark(y)",
+        "def pair(): return 4, tf.data.Dataset.range(3)\nmark(pair()[1])",
+        "ds = tf.data.Dataset.range(3)\ndef f():\n    def g(): mark(ds)",
+        "def f(ds):\n    [mark(ds) for _ in x]\n    return ds.interleave(g, 3)",
+    ],
+)
+def test_a_dataset_is_followed_through_attributes_tuples_and_branches(text: str) -> None:
+    assert kind(text) == "dataset"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLASS + "    def f(self):\n        self.ds = []\n        mark(self.ds)",
+        CLASS + "class B:\n    def f(self): mark(self.ds)",
+        CLASS + "mark(A().other)",
+        "def pair(): return tf.data.Dataset.range(3), 4\nx, y = pair()\nmark(y)",
+        "def pair(): return tf.data.Dataset.range(3), 4\nx, y, z = pair()\nmark(x)",
+        "x, *y = tf.data.Dataset.range(3), 4\nmark(x)",
+        "x = (x,)\nmark(x)",
+        "session = None\nif x:\n    session = tf.Session()\nmark(session)",
+        "class A:\n    def f(self):\n        self.a = self.b\n        self.b = self.a\n        mark(self.a)",
+    ],
+)
+def test_what_contradicts_itself_or_may_be_none_has_no_kind(text: str) -> None:
+    assert kind(text) is None
+
+
+def test_attributes_and_methods_are_followed_into_other_files() -> None:
+    others = {
+        "base.py": HEAD
+        + CLASS
+        + "    def make(self): return self.ds\n    def both(self): return self.make(), self.ds\n"
+    }
+    for text in ("mark(A().ds)", "mark(A().make())", "x, y = A().both()\nmark(y)", "a = A()\nmark(a.ds.map(f))"):
+        assert kind(f"from base import A\n{text}", others) == "dataset"
+    assert kind("import base\nclass B(base.A):\n    def f(self): mark(self.make())", others) == "dataset"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "        self.ds = self.ds.map(f)\n",
+        "        ds = self.ds\n        self.ds = ds.map(f)\n",
+        "        self.a = self.ds.map(f)\n        self.ds = self.a\n",
+        "        self.ds = self.ds.map(f) if x else self.ds\n",
+        "        self.ds, self.n = self.ds.map(f), 1\n",
+    ],
+)
+def test_the_work_grows_with_the_number_of_assignments(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    look = Values.look
+
+    def count(self: Values, node: ast.AST | None) -> object:
+        nonlocal looked
+        looked += 1
+        return look(self, node)
+
+    monkeypatch.setattr(Values, "look", count)
+    work = []
+    for lines in (20, 40):
+        looked = 0
+        assert kind(CLASS + line * lines + "        mark(self.ds)") == "dataset"
+        work.append(looked)
+    assert work[1] < 2.5 * work[0]
+
+
+def test_a_long_chain_of_calls_is_no_deep_recursion() -> None:
+    assert kind("mark(tf.data.Dataset.range(3)" + ".map(f)" * 250 + ")") == "dataset"
 
 
 def test_kinds_travel_between_files() -> None:

@@ -1,4 +1,4 @@
-"""The classes of a PyTorch project: what they derive from and which methods are their own.
+"""The classes of a project: what they derive from, which methods are their own, what their attributes hold.
 
 `batch.cuda()` is PyTorch's where the batch is a tensor, and the project's own where its class defines `cuda`. A rule
 that renames methods asks here first.
@@ -83,9 +83,25 @@ def is_module(project: Project, name: str) -> bool:
     return any(one.startswith("torch.nn.") for one in lineage(project, name))
 
 
+def attribute_of(project: Project, name: str, attribute: str) -> str | None:
+    """The kind of an attribute that the class, or one that it derives from, gives to its objects."""
+    for one in lineage(project, name) if project.attributes else ():
+        found = project.attributes.get(f"{class_called(project, one)}.{attribute}")
+        if found is not None:
+            return found
+    return None
+
+
+def is_torch_object(project: Project, kind: str) -> bool:
+    """Whether a kind is an object of a class in a file that imports PyTorch."""
+    known = project.classes.get(kind.removeprefix(OBJECT)) if kind.startswith(OBJECT) else None
+    return known is not None and known.path in project.torch_files
+
+
 def owners(project: Project, method: str, path: str = "") -> list[str]:
-    """Every class of the project that defines the method; with a path, those whose objects can get into that file."""
-    found = sorted(name for name, one in project.classes.items() if method in one.methods)
+    """PyTorch classes that define the method; with a path, those whose objects can get into that file."""
+    torch = project.torch_files
+    found = sorted(name for name, one in project.classes.items() if method in one.methods and one.path in torch)
     return [name for name in found if not path or meet(project, path, project.classes[name].path)]
 
 
@@ -97,17 +113,23 @@ def meet(project: Project, one: str, other: str) -> bool:
 
 
 def note_methods(project: Project, names: Names) -> None:
-    """What methods return, under `module.Class.method` in `project.returns`."""
+    """What methods return and attributes hold, under `module.Class.name` in project.returns and .attributes."""
     from viaduct.migration.project import returns_of
-    from viaduct.migration.values import Values
+    from viaduct.migration.values import OF_TORCH, Values
 
     values = Values(names, project)
     for node in names.source.tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
+        name = f"{names.own}.{node.name}"
         for method in node.body:
-            if isinstance(method, ast.FunctionDef):
-                kinds = {values.kind(one.value) for one in returns_of(names, method)}
-                found = kinds.pop() if len(kinds) == 1 else None
-                if found and found.startswith(OBJECT):
-                    project.returns[f"{names.own}.{node.name}.{method.name}"] = found
+            if isinstance(method, ast.FunctionDef) and returns_of(names, method):
+                found = values.solve(("method", node, method.name))
+                if found and found not in OF_TORCH:
+                    project.returns[f"{name}.{method.name}"] = found
+                    if values.is_property(method):
+                        project.attributes[f"{name}.{method.name}"] = found
+        for attribute in {*values.assigned_in(node), *values.attribute_elements.get(node, ())}:
+            found = values.solve(("self", node, attribute))
+            if found and found not in OF_TORCH:
+                project.attributes[f"{name}.{attribute}"] = found

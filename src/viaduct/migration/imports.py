@@ -76,7 +76,7 @@ def overwrites(work: Work, place: ast.stmt | None) -> bool:
     top = work.names.scopes[work.source.tree]
     before = work.source.tree.body[: work.source.tree.body.index(place) + 1] if place is not None else []
     names = {name for statement in before for name in bound_by(statement)} & set(STAR_BINDS)
-    lost = sorted(name for name in names if work.names.agreed(top.bound.get(name, []), 0) != STAR_BINDS[name])
+    lost = sorted(name for name in names if work.names.agreed(top.bound.get(name, [])) != STAR_BINDS[name])
     if lost:
         text = ", ".join(lost)
         message = f"no star import of npu_init here: it would overwrite {text}; names are imported one by one"

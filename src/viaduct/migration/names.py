@@ -39,7 +39,7 @@ FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def canonical(name: str) -> str:
     dotted = name + "."
     changed = True
@@ -51,7 +51,7 @@ def canonical(name: str) -> str:
     return dotted[:-1]
 
 
-@dataclass
+@dataclass(eq=False)
 class Scope:
     """bound: name -> all that is bound to it: qualified names, assigned expressions, None for anything else."""
 
@@ -76,6 +76,9 @@ class Names:
         self.scopes: dict[ast.AST, Scope] = {}
         self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
         self.returned: dict[ast.AST, list[ast.Return]] = {}  # kept by project.own_returns
+        self.resolved: dict[int, str | None] = {}  # what a list of bindings stands for: see resolve
+        self.resolving: dict[int, None] = {}
+        self.provisional: dict[int, None] = {}
         self.walk(source.tree, None)
         self.stars.reverse()  # the walk goes from the end; the last star import wins
 
@@ -176,7 +179,7 @@ class Names:
     def renewed(self) -> Names:
         """The same file, nothing added by rules."""
         other = copy(self)
-        other.added = {}
+        other.added, other.resolved = {}, {}
         other.__dict__.pop("taken", None)
         return other
 
@@ -196,11 +199,16 @@ class Names:
     @staticmethod
     def outside(child: ast.AST, scope: ast.AST) -> bool:
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            return child not in scope.body
+            return not isinstance(child, ast.stmt)  # its body holds statements, all else are expressions
         return isinstance(scope, ast.Lambda) and child is not scope.body
 
     def lookup(self, name: str, scope: Scope) -> list[str | ast.expr | None] | None:
         """All that is bound to a name where it is used; None where nothing is."""
+        found = self.binding_scope(name, scope)
+        return found.bound[name] if found is not None else None
+
+    def binding_scope(self, name: str, scope: Scope) -> Scope | None:
+        """The scope that binds a name which is used in another, or in itself."""
         at: Scope | None = scope
         while at is not None:
             visible = at is scope or not isinstance(at.node, ast.ClassDef)
@@ -208,23 +216,48 @@ class Names:
                 at = at.elsewhere[name]
                 continue
             if visible and name in at.bound:
-                return at.bound[name]
+                return at
             at = at.outer
         return None
 
-    def qualified(self, node: ast.AST, depth: int = 0) -> str | None:
+    def qualified(self, node: ast.AST) -> str | None:
         """`tensorflow.estimator.RunConfig` for any spelling of it; None if that cannot be known."""
-        if depth > 8:
-            return None
-        if isinstance(node, ast.Attribute):
-            base = self.qualified(node.value, depth)
-            return canonical(f"{base}.{node.attr}") if base else None
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
         if not isinstance(node, ast.Name):
             return None
         bound = self.lookup(node.id, self.scope_of(node))
-        if bound is None:
-            return self.added.get(node.id) or self.from_star(node.id)
-        return self.agreed(bound, depth) or self.narrowed(bound, node.id)
+        base = self.resolve(bound, node.id) if bound is not None else self.unbound(node.id)
+        return canonical(".".join([base, *reversed(attributes)])) if base and attributes else base
+
+    def unbound(self, name: str) -> str | None:
+        """What a name stands for that the file binds nowhere: added by a rule, or out of a star import."""
+        return self.added.get(name) or self.from_star(name)
+
+    def resolve(self, bound: list[str | ast.expr | None], name: str) -> str | None:
+        """What all bindings of a name agree on, worked out once.
+
+        None may only mean that another name is being worked out (`a = b; b = a`); it lasts until that is done.
+        """
+        key = id(bound)
+        if key in self.resolved:
+            return self.resolved[key]
+        if key in self.resolving or key in self.provisional or len(self.resolving) > 100:
+            return None
+        self.resolving[key] = None
+        found = self.agreed(bound) or self.narrowed(bound, name)
+        del self.resolving[key]
+        if found is not None or not self.resolving:
+            self.resolved[key] = found
+        else:
+            self.provisional[key] = None
+        if not self.resolving:
+            if found is None:
+                self.resolved |= self.provisional
+            self.provisional.clear()
+        return found
 
     @staticmethod
     def narrowed(bound: list[str | ast.expr | None], name: str) -> str | None:
@@ -239,12 +272,14 @@ class Names:
                 found.add(canonical(one + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
         return one if found == {one} else None
 
-    def agreed(self, bound: list[str | ast.expr | None], depth: int) -> str | None:
+    def agreed(self, bound: list[str | ast.expr | None]) -> str | None:
         found: set[str | None] = set()
         for what in bound:
             if isinstance(what, ast.Constant) and what.value is None:
                 continue
-            found.add(self.qualified(what, depth + 1) if isinstance(what, ast.expr) else what)
+            found.add(self.qualified(what) if isinstance(what, ast.expr) else what)
+            if len(found) > 1:
+                return None
         return found.pop() if len(found) == 1 else None
 
     def from_star(self, name: str) -> str | None:
@@ -278,7 +313,7 @@ class Names:
         """The module-level spelling under which something is known here, if it is."""
         top = self.scopes[self.source.tree]
         for name, bound in top.bound.items():
-            if bound and self.agreed(bound, 0) == qualified:
+            if bound and self.resolve(bound, name) == qualified:
                 return name
         for name, full in self.added.items():
             if full == qualified:

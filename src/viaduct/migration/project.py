@@ -40,6 +40,7 @@ class Project:
     """
 
     returns: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)  # module.Class.attribute -> kind
     parameters: dict[tuple[str, str], str] = field(default_factory=dict)
     calls: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)
     functions: dict[str, tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]] = field(default_factory=dict)
@@ -101,13 +102,12 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         parsed.append((path, Names(source, *Project.module_of(path))))
         if IMPORTS_TORCH.search(data):
             project.torch_files.add(path)
-            note_classes(project, *parsed[-1])
+        note_classes(project, *parsed[-1])
     project.parsed = dict(parsed)
     for _ in range(2):
         for path, names in parsed:
             note_functions(project, path, names)
-            if path in project.torch_files:
-                note_methods(project, names)
+            note_methods(project, names)
     for path, names in parsed:
         note_calls(project, path, names)
     note_parameters(project, dict(parsed))
@@ -134,7 +134,7 @@ def note_functions(project: Project, path: str, names: Names) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = f"{names.own}.{node.name}"
             project.functions[name] = (path, node)
-            kinds = {values.kind(one.value) for one in returns_of(names, node)}
+            kinds = {values.whole_kind(one.value) for one in returns_of(names, node)}
             found = kinds.pop() if len(kinds) == 1 else None
             if found:
                 project.returns[name] = found
@@ -177,7 +177,7 @@ def note_parameters(project: Project, files: dict[str, Names]) -> None:
         given: dict[str, set[str | None]] = defaultdict(set)
         others: dict[str, set[bool]] = defaultdict(set)
         for path, parameter, value in passed_in(project, name, calls):
-            given[parameter].add(values[path].kind(value))
+            given[parameter].add(values[path].whole_kind(value))
             others[parameter].add(values[path].is_other(value))
         for parameter, kinds in given.items():
             kind = kinds.pop() if len(kinds) == 1 else None

@@ -8,9 +8,12 @@ for datasets, shows by a use that nothing but a TensorFlow dataset allows. None:
 from __future__ import annotations
 
 import ast
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
-from viaduct.migration.classes import OBJECT, class_called, is_module, owner_of
+from viaduct.migration.classes import OBJECT, attribute_of, class_called, is_module, is_torch_object, owner_of
 from viaduct.migration.names import Function, Names, Scope, all_arguments
 from viaduct.migration.project import Project, returns_of
 
@@ -129,51 +132,188 @@ def made_by_torch(name: str, last: str) -> str | None:
     return None
 
 
+class Undecided:
+    """Value of an expression that depends on a name whose kind is still being worked out."""
+
+
+UNDECIDED = Undecided()
+Found = str | None | Undecided
+Key = tuple[str, object, str]
+"""What has a kind of its own: ("name", scope, name), ("self", class, attribute), ("method", class, method)."""
+TUPLE = "tuple:"
+"""The kind of a tuple: followed by the kinds of its elements, divided by `|`, empty where one is not known."""
+OF_TORCH = ("module", "tensor", "class_loss", "torch_device")
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One of the values of an assignment to several targets, `a, b = pair`; index -1: the value itself, `a = b = c`."""
+
+    value: ast.expr
+    index: int
+    count: int
+
+
 class Values:
-    """Kinds of the expressions of one file."""
+    """Kinds of the expressions of one file.
+
+    Names and attributes of `self` depend on each other (`ds = ds.map(f)`, `self.ds = ds`), so their kinds are worked
+    out together: each begins as undecided and is looked at again when something that it depends on has changed. A kind
+    changes at most twice (undecided, known, contradictory), so the work grows with the number of assignments.
+    """
 
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.project = names, project
-        self.known: dict[tuple[int, str], str | None] = {}  # (scope, name) -> kind
-        self.attributes: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}  # see assigned_in
-        self.asked: set[tuple[int, str]] = set()  # names that are being looked at: `ds = ds.map(f)` asks for itself
+        self.known: dict[Key, str | None] = {}
+        self.expressions: dict[ast.AST, str | None] = {}
+        self.solving: dict[Key, Found] = {}
+        self.users: dict[Key, dict[Key, None]] = {}  # which keys were worked out from this one
+        self.queue: deque[Key] = deque()
+        self.queued: set[Key] = set()
+        self.current: Key = ("", None, "")
+        self.methods: dict[ast.ClassDef, dict[str, list[ast.FunctionDef]]] = {}  # see methods_of
+        self.others: dict[tuple[int, str], bool] = {}  # see is_other
+        self.uses: dict[
+            ast.AST, dict[str, list[ast.Attribute]]
+        ] = {}  # function -> name -> its attributes that are used
 
-    def kind(self, node: ast.AST | None, depth: int = 0) -> str | None:
-        if node is None or depth > 12:
+    def kind(self, node: ast.AST | None) -> str | None:
+        """Objects of classes count where PyTorch is used: only its rules ask what class something is of."""
+        found = self.whole_kind(node)
+        if found is not None and found.startswith((OBJECT, TUPLE)):
+            return found if is_torch_object(self.project, found) else None
+        return found
+
+    def whole_kind(self, node: ast.AST | None) -> str | None:
+        """The same with tuples and with objects of any class of the project."""
+        if node is None:
             return None
-        if isinstance(node, ast.Call):
-            return self.kind_of_call(node, depth)
-        if is_self(node):
-            return self.kind_of_self(node)
-        if isinstance(node, ast.Name):
-            return self.kind_of_name(node, depth)
-        if isinstance(node, ast.IfExp):
-            kinds = {self.kind(node.body, depth + 1), self.kind(node.orelse, depth + 1)}
-            return kinds.pop() if len(kinds) == 1 else None
-        if isinstance(node, ast.NamedExpr | ast.Await):
-            return self.kind(node.value, depth + 1)
+        if node not in self.expressions:
+            self.expressions[node] = self.solve(("", node, ""))
+        return self.expressions[node]
+
+    def solve(self, key: Key) -> str | None:
+        """Work out a key and all that it depends on."""
+        if key in self.known:
+            return self.known[key]
+        self.solving, self.users = {key: UNDECIDED}, {}
+        self.enqueue(key)
+        while self.queue:
+            self.current = self.queue.popleft()
+            self.queued.discard(self.current)
+            if self.solving[self.current] is None:
+                continue  # a contradiction stays one
+            found = self.evaluate(*self.current)
+            if found != self.solving[self.current]:
+                self.solving[self.current] = found
+                for user in self.users.get(self.current, ()):
+                    self.enqueue(user)
+        self.known |= {one: None if isinstance(found, Undecided) else found for one, found in self.solving.items()}
+        return self.known[key]
+
+    def enqueue(self, key: Key) -> None:
+        if key not in self.queued:
+            self.queued.add(key)
+            self.queue.append(key)
+
+    def read(self, key: Key) -> Found:
+        """The kind of a key as far as it is known by now; whoever asks is looked at again when it changes."""
+        if key in self.known:
+            return self.known[key]
+        self.users.setdefault(key, {})[self.current] = None
+        if key not in self.solving:
+            self.solving[key] = UNDECIDED
+            self.enqueue(key)
+        return self.solving[key]
+
+    def evaluate(self, sort: str, owner: object, name: str) -> Found:
+        if sort == "name":
+            return self.kind_of_bound(owner, name)  # type: ignore[arg-type]
+        if sort == "self":
+            return self.kind_of_own_attribute(owner, name)  # type: ignore[arg-type]
+        if sort == "method":
+            return self.kind_of_own_method(owner, name)  # type: ignore[arg-type]
+        return self.look(owner)  # type: ignore[arg-type]
+
+    def look(self, node: ast.AST | None) -> Found:
+        """The kind of an expression; a chain of calls is followed to its beginning and back."""
+        chain: list[ast.Call | ast.Attribute] = []
+        while True:
+            if isinstance(node, ast.Call):
+                found: Found = self.kind_by_name(node)
+                if found is not None:
+                    break
+                if not isinstance(node.func, ast.Attribute):
+                    return None
+                chain.append(node)
+                node = node.func.value
+            elif isinstance(node, ast.Attribute) and not is_self(node.value):
+                chain.append(node)
+                node = node.value
+            elif isinstance(node, ast.NamedExpr | ast.Await):
+                node = node.value
+            else:
+                found = self.kind_of_beginning(node, chain)
+                break
+        for link in reversed(chain):
+            if found is None:
+                break
+            if not isinstance(found, Undecided):
+                found = self.kind_of_link(found, link)
+        return found
+
+    def kind_of_beginning(self, node: ast.AST | None, chain: list[ast.Call | ast.Attribute]) -> Found:
+        """What a chain begins with. `self.x` and `self.f()` are one step: the class decides on both."""
         if isinstance(node, ast.Attribute):
-            return self.kind_of_attribute(node, depth)
+            owner = self.class_around(node)
+            return self.read(("self", owner, node.attr)) if owner is not None else None
+        if is_self(node):
+            owner = self.class_around(node)
+            if owner is None:
+                return None
+            link = chain[-1] if chain else None
+            if isinstance(link, ast.Call):
+                chain.pop()
+                return self.read(("method", owner, link.func.attr))  # type: ignore[attr-defined]
+            return self.kind_of_self(owner)
+        if isinstance(node, ast.Name):
+            scope = self.names.binding_scope(node.id, self.names.scope_of(node))
+            return self.read(("name", scope, node.id)) if scope is not None else None
+        if isinstance(node, ast.IfExp):
+            return agreed({self.look(node.body), self.look(node.orelse)})
+        if isinstance(node, ast.Tuple) and len(node.elts) < 9:
+            return self.kind_of_tuple(node)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
+            found = self.look(node.value)
+            return found if isinstance(found, Undecided) else element_of(found, node.slice.value)
         return None
 
-    def kind_of_call(self, node: ast.Call, depth: int) -> str | None:
+    def kind_of_tuple(self, node: ast.Tuple) -> Found:
+        kinds = [self.look(one) for one in node.elts]
+        if any(isinstance(kind, Undecided) for kind in kinds):
+            return UNDECIDED
+        plain = [kind if isinstance(kind, str) and not kind.startswith(TUPLE) else "" for kind in kinds]
+        return f"{TUPLE}{'|'.join(plain)}" if any(plain) else None
+
+    def kind_by_name(self, node: ast.Call) -> str | None:
+        """Of a call of something that is known by its name."""
         name = self.names.qualified(node.func)
-        if name:
-            found = constructed(name) or self.project.returns.get(name)
-            if found:
-                return found
-            own = class_called(self.project, name) if self.project.classes else None
-            if own is not None:
-                return f"{OBJECT}{own}"
-        if isinstance(node.func, ast.Attribute) and is_self(node.func.value):
-            return self.kind_of_own_method(node.func, depth)
-        if isinstance(node.func, ast.Attribute):
-            receiver = self.kind(node.func.value, depth + 1)
-            if receiver and node.func.attr in RETURNS_ITSELF.get(receiver, ()):
-                return receiver
-            if receiver and receiver.startswith(OBJECT):
-                return self.kind_from_method(receiver, node.func.attr)
-        return None
+        if not name:
+            return None
+        found = constructed(name) or self.project.returns.get(name)
+        if found:
+            return found
+        own = class_called(self.project, name) if self.project.classes else None
+        return f"{OBJECT}{own}" if own is not None else None
+
+    def kind_of_link(self, receiver: str, link: ast.Call | ast.Attribute) -> str | None:
+        """Of `receiver.method()` or `receiver.attribute`."""
+        if isinstance(link, ast.Attribute):
+            return attribute_of(self.project, receiver.removeprefix(OBJECT), link.attr) if is_object(receiver) else None
+        method = link.func.attr  # type: ignore[attr-defined]
+        if method in RETURNS_ITSELF.get(receiver, ()):
+            return receiver
+        return self.kind_from_method(receiver, method) if is_object(receiver) else None
 
     def kind_from_method(self, receiver: str, method: str) -> str | None:
         """Of a call on an object of the project: what its own method returns; of nn.Module's methods, itself."""
@@ -183,86 +323,144 @@ class Values:
             return self.project.returns.get(f"{owner}.{method}")
         return receiver if method in RETURNS_ITSELF["module"] and is_module(self.project, name) else None
 
-    def kind_of_self(self, node: ast.AST) -> str | None:
+    def class_around(self, node: ast.AST | None) -> ast.ClassDef | None:
+        around = self.names.source.ancestors(node) if node is not None else ()
+        return next((parent for parent in around if isinstance(parent, ast.ClassDef)), None)
+
+    def kind_of_self(self, owner: ast.ClassDef) -> str | None:
         """An object of the class in which it stands, where the survey has that class."""
-        owner = next((one for one in self.names.source.ancestors(node) if isinstance(one, ast.ClassDef)), None)
-        name = f"{self.names.own}.{owner.name}" if owner is not None else ""
+        name = f"{self.names.own}.{owner.name}"
         return f"{OBJECT}{name}" if name in self.project.classes else None
 
-    def kind_of_own_method(self, called: ast.Attribute, depth: int) -> str | None:
-        """`self.build()`: what all returns of the class's method are."""
-        owner = next((p for p in self.names.source.ancestors(called) if isinstance(p, ast.ClassDef)), None)
-        for method in owner.body if owner else ():
-            if isinstance(method, ast.FunctionDef) and method.name == called.attr:
-                kinds = {self.kind(one.value, depth + 2) for one in returns_of(self.names, method)}
-                return kinds.pop() if len(kinds) == 1 else None
-        return None
+    def kind_of_own_method(self, owner: ast.ClassDef, name: str) -> Found:
+        """`self.build()`: what all returns of the class's method are, or of the class's that it derives from."""
+        methods = self.methods_of(owner).get(name)
+        if methods:
+            return agreed({self.look(one.value) for one in returns_of(self.names, methods[0])})
+        receiver = self.kind_of_self(owner)
+        return self.kind_from_method(receiver, name) if receiver else None
 
-    def kind_of_name(self, node: ast.Name, depth: int) -> str | None:
-        """Each name is looked at once: ten lines of `ds = ds.map(f)` would else be a million questions."""
-        scope = self.names.scope_of(node)
-        key = (id(scope), node.id)
-        if key in self.known or key in self.asked:
-            return self.known.get(key)
-        self.asked.add(key)
-        found = self.kind_of_bound(node, scope, depth)
-        self.asked.discard(key)
-        if found is not None or not self.asked:  # None may only mean that another name is still being looked at
-            self.known[key] = found
-        return found
+    def methods_of(self, owner: ast.ClassDef) -> dict[str, list[ast.FunctionDef]]:
+        if owner not in self.methods:
+            found: dict[str, list[ast.FunctionDef]] = {}
+            for one in owner.body:
+                if isinstance(one, ast.FunctionDef):
+                    found.setdefault(one.name, []).append(one)
+            self.methods[owner] = found
+        return self.methods[owner]
 
-    def kind_of_bound(self, node: ast.Name, scope: Scope, depth: int) -> str | None:
-        bound = self.names.lookup(node.id, scope)
-        if not bound:
-            return None
-        kinds = {self.kind(what, depth + 1) for what in bound if isinstance(what, ast.expr) and what is not node}
-        kinds -= {None} if len(kinds) > 1 and self.own_chain(node.id, bound) else set()
-        others = [what for what in bound if not isinstance(what, ast.expr)]
-        if len(kinds) == 1 and (not others or None not in kinds) and not self.rebound(node, bound):
-            return kinds.pop()
-        return self.kind_of_parameter(node)
+    def kind_of_bound(self, scope: Scope, name: str) -> Found:
+        """Of a name: what all that its scope binds to it agree on; a parameter, whatever is assigned to it later."""
+        bound = scope.bound[name]
+        expressions = [what for what in bound if isinstance(what, ast.expr)]
+        elements = self.elements.get((id(scope), name), []) if len(expressions) < len(bound) else []
+        if len(expressions) + len(elements) < len(bound):
+            return self.kind_of_parameter(scope, name)
+        found = self.kind_of_assigned([*expressions, *elements], lambda value: starts_with_name(value, name))
+        missing = any(is_nothing(value) for value in expressions)  # a variable that may be None: only datasets chain on
+        return None if missing and isinstance(found, str) and found != "dataset" else found
 
-    def own_chain(self, name: str, bound: list[str | ast.expr | None]) -> bool:
-        """Whether the assignments of unknown kind only go on with the name itself: `ds = ds.map(f)`."""
-        return all(starts_with_name(what, name) or self.kind(what, 6) for what in bound if isinstance(what, ast.expr))
+    def kind_of_assigned(self, values: list[ast.expr | Element], goes_on: Callable[[ast.expr], bool]) -> Found:
+        """What all values agree on, None left out, and what only goes on with the same variable: `ds = ds.map(f)`."""
+        kinds: set[Found] = set()
+        for value in values:
+            if isinstance(value, Element):
+                kinds.add(self.kind_of_element(value))
+            elif not is_nothing(value):
+                found = self.look(value)
+                if found is not None or not goes_on(value):
+                    kinds.add(found)
+        return agreed(kinds)
 
-    def rebound(self, node: ast.Name, bound: list[str | ast.expr | None]) -> bool:
-        """Also bound in some other way (a loop, a parameter, an import): then only a parameter may still show."""
-        return any(not isinstance(what, ast.expr) for what in bound)
+    def kind_of_element(self, element: Element) -> Found:
+        value = element.value
+        if element.index < 0:
+            return self.look(value)
+        if isinstance(value, ast.Tuple | ast.List):
+            same = len(value.elts) == element.count and not any(isinstance(one, ast.Starred) for one in value.elts)
+            return self.look(value.elts[element.index]) if same else None
+        found = self.look(value)
+        return found if isinstance(found, Undecided) else element_of(found, element.index, element.count)
 
-    def kind_of_attribute(self, node: ast.Attribute, depth: int) -> str | None:
-        """self.x: the kind of all that the class assigns to it."""
-        if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
-            return None
-        owner = next((p for p in self.names.source.ancestors(node) if isinstance(p, ast.ClassDef)), None)
-        if owner is None:
-            return None
-        kinds = {self.kind(value, depth + 1) for value in self.assigned_in(owner).get(node.attr, [])}
-        return kinds.pop() if len(kinds) == 1 else None
+    def kind_of_own_attribute(self, owner: ast.ClassDef, name: str) -> Found:
+        """self.x: the kind of all that the class assigns to it, in its methods or its body, or a class above it."""
+        values: list[ast.expr | Element] = [*self.assigned_in(owner).get(name, ())]
+        values += self.attribute_elements.get(owner, {}).get(name, ())
+        if values:
+            return self.kind_of_assigned(values, lambda value: starts_with_attribute(value, name))
+        accessor = next((one for one in self.methods_of(owner).get(name, ()) if self.is_property(one)), None)
+        if accessor is not None:
+            return self.read(("method", owner, name))
+        inherited = attribute_of(self.project, f"{self.names.own}.{owner.name}", name)
+        if inherited is not None:
+            return inherited
+        scope = self.names.scopes.get(owner)
+        return self.read(("name", scope, name)) if scope is not None and name in scope.bound else None
+
+    def is_property(self, method: ast.FunctionDef) -> bool:
+        names = [getattr(one, "attr", getattr(one, "id", "")) for one in method.decorator_list]
+        return any(name in ("property", "cached_property", "lazy_property") for name in names)
 
     def assigned_in(self, owner: ast.ClassDef) -> dict[str, list[ast.expr]]:
-        """Attribute -> all that a class assigns to `self.attribute`, None left out; looked for once."""
-        if owner not in self.attributes:
-            found: dict[str, list[ast.expr]] = {}
-            for one in ast.walk(owner):
-                if not isinstance(one, ast.Assign) or (isinstance(one.value, ast.Constant) and one.value.value is None):
-                    continue
-                for target in one.targets:
-                    if isinstance(target, ast.Attribute) and is_self(target.value):
-                        found.setdefault(target.attr, []).append(one.value)
-            self.attributes[owner] = found
-        return self.attributes[owner]
+        """Attribute -> all that a class assigns to `self.attribute`, None left out."""
+        return self.attributes.get(owner, {})
 
-    def kind_of_parameter(self, node: ast.Name) -> str | None:
-        scope = self.names.scope_of(node)
+    @cached_property
+    def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
+        """Of each class what it assigns to attributes of `self`."""
+        found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
+        for node in self.names.source.nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and not is_nothing(node.value):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Attribute) and is_self(target.value):
+                        owner = self.class_around(node)
+                        if owner is not None:
+                            found.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
+        return found
+
+    @cached_property
+    def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
+        """The same for `self.a, self.b = pair`."""
+        found: dict[ast.ClassDef, dict[str, list[Element]]] = {}
+        for target, element in self.shared_assignments():
+            if isinstance(target, ast.Attribute) and is_self(target.value):
+                owner = self.class_around(target)
+                if owner is not None and element.index >= 0:
+                    found.setdefault(owner, {}).setdefault(target.attr, []).append(element)
+        return found
+
+    @cached_property
+    def elements(self) -> dict[tuple[int, str], list[Element]]:
+        """(scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
+        found: dict[tuple[int, str], list[Element]] = {}
+        for target, element in self.shared_assignments():
+            if isinstance(target, ast.Name):
+                scope = self.names.scope_of(target)
+                found.setdefault((id(scope.elsewhere.get(target.id, scope)), target.id), []).append(element)
+        return found
+
+    def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
+        for node in self.names.source.nodes:
+            if isinstance(node, ast.Assign) and (
+                len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List)
+            ):
+                for target in node.targets:
+                    if isinstance(target, ast.Tuple | ast.List):
+                        starred = any(isinstance(one, ast.Starred) for one in target.elts)
+                        for index, one in enumerate(target.elts if not starred else ()):
+                            yield one, Element(node.value, index, len(target.elts))
+                    else:
+                        yield target, Element(node.value, -1, 1)
+
+    def kind_of_parameter(self, scope: Scope, name: str) -> str | None:
         function = scope.node
-        if not isinstance(function, Function) or node.id not in {a.arg for a in all_arguments(function.args)}:
+        if not isinstance(function, Function) or name not in {a.arg for a in all_arguments(function.args)}:
             return None
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            passed = self.project.parameters.get((f"{self.names.own}.{function.name}", node.id))
+            passed = self.project.parameters.get((f"{self.names.own}.{function.name}", name))
             if passed:
                 return passed
-        if self.speaks_of_datasets and (self.annotated(function, node.id) or self.used_as_dataset(function, node.id)):
+        if self.speaks_of_datasets and (self.annotated(function, name) or self.used_as_dataset(function, name)):
             return "dataset"
         return None
 
@@ -278,12 +476,16 @@ class Values:
 
     def used_as_dataset(self, function: Function, name: str) -> bool:
         """Used with dataset methods alone, and somewhere as only a TensorFlow dataset can be."""
-        used, telling = set(), False
-        for node in ast.walk(function):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
-                used.add(node.attr)
-                telling = telling or any(self.tells(call) for call in self.chained(node))
-        return telling and used <= DATASET_METHODS | TELLING | {"output_shapes", "output_types"}
+        if function not in self.uses:
+            found: dict[str, list[ast.Attribute]] = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    found.setdefault(node.value.id, []).append(node)
+            self.uses[function] = found
+        used = self.uses[function].get(name, [])
+        if not {node.attr for node in used} <= DATASET_METHODS | TELLING | {"output_shapes", "output_types"}:
+            return False
+        return any(self.tells(call) for node in used for call in self.chained(node))
 
     def chained(self, node: ast.Attribute) -> list[ast.Call]:
         """The calls of `name.a().b()`, from `name.a` on."""
@@ -309,7 +511,7 @@ class Values:
                 return True
         return False
 
-    def is_other(self, node: ast.AST, depth: int = 0) -> bool:
+    def is_other(self, node: ast.AST) -> bool:
         """Something of another library, or a parameter for which every call in the project passes such a thing."""
         while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
             name = self.names.qualified(node) if not isinstance(node, ast.Call | ast.Subscript) else None
@@ -318,12 +520,19 @@ class Values:
             node = node.func if isinstance(node, ast.Call) else node.value
         if self.from_others(self.names.qualified(node) or ""):
             return True
-        if not isinstance(node, ast.Name) or depth > 5:
+        if not isinstance(node, ast.Name):
             return False
+        key = (id(self.names.scope_of(node)), node.id)
+        if key not in self.others:
+            self.others[key] = False  # if it is asked again on the way
+            self.others[key] = self.is_other_name(node)
+        return self.others[key]
+
+    def is_other_name(self, node: ast.Name) -> bool:
         bound = self.names.lookup(node.id, self.names.scope_of(node)) or []
         made = [what for what in bound if isinstance(what, ast.expr) and not starts_with_name(what, node.id)]
         if made:
-            return None not in bound and all(self.is_other(what, depth + 1) for what in made)
+            return None not in bound and all(self.is_other(what) for what in made)
         function = self.names.scope_of(node).node
         name = getattr(function, "name", "")
         return (f"{self.names.own}.{name}", node.id) in self.project.others
@@ -341,8 +550,34 @@ class Values:
         return node
 
 
-def is_self(node: ast.AST) -> bool:
+def agreed(kinds: set[Found]) -> Found:
+    """The one kind that is among them; undecided ones wait, a contradiction is None."""
+    decided = kinds - {UNDECIDED}
+    if not decided:
+        return UNDECIDED if kinds else None
+    return decided.pop() if len(decided) == 1 else None
+
+
+def is_object(kind: str) -> bool:
+    return kind.startswith(OBJECT)
+
+
+def element_of(kind: str | None, index: int, count: int = 0) -> str | None:
+    """Of a tuple's kind one element; None if it has not as many as are taken out of it."""
+    if kind is None or not kind.startswith(TUPLE):
+        return None
+    kinds = kind.removeprefix(TUPLE).split("|")
+    if (count and len(kinds) != count) or not -len(kinds) <= index < len(kinds):
+        return None
+    return kinds[index] or None
+
+
+def is_self(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
+
+
+def is_nothing(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def starts_with_name(node: ast.AST, name: str) -> bool:
@@ -350,3 +585,12 @@ def starts_with_name(node: ast.AST, name: str) -> bool:
     while isinstance(node, ast.Call | ast.Attribute):
         node = node.func if isinstance(node, ast.Call) else node.value
     return isinstance(node, ast.Name) and node.id == name
+
+
+def starts_with_attribute(node: ast.AST, name: str) -> bool:
+    """Whether a chain of calls and attributes begins with `self.name`."""
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Attribute) and is_self(node.value):
+            return node.attr == name
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return False

@@ -231,3 +231,9 @@ def test_a_prediction_s_last_batch_is_padded_when_asked_and_evaluation_s_is_not(
 def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
     source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
     assert "cannot be padded" in said(migrated(source, RULE, pad_predict=True), "manual")
+
+
+def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it_is_assigned() -> None:
+    before = HEAD + "class Reader:\n    def __init__(self, files):\n        self.ds = tf.data.TFRecordDataset(files)\n"
+    before += "        self.ds = self.ds.map(f)\n" * 16 + "        self.ds = self.ds.batch(8)\n"
+    assert migrated(before, RULE).after.decode() == before.replace("batch(8)", "batch(8, drop_remainder=True)")

@@ -39,7 +39,7 @@ def is_ours(site: Site, full: str) -> bool:
     """Functions import it each for itself, and nothing else is called so."""
     names = site.work.names
     bound = [scope.bound[NAME] for scope in names.scopes.values() if NAME in scope.bound]
-    return bool(bound) and all(names.agreed(one, 0) == full for one in bound)
+    return bool(bound) and all(names.agreed(one) == full for one in bound)
 
 
 def from_helper(site: Site, name: str | None) -> str | None:
