@@ -379,7 +379,7 @@ BECOMES: dict[str, tuple[str, ...]] = {
         "model = model.{to}(args.gpu)",
         'torch.device("{to}:{{}}".format(args.gpu)) if args.gpu is not None else torch.device("{to}")',
         'loc = "{to}:{{}}".format(args.gpu)',
-        "self.images, self.targets = torch.load(path, map_location=",
+        "self.images, self.targets = torch.load(path)",
         "images = images.{to}(args.gpu, non_blocking=True)",
         'device = "{to}" if torch.{to}.is_available() else "cpu"',
     ),
@@ -437,7 +437,7 @@ BECOMES: dict[str, tuple[str, ...]] = {
     "segmentation_fp64.py": (
         'parser.add_argument("--device", default="{to}", help="device (Use cuda or cpu, default: cuda)")',
         'if args.device.startswith("{to}") and not torch.{to}.is_available():',
-        'pin_memory=True, pin_memory_device="{to}")',
+        "pin_memory=True)",
     ),
     "own_cuda_methods.py": ("model.{to}()", "torch.{to}.is_available()"),
     "notebook.ipynb": (

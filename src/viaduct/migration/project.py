@@ -36,6 +36,7 @@ class Project:
     others: parameters, as in `parameters`, for which every call passes something of another library.
     own_methods: names of the methods of its classes.
     torch_files: those that import PyTorch; classes: what they define.
+    uses: what becomes of values that travel between files, see flows.py: question -> answers.
     named: modules that files without any framework import, such as a main.py that only starts the training.
     """
 
@@ -56,6 +57,7 @@ class Project:
     own_methods: set[str] = field(default_factory=set)
     torch_files: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
+    uses: dict[str, set[str]] = field(default_factory=dict)
     classes: dict[str, OwnClass] = field(default_factory=dict)
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # bare name -> classes of that name
     met: dict[tuple[str, str], bool] = field(default_factory=dict)  # see classes.meet
@@ -86,6 +88,7 @@ class Project:
 
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Look through all files of a project: path and content of each."""
+    from viaduct.migration.flows import note_uses
     from viaduct.migration.habits import note_habits
 
     project = Project()
@@ -114,6 +117,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     for path, names in parsed:
         note_functions(project, path, names)
     note_habits(project, dict(parsed))
+    note_uses(project, dict(parsed))
     return project
 
 

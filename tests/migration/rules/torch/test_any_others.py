@@ -19,7 +19,7 @@ LOADER = "from torch.utils.data import DataLoader\n"
         ),
         ("any_map_location", "import json\njson.load(f)\n"),
         ("any_pinned_memory", f"{LOADER}DataLoader(d)\nDataLoader(d, pin_memory=False)\nDataLoader(d, **more)\n"),
-        ("any_pinned_memory", f"{LOADER}DataLoader(d, pin_memory=True, pin_memory_device='npu')\n"),
+        ("any_pinned_memory", f"{LOADER}DataLoader(d, pin_memory=True)\nDataLoader(d, **dict(pin_memory=True))\n"),
         ("any_pinned_memory", "import torch\nif torch.cuda.is_available():\n    x = x.pin_memory()\n"),
         ("any_profiler", "from torch.profiler import ProfilerActivity as A\nprint(A.CPU)\n"),
         ("any_visible_devices", "import torch\nprint('set CUDA_VISIBLE_DEVICES')\n"),
@@ -44,8 +44,8 @@ def test_what_needs_nothing_stays(rule: str, source: str) -> None:
         (
             "any_map_location",
             "import torch",
-            "a = torch.load(f)['x']",
-            "a = torch.load(f, map_location=accelerator.map_location())['x']",
+            "m.load_state_dict(torch.load(f)['x'])",
+            "m.load_state_dict(torch.load(f, map_location=accelerator.map_location())['x'])",
         ),
         (
             "any_profiler",
@@ -68,23 +68,10 @@ def test_it_follows_the_card(rule: str, head: str, before: str, after: str) -> N
 @pytest.mark.parametrize("given", ["None", "map_location=None"])
 def test_a_map_location_of_none_is_the_default_too(given: str) -> None:
     said = given.replace("None", "accelerator.map_location()")
-    before, after = f"import torch\na = torch.load(f, {given})\n", f"import torch\n{HELPER}a = torch.load(f, {said})\n"
+    use = "m.load_state_dict(a)\n"
+    before = f"import torch\na = torch.load(f, {given})\n{use}"
+    after = f"import torch\n{HELPER}a = torch.load(f, {said})\n{use}"
     check_rewrite("any_map_location", before, after, to="any")
-
-
-def test_options_of_a_loader_in_a_dictionary() -> None:
-    use = "loader = DataLoader(d, **more)\n"
-    before = f"{LOADER}more = {{'pin_memory': True}} if fast else {{}}\n{use}"
-    told = "{'pin_memory': True, 'pin_memory_device': accelerator.pin_memory_device()}"
-    check_rewrite("any_pinned_memory", before, f"{LOADER}{HELPER}more = {told} if fast else {{}}\n{use}", to="any")
-
-
-@pytest.mark.parametrize("made", ["DataLoader(d, **dict({}))", "Own(d, {})"])
-def test_options_that_are_handed_on(made: str) -> None:
-    head, own = LOADER, "class Own(DataLoader):\n    pass\n"
-    told = "pin_memory=True, pin_memory_device=accelerator.pin_memory_device()"
-    before, after = (f"{own}loader = {made.format(one)}\n" for one in ("pin_memory=True", told))
-    check_rewrite("any_pinned_memory", f"{head}{before}", f"{head}{HELPER}{after}", to="any")
 
 
 def test_each_kind_of_card_is_told_which_are_seen() -> None:
@@ -109,7 +96,7 @@ def test_a_variable_that_is_read_is_pointed_out() -> None:
     ("rule", "source", "status", "word"),
     [
         ("any_pinned_memory", "import torch\nx = x.pin_memory()\n", "advice", "is_available"),
-        ("any_map_location", "import torch\na = torch.load(f, **more)\n", "manual", "map_location"),
+        ("any_map_location", "import torch\nm.load_state_dict(torch.load(f, **more))\n", "unresolved", "map_location"),
         (
             "any_cuda_api",
             "import torch\ntry:\n    f()\nexcept torch.cuda.OutOfMemoryError:\n    pass\n",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from migration.checking import check_noop, check_rewrite, check_says, migrated
@@ -25,21 +27,169 @@ def test_what_says_where_stays(source: str) -> None:
     check_noop("map_location", HEAD + source)
 
 
-def test_hidden_arguments_are_left_to_a_person() -> None:
-    check_says("map_location", HEAD + "torch.load('x', **options)\n", "manual", "map_location")
-
-
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "source",
     [
-        ("torch.load(path)", 'torch.load(path, map_location="cpu")'),
-        ("torch.load(path, weights_only=True)", 'torch.load(path, weights_only=True, map_location="cpu")'),
-        ("torch.load(path, map_location=None)", 'torch.load(path, map_location="cpu")'),
-        ("torch.jit.load(path)", 'torch.jit.load(path, map_location="cpu")'),
+        "print(torch.load('run.pt')['epoch'])\n",
+        "features = torch.load('features.pt').numpy()\nx = x.cuda()\n",
+        "import numpy as np\nnp.save('a.npy', torch.load('a.pt'))\nmodel.cuda()\n",
+        "from torch.utils.data import TensorDataset\nTensorDataset(*torch.load('set.pt'))\nmodel.cuda()\n",
+        "class Samples(torch.utils.data.Dataset):\n    def __init__(self):\n        self.items = torch.load('set.pt')\n"
+        "    def __getitem__(self, at):\n        return self.items[at] * 2\nmodel.cuda()\n",
+        "torch.save(torch.load('a.pt'), 'b.pt')\nmodel.cuda()\n",
+        "net = torch.load('net.pt')\nnet(torch.zeros(1))\n",  # no card in this script: the file was saved without
+        "net = torch.jit.load('net.pt')\nnet(torch.zeros(1))\n",
     ],
 )
-def test_what_does_not_say_where_loads_on_the_host(before: str, after: str) -> None:
-    check_rewrite("map_location", HEAD + before + "\n", HEAD + after + "\n")
+def test_what_is_read_on_the_host_needs_no_location(source: str) -> None:
+    check_noop("map_location", HEAD + source)
+
+
+def test_hidden_arguments_are_left_to_a_person() -> None:
+    source = HEAD + "model.load_state_dict(torch.load('x', **options))\n"
+    check_says("map_location", source, "unresolved", "map_location")
+
+
+@pytest.mark.parametrize("source", ["register(torch.load('x.pt'))\n", "def read():\n    return torch.load('x.pt')\n"])
+def test_a_value_that_is_lost_from_sight_is_unresolved(source: str) -> None:
+    check_says("map_location", HEAD + source + "model.cuda()\n", "unresolved", "load_state_dict")
+
+
+FEEDS = {
+    "at once": "model.load_state_dict(torch.load(path))\n",
+    "keyword": "model.load_state_dict(state_dict=torch.load(path), strict=False)\n",
+    "with options": "model.load_state_dict(torch.load(path, weights_only=True))\n",
+    "a method of what was read": "model.load_state_dict(torch.load(path).state_dict())\n",
+    "a name": "weights = torch.load(path)\nmodel.load_state_dict(weights)\n",
+    "an entry": "saved = torch.load(path)\nepoch = saved['epoch'] + 1\nopt.load_state_dict(saved['opt'])\n",
+    "get": "saved = torch.load(path)\nsaved = saved.get('model', saved)\nmodel.load_state_dict(saved)\n",
+    "pop": "saved = torch.load(path)\nnet = saved.pop('net')\nmodel.module.load_state_dict(net)\n",
+    "one of two": "saved = torch.load(path)\nmodel.load_state_dict(saved['ema'] if ema else saved['net'])\n",
+    "rebuilt": "old = torch.load(path)\nnew = {k[7:]: v for k, v in old.items()}\nmodel.load_state_dict(new)\n",
+    "rebuilt in a loop": (
+        "from collections import OrderedDict\nold, new = torch.load(path)['state_dict'], OrderedDict()\n"
+        "for key, value in old.items():\n    new[key.replace('module.', '')] = value\nmodel.load_state_dict(new)\n"
+    ),
+    "merged": (
+        "own = model.state_dict()\npretrained = torch.load(path)\n"
+        "pretrained = {k: v for k, v in pretrained.items() if k in own}\nown.update(pretrained)\n"
+        "model.load_state_dict(own)\n"
+    ),
+    "copied": "for name, value in torch.load(path).items():\n    own[name].copy_(value)\n",
+    "a function": (
+        "def read(path):\n    saved = torch.load(path)\n    return saved['model'], saved['epoch']\n"
+        "weights, epoch = read('a.pt')\nmodel.load_state_dict(weights)\n"
+    ),
+    "a function that gets it": (
+        "def fill(net, weights):\n    net.load_state_dict(weights)\nfill(model, torch.load(path))\n"
+        "fill(model, weights=torch.load(path, map_location=None))\n"
+    ),
+    "a method": (
+        "class Runner:\n    def _read(self, path):\n        return torch.load(path)\n"
+        "    def resume(self):\n        saved = self._read('a')\n        self.net.load_state_dict(saved['net'])\n"
+    ),
+    "an attribute": (
+        "class Runner:\n    def __init__(self, path):\n        self.saved = torch.load(path)\n"
+        "    def resume(self):\n        self.net.load_state_dict(self.saved['net'])\n"
+    ),
+    "a nested function": (
+        "def main():\n    saved = torch.load(path)\n    def fill():\n        model.load_state_dict(saved)\n    fill()\n"
+    ),
+    "moved afterwards": (
+        "saved = torch.load(path)\nmodel.load_state_dict(saved['net'])\nbest = saved['best'].to(args.gpu)\n"
+    ),
+    "random state": "saved = torch.load(path)\ntorch.set_rng_state(saved['rng'])\n",
+    "another's function": "from lib import load_checkpoint_weights\nload_checkpoint_weights(model, torch.load(path))\n",
+    "scripted": "model.load_state_dict(torch.jit.load(path).state_dict())\n",
+}
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+@pytest.mark.parametrize("way", FEEDS)
+def test_weights_for_load_state_dict_come_by_way_of_the_host(way: str, to: str) -> None:
+    after = migrated(HEAD + "model.cuda()\n" + FEEDS[way], "map_location", to=to).after.decode()
+    assert after.count("load(") == after.count('map_location="cpu"') + unloaded(after), after
+
+
+def unloaded(text: str) -> int:
+    """How many `load(` there are that are none of torch's."""
+    return len(re.findall(r"(?<!torch\.)(?<!jit\.)load\(", text))
+
+
+CARD = {
+    "called": "net = torch.load(path)\nnet(x)\n",
+    "eval": "net = torch.load(path)\nnet.eval()\nevaluate(net)\n",
+    "an entry is the network": "net = torch.load(path)['model'].float()\nnet.eval()\n",
+    "its optimizer's state beside it": (
+        "saved = torch.load(path)\nnet = saved['net']\nnet.train()\nopt.load_state_dict(saved['opt'])\n"
+    ),
+    "moved": "net = torch.load(path).to(where)\n",
+    "given on": "def run(net):\n    return net(x)\nrun(torch.load(path))\n",
+    "kept": (
+        "class A:\n    def __init__(self):\n        self.net = torch.load(path)\n"
+        "    def go(self, x):\n        return self.net(x)\n"
+    ),
+    "scripted": "net = torch.jit.load(path)\nnet(x)\n",
+    "scripted and handed on": "register(torch.jit.load(path))\n",
+}
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+@pytest.mark.parametrize("way", CARD)
+def test_a_whole_network_is_loaded_on_the_card(way: str, to: str) -> None:
+    after = migrated(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "map_location", to=to).after.decode()
+    assert f'load(path, map_location="{to}")' in after, after
+    assert '"cpu"' not in after
+
+
+@pytest.mark.parametrize("way", CARD)
+def test_on_whatever_card_there_is_a_whole_network_is_loaded_there(way: str) -> None:
+    after = migrated(HEAD + "x = torch.ones(1).cuda()\n" + CARD[way], "any_map_location", to="any").after.decode()
+    assert "load(path, map_location=accelerator.device())" in after, after
+
+
+def test_the_scripts_own_device_is_named_where_it_is_known() -> None:
+    source = (
+        "import torch\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "net = torch.load(path)\nnet(x.to(device))\n"
+    )
+    assert "torch.load(path, map_location=device)" in migrated(source).after.decode()
+    late = "import torch\nnet = torch.load(path)\ndevice = torch.device('cuda')\nnet(x.to(device))\n"
+    assert 'torch.load(path, map_location="npu")' in migrated(late).after.decode()
+
+
+def test_a_name_that_gets_another_value_is_another_thing() -> None:
+    """The network that is run under the same name later did not come from the file, nor did the one before."""
+    source = (
+        "it = build().cuda()\nit(x)\nit = torch.load(path)\nmodel.load_state_dict(it)\nit = build().cuda()\nit(x)\n"
+    )
+    after = migrated(HEAD + source, "map_location").after.decode()
+    assert 'it = torch.load(path, map_location="cpu")' in after
+
+
+def test_what_a_function_of_another_file_reads_is_followed() -> None:
+    reader = HEAD + "def read(path):\n    return torch.load(path)\n"
+    user = HEAD + "from lib.io import read\nx = x.cuda()\n"
+    feeds = {"train.py": user + "saved = read('a')\nmodel.load_state_dict(saved['net'])\n"}
+    runs = {"train.py": user + "net = read('a')\nnet.eval()\nnet(x)\n"}
+    after = migrated(reader, "map_location", path="lib/io.py", others=feeds).after.decode()
+    assert 'torch.load(path, map_location="cpu")' in after
+    after = migrated(reader, "map_location", path="lib/io.py", others=runs).after.decode()
+    assert 'torch.load(path, map_location="npu")' in after
+
+
+def test_what_is_given_to_a_function_of_another_file_is_followed() -> None:
+    taker = HEAD + "def resume(model, saved, strict=True):\n    model.load_state_dict(saved['net'], strict)\n"
+    source = HEAD + "from lib import resume\nresume(model.cuda(), torch.load('a'))\n"
+    after = migrated(source, "map_location", others={"lib.py": taker}).after.decode()
+    assert "torch.load('a', map_location=\"cpu\")" in after
+
+
+def test_a_method_of_another_file_is_followed_by_its_name() -> None:
+    keeper = HEAD + "class Keeper:\n    def read_saved(self, path):\n        return torch.load(path)\n"
+    user = HEAD + "from lib import Keeper\nkeeper = Keeper()\nmodel.cuda().load_state_dict(keeper.read_saved('a'))\n"
+    after = migrated(keeper, "map_location", path="lib.py", others={"train.py": user}).after.decode()
+    assert 'torch.load(path, map_location="cpu")' in after
 
 
 def test_a_table_serves_checkpoints_of_both_machines() -> None:

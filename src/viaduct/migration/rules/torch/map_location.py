@@ -1,32 +1,40 @@
 """Load checkpoints without the device on which they were written.
 
      import torch
-    -state = torch.load("best.pt")
-    +state = torch.load("best.pt", map_location="cpu")
+    +import torch_npu
+    -model.load_state_dict(torch.load("best.pt"))
+    +model.load_state_dict(torch.load("best.pt", map_location="cpu"))
+    -network = torch.load("whole.pt")
+    +network = torch.load("whole.pt", map_location="npu")
+     network.eval()(batch.to(device))
 
 A tensor that was saved on a GPU is put back there unless torch.load is told otherwise, and without CUDA that is an
-error. On the host it can be copied into a network on any device. Dictionaries keep the entry for a checkpoint of the
-old machine and get one for the new; strings and lambdas are those of `device_string` and `cuda_method`.
+error. Weights that go into load_state_dict are loaded on the host, from where they are copied into a network on any
+device. A whole network, and tensors that are moved to the card anyway, are loaded on the card: on the host they would
+meet data that is elsewhere. What is read on the host, such as the samples of a dataset, was saved there and needs
+nothing. Where it is not seen what becomes of the file's content, the load is left as it is and named. Dictionaries
+keep the entry for a checkpoint of the old machine and get one for the new; strings and lambdas are those of
+`device_string` and `cuda_method`.
 """
 
 from __future__ import annotations
 
 import ast
 
+from viaduct.migration.flows import LOADS
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import OPENING, head, is_text
+from viaduct.migration.rules.torch._loaded import device_in_scope, wanted_place
 from viaduct.migration.rules.torch._targets import card
 
 rule = Rule(__name__, spec="P18", kind="mandatory", targets=("npu", "mlu"), order=50)
-
-LOADS = ("torch.load", "torch.jit.load")
 
 
 @rule.call(*LOADS)
 def load(site: Site) -> None:
     where = site.argument("map_location", 1)
     if where is None or (isinstance(where, ast.Constant) and where.value is None):
-        load_on_host(site, where)
+        add_location(site, where)
         return
     table = site.values.origin(where)
     if isinstance(table, ast.Dict):
@@ -34,18 +42,31 @@ def load(site: Site) -> None:
             carry_entry(site, table, key, value)
 
 
-def load_on_host(site: Site, where: ast.expr | None) -> None:
-    if site.unpacked or not site.editable:
-        site.manual(
-            "see that map_location is given: a checkpoint from a GPU cannot be loaded without one",
-            zh="请确认已传入 map_location:否则无法加载在 GPU 上保存的检查点",
-        )
+def add_location(site: Site, where: ast.expr | None) -> None:
+    wanted = wanted_place(site)
+    if wanted == "nothing" or not (site.node.args or site.node.keywords):
         return
-    if where is not None:
-        site.edit.node(where, '"cpu"')
+    if wanted == "unknown" or not site.editable or (site.unpacked and where is None):
+        leave(site)
+        return
+    device = card(site.options).device
+    known = device_in_scope(site) if wanted == "card" else None
+    site.set_argument("map_location", known or ('"cpu"' if wanted == "host" else f'"{device}"'), 1)
+    if wanted == "host":
+        site.changed("the checkpoint is loaded on the host first", zh="检查点先加载到主机内存", risk="low")
     else:
-        site.set_argument("map_location", '"cpu"')
-    site.changed("the checkpoint is loaded on the host first", zh="检查点先加载到主机内存", risk="low")
+        site.work.effects.add(card(site.options).module)
+        site.changed(f"what the file holds is loaded on {known or device}", zh=f"文件内容加载到 {known or device}")
+
+
+def leave(site: Site) -> None:
+    device = card(site.options).device
+    site.unresolved(
+        'see where this file\'s content is used: weights for load_state_dict want map_location="cpu", a network or '
+        f'tensors for the card map_location="{device}"; what was saved on the CPU needs nothing',
+        zh='请确认此文件内容的用途:供 load_state_dict 使用的权重应传入 map_location="cpu",在加速卡上使用的网络或张量'
+        f'应传入 map_location="{device}";在 CPU 上保存的内容无需改动',
+    )
 
 
 def carry_entry(site: Site, table: ast.Dict, key: ast.expr | None, value: ast.expr) -> None:

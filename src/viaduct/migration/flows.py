@@ -1,0 +1,500 @@
+"""Where a value goes from the expression that makes it: what becomes of what torch.load returns.
+
+Followed are names, attributes of `self`, subscripts, dictionaries that are built anew, loops, parameters and results of
+functions. Where a value leaves a file, the question travels as a text, `result of pkg.load_weights` or `parameter
+state of pkg.resume`, and the file that knows the answer gives it in the survey: no syntax tree goes from file to file.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+
+from viaduct.migration.names import Function, Names, Scope
+from viaduct.migration.project import Project
+
+LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
+STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
+"""What a value is used for: it is copied into a network or an optimizer; is run as a network; is moved to a device; is
+read on the host; is computed with; nobody knows. CARD: the file in which it is used works on a card."""
+ROUNDS = 4
+DEPTH = 40
+
+# Methods whose result holds the value, or a part of it.
+HANDS_ON = {
+    *("get", "pop", "items", "values", "copy", "setdefault", "state_dict", "popitem", "module", "__getitem__"),
+    *("float", "half", "double", "bfloat16", "type", "detach", "clone", "contiguous", "data", "requires_grad_"),
+    *(
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "t",
+        "transpose",
+        "permute",
+        "flatten",
+        "expand",
+        "repeat",
+        "share_memory_",
+    ),
+}
+RUNS = {
+    *("eval", "train", "forward", "parameters", "named_parameters", "modules", "named_modules", "children", "generate"),
+    *("zero_grad", "predict", "sample", "encode", "decode", "inference", "named_children", "buffers", "apply"),
+}
+MOVES = ("to", "cuda", "npu", "mlu", "cpu", "xpu", "to_empty")
+ON_HOST = ("numpy", "tolist", "item", "__array__")
+SAYS_NOTHING = {
+    "keys",
+    "size",
+    "dim",
+    "numel",
+    "stride",
+    "element_size",
+    "is_floating_point",
+    "ndimension",
+    "get_device",
+}
+COLLECTS = {"update": 0, "append": 0, "extend": 0, "insert": 1, "add": 0, "__setitem__": 1}
+PASSES_ON = {"dict", "list", "tuple", "set", "iter", "next", "sorted", "enumerate", "zip", "reversed", "map", "filter"}
+COPIES = (
+    "collections.OrderedDict",
+    "copy.deepcopy",
+    "copy.copy",
+    "types.SimpleNamespace",
+    "tqdm.tqdm",
+    "itertools.islice",
+)
+INSPECTS = {
+    *("print", "len", "type", "isinstance", "hasattr", "str", "repr", "bool", "any", "all", "id", "callable", "vars"),
+    *("dir", "format", "int", "float", "max", "min", "sum", "range", "issubclass", "delattr"),
+}
+HOST_LIBRARIES = {"numpy", "pandas", "PIL", "cv2", "scipy", "sklearn", "matplotlib", "json", "h5py"}
+LOGGING = {"logging", "logger", "pprint", "warnings", "json", "yaml"}
+PARTS_OF_MODULES = ("register_buffer", "register_parameter", "from_pretrained")
+TAKES_STATE = re.compile(
+    r"load\w*(?:state|weight|param|checkpoint|ckpt|pretrain|model|dict)|set_\w*state|state_dict|copy_$"
+)
+DATA = re.compile(r"(?:^|\.)(?:\w*Dataset|\w*DataLoader|random_split|Subset)$")
+WORKS_ON_CARD = re.compile(r"cuda|npu|mlu|gpu|device|accelerator", re.IGNORECASE)
+Binding = ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign
+
+
+class Flow:
+    """Uses of the values of one file. `questions`: what other files must answer."""
+
+    def __init__(self, names: Names, project: Project) -> None:
+        self.names, self.source, self.project = names, names.source, project
+        self.questions: set[str] = set()
+        self.blocks: dict[int, dict[str, list[ast.stmt]]] = {}  # see assigned_in_block
+
+    # ---- asking
+
+    def uses(self, node: ast.AST) -> set[str]:
+        """What becomes of the value of an expression, here and, as far as the survey knows, elsewhere."""
+        found: set[str] = set()
+        self.follow(node, found, set(), 0)
+        return found
+
+    def parameter_uses(self, function: Function, parameter: str) -> set[str]:
+        found: set[str] = set()
+        self.follow_name(parameter, self.names.scopes[function], found, set(), 0)
+        return found
+
+    @cached_property
+    def works_on_card(self) -> bool:
+        """Return True if the file names a card or takes a device from somewhere."""
+        for node in self.source.nodes:
+            match node:
+                case ast.Attribute(attr=text) | ast.Name(id=text) | ast.arg(arg=text) | ast.keyword(arg=str(text)):
+                    if WORKS_ON_CARD.search(text):
+                        return True
+                case ast.Constant(value=str(text)) if len(text) < 12 and WORKS_ON_CARD.match(text):
+                    return True
+        return False
+
+    # ---- following
+
+    def follow(self, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
+        """Look at what stands around an expression."""
+        if node in seen:
+            return
+        seen.add(node)
+        if depth > DEPTH:
+            found.add(UNKNOWN)
+            return
+        parent = self.source.parents[node]
+        match parent:
+            case ast.Attribute():
+                self.follow_attribute(parent, found, seen, depth)
+            case ast.Call():
+                self.follow_call(parent, node, found, seen, depth)
+            case ast.keyword():
+                self.follow_keyword(parent, found, seen, depth)
+            case ast.Subscript() if parent.value is node:
+                self.follow(parent, found, seen, depth + 1)
+            case ast.Assign() | ast.AnnAssign() | ast.NamedExpr() | ast.AugAssign():
+                self.follow_assignment(parent, found, seen, depth)
+            case ast.Return() | ast.Yield() | ast.YieldFrom():
+                self.follow_result(parent, found, seen, depth)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self.follow_loop(parent, node, found, seen, depth)
+            case ast.DictComp() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
+                self.follow(parent, found, seen, depth + 1)
+            case ast.IfExp() if parent.test is node:
+                pass
+            case (
+                ast.IfExp()
+                | ast.BoolOp()
+                | ast.Await()
+                | ast.Starred()
+                | ast.Dict()
+                | ast.List()
+                | ast.Tuple()
+                | ast.Set()
+            ):
+                self.follow(parent, found, seen, depth + 1)
+            case ast.Lambda():
+                found.add(UNKNOWN)
+            case ast.withitem() if isinstance(parent.optional_vars, ast.expr):
+                self.follow_target(parent.optional_vars, parent, found, seen, depth)
+            case ast.BinOp() | ast.UnaryOp():
+                if not isinstance(getattr(parent, "op", None), ast.Not):
+                    found.add(TENSOR)
+
+    def follow_attribute(self, node: ast.Attribute, found: set[str], seen: set[object], depth: int) -> None:
+        """`value.name`, called or not."""
+        call = self.source.parents[node]
+        if not (isinstance(call, ast.Call) and call.func is node):
+            self.follow(node, found, seen, depth + 1)
+            return
+        name = node.attr
+        if name in MOVES:
+            found.add(MOVED)
+        elif name in ON_HOST:
+            found.add(HOST)
+        elif name in RUNS:
+            found.add(MODULE)
+        elif name in HANDS_ON:
+            self.follow(call, found, seen, depth + 1)
+        elif name not in SAYS_NOTHING and name not in COLLECTS and name != "load_state_dict":
+            found.add(UNKNOWN)
+
+    def follow_call(self, call: ast.Call, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
+        if call.func is node:
+            found.add(MODULE)
+            return
+        place = call.args.index(node) if node in call.args else -1
+        self.follow_argument(call, place, "", found, seen, depth)
+
+    def follow_keyword(self, word: ast.keyword, found: set[str], seen: set[object], depth: int) -> None:
+        call = self.source.parents[word]
+        if not isinstance(call, ast.Call):
+            return
+        if word.arg is not None and TAKES_STATE.search(word.arg):
+            found.add(STATE)
+        else:
+            self.follow_argument(call, -1, word.arg or "", found, seen, depth)
+
+    def follow_argument(
+        self, call: ast.Call, place: int, keyword: str, found: set[str], seen: set[object], depth: int
+    ) -> None:
+        """A value that is given to a function, by position or keyword."""
+        name = self.names.qualified(call.func) or ""
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        own, plain = self.own_function(call.func), isinstance(call.func, ast.Name)
+        if own is not None:
+            self.follow_own(own, call, place, keyword, found, seen, depth)
+        elif name in self.project.functions:
+            self.ask(f"parameter {self.parameter_name(name, place, keyword)} of {name}", found)
+        elif TAKES_STATE.search(last):
+            found.add(STATE)
+        elif last in COLLECTS and isinstance(call.func, ast.Attribute):
+            self.follow_receiver(call.func.value, found, seen, depth)
+        elif name in COPIES or (plain and (last in PASSES_ON or (last == "getattr" and place == 0))):
+            self.follow(call, found, seen, depth + 1)
+        elif (plain and last in INSPECTS) or name == "torch.save" or self.is_logging(call.func):
+            pass
+        elif DATA.search(name or last) or name.partition(".")[0] in HOST_LIBRARIES:
+            found.add(HOST)
+        elif last in PARTS_OF_MODULES or name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+            found.add(MOVED)
+        else:
+            found.add(TENSOR if name.startswith("torch.") else UNKNOWN)
+
+    def is_logging(self, called: ast.expr) -> bool:
+        root = called
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        last = called.attr if isinstance(called, ast.Attribute) else ""
+        return isinstance(root, ast.Name) and (
+            root.id in LOGGING or last in ("info", "warning", "debug", "error", "exception", "log")
+        )
+
+    def follow_own(
+        self,
+        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        call: ast.Call,
+        place: int,
+        keyword: str,
+        found: set[str],
+        seen: set[object],
+        depth: int,
+    ) -> None:
+        """A function or method of this file that gets the value."""
+        places = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        if isinstance(self.source.parents[function], ast.ClassDef) and places[:1] in (["self"], ["cls"]):
+            places = places[1:]
+        starred = place >= 0 and any(isinstance(one, ast.Starred) for one in call.args[: place + 1])
+        name = keyword or (places[place] if 0 <= place < len(places) and not starred else "")
+        if name in [*places, *(one.arg for one in function.args.kwonlyargs)]:
+            self.follow_name(name, self.names.scopes[function], found, seen, depth + 1)
+        else:
+            found.add(UNKNOWN)
+
+    def follow_receiver(self, receiver: ast.expr, found: set[str], seen: set[object], depth: int) -> None:
+        """`weights.update(value)`: from now on the value is in there."""
+        if isinstance(receiver, ast.Name | ast.Attribute | ast.Subscript):
+            self.follow_target(receiver, receiver, found, seen, depth)
+        else:
+            found.add(UNKNOWN)
+
+    def follow_assignment(self, node: Binding, found: set[str], seen: set[object], depth: int) -> None:
+        if isinstance(node, ast.NamedExpr):
+            self.follow(node, found, seen, depth + 1)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            self.follow_target(target, node, found, seen, depth)
+
+    def follow_target(
+        self, target: ast.expr, statement: ast.AST, found: set[str], seen: set[object], depth: int
+    ) -> None:
+        """Where the value is kept."""
+        if isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self.follow_target(part, statement, found, seen, depth)
+        elif isinstance(target, ast.Starred):
+            self.follow_target(target.value, statement, found, seen, depth)
+        elif isinstance(target, ast.Name):
+            self.follow_name(target.id, self.scope_holding(target), found, seen, depth, statement)
+        elif isinstance(target, ast.Attribute):
+            self.follow_kept(target, found, seen, depth)
+        elif isinstance(target, ast.Subscript):
+            self.follow_receiver(target.value, found, seen, depth)
+
+    def follow_name(
+        self, name: str, scope: Scope, found: set[str], seen: set[object], depth: int, since: ast.AST | None = None
+    ) -> None:
+        first, last = self.lines_reached(name, scope, since)
+        if (scope.node, name, first, last) in seen:
+            return
+        seen.add((scope.node, name, first, last))
+        near, far = self.readings.get((scope.node, name), ([], []))
+        start = bisect_left(near, first, key=lambda use: use.lineno)
+        stop = bisect_right(near, last, key=lambda use: use.lineno)
+        for use in (*near[start:stop], *far):
+            self.follow(use, found, seen, depth + 1)
+
+    def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
+        """Between which lines a value that a statement binds to a name can be read under it, in the same function.
+
+        It begins where it is bound, and ends where the same block gives the name another; in a loop it is everywhere.
+        """
+        if since is None or isinstance(since, ast.comprehension):
+            return 0, sys.maxsize
+        statement = self.source.statement(since)
+        above = self.source.ancestors(statement)
+        if (
+            any(isinstance(one, ast.For | ast.While | ast.AsyncFor) for one in above)
+            or self.holder(statement) is not scope.node
+        ):
+            return 0, sys.maxsize
+        again = self.assigned_in_block(statement).get(name, [])
+        place = bisect_right(again, statement.lineno, key=lambda one: one.lineno)
+        return statement.lineno, (again[place].end_lineno or 0) if place < len(again) else sys.maxsize
+
+    def holder(self, node: ast.AST) -> ast.AST:
+        """The function in which a node stands, or the module."""
+        return self.source.function(node) or self.source.tree
+
+    def assigned_in_block(self, statement: ast.stmt) -> dict[str, list[ast.stmt]]:
+        """Of each name the statements beside this one that assign it and nothing else."""
+        block = self.source.block(statement)
+        if id(block) not in self.blocks:
+            found: dict[str, list[ast.stmt]] = {}
+            for other in block:
+                if isinstance(other, ast.Assign) and len(other.targets) == 1 and isinstance(other.targets[0], ast.Name):
+                    found.setdefault(other.targets[0].id, []).append(other)
+            self.blocks[id(block)] = found
+        return self.blocks[id(block)]
+
+    def follow_kept(self, target: ast.Attribute, found: set[str], seen: set[object], depth: int) -> None:
+        """`self.state = …`: every reading of an attribute of that name in the file."""
+        if ("attribute", target.attr) in seen:
+            return
+        seen.add(("attribute", target.attr))
+        for use in self.attributes_of.get(target.attr, []):
+            self.follow(use, found, seen, depth + 1)
+
+    def follow_loop(
+        self,
+        loop: ast.For | ast.AsyncFor | ast.comprehension,
+        node: ast.AST,
+        found: set[str],
+        seen: set[object],
+        depth: int,
+    ) -> None:
+        if loop.iter is node:
+            self.follow_target(loop.target, loop, found, seen, depth)
+
+    def follow_result(self, node: ast.AST, found: set[str], seen: set[object], depth: int) -> None:
+        """The value leaves a function: every call of it in this file, and what the others answer."""
+        function = self.source.function(node)
+        if function is None or function in seen:
+            return
+        seen.add(function)
+        held = isinstance(self.source.parents[function], ast.ClassDef)
+        for call in self.calls_named.get(function.name, []):
+            if isinstance(call.func, ast.Attribute) == held and self.own_function(call.func) in (function, None):
+                self.follow(call, found, seen, depth + 1)
+        self.ask(f"result of .{function.name}" if held else f"result of {self.names.own}.{function.name}", found)
+
+    def ask(self, question: str, found: set[str]) -> None:
+        self.questions.add(question)
+        found |= self.project.uses.get(question, set())
+
+    # ---- what is where
+
+    @cached_property
+    def readings(self) -> dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]]:
+        """Of a name of a scope: where it is read in the function that binds it, by line, and where further within."""
+        found: dict[tuple[ast.AST, str], tuple[list[ast.Name], list[ast.Name]]] = {}
+        for node in self.source.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                scope = self.scope_holding(node)
+                near, far = found.setdefault((scope.node, node.id), ([], []))
+                (near if self.holder(node) is scope.node else far).append(node)
+        for near, _ in found.values():
+            near.sort(key=lambda use: use.lineno)
+        return found
+
+    @cached_property
+    def attributes_of(self) -> dict[str, list[ast.Attribute]]:
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.source.nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, []).append(node)
+        return found
+
+    @cached_property
+    def calls_named(self) -> dict[str, list[ast.Call]]:
+        found: dict[str, list[ast.Call]] = {}
+        for node in self.source.nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+                found.setdefault(name, []).append(node)
+        return found
+
+    @cached_property
+    def functions_named(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+        found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        for node in self.source.nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.setdefault(node.name, []).append(node)
+        return found
+
+    def own_function(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The function of this file that a call runs, where only one can be meant."""
+        method = isinstance(called, ast.Attribute)
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if isinstance(called, ast.Attribute) and self.names.qualified(called.value) is not None:
+            return None
+        if isinstance(called, ast.Name) and name not in self.functions_named and name in self.classes_named:
+            name, method = "__init__", True
+            found = [
+                one
+                for one in self.functions_named.get(name, [])
+                if self.source.parents[one] is self.classes_named[called.id]
+            ]
+        else:
+            found = [
+                one
+                for one in self.functions_named.get(name, [])
+                if isinstance(self.source.parents[one], ast.ClassDef) == method
+            ]
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def classes_named(self) -> dict[str, ast.ClassDef]:
+        return {node.name: node for node in self.source.nodes if isinstance(node, ast.ClassDef)}
+
+    def parameter_name(self, function: str, place: int, keyword: str) -> str:
+        if keyword:
+            return keyword
+        arguments = self.project.functions[function][1].args
+        places = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        return places[place] if 0 <= place < len(places) else "?"
+
+    def scope_holding(self, name: ast.Name) -> Scope:
+        scope = self.names.scope_of(name)
+        while name.id not in scope.bound and scope.outer is not None:
+            scope = scope.elsewhere.get(name.id, scope.outer)
+        return scope
+
+
+# ---- the survey
+
+
+def note_uses(project: Project, files: dict[str, Names]) -> None:
+    """Answer the questions that loads in one file put to others, in `project.uses`."""
+    flows = {path: Flow(names, project) for path, names in files.items() if path in project.torch_files}
+    asked: set[str] = set()
+    for flow in flows.values():
+        for call in loads_in(flow.names):
+            flow.uses(call)
+    for _ in range(ROUNDS):
+        fresh = {question for flow in flows.values() for question in flow.questions} - asked
+        if not fresh:
+            return
+        asked |= fresh
+        for flow in flows.values():
+            for question in sorted(fresh):
+                found = answer(flow, question)
+                if found and flow.works_on_card:
+                    found.add(CARD)
+                if found:
+                    project.uses.setdefault(question, set()).update(found)
+
+
+def loads_in(names: Names) -> Iterator[ast.Call]:
+    if "load" in names.source.text:
+        for node in names.source.nodes:
+            if isinstance(node, ast.Call) and names.qualified(node.func) in LOADS:
+                yield node
+
+
+def answer(flow: Flow, question: str) -> set[str]:
+    """What one file knows: uses of a function's result here, or of a parameter of a function that is defined here."""
+    subject, _, function = question.partition(" of ")
+    own, _, last = function.rpartition(".")
+    if subject == "result":
+        calls = [
+            call
+            for call in flow.calls_named.get(last, [])
+            if (flow.names.qualified(call.func) == function if own else is_method_call(flow, call))
+        ]
+        local = own == flow.names.own or (not own and last in flow.functions_named)
+        return set() if local else {use for call in calls for use in flow.uses(call)}
+    if own != flow.names.own:
+        return set()
+    parameter = subject.removeprefix("parameter ")
+    defined = [one for one in flow.functions_named.get(last, []) if flow.source.parents[one] is flow.source.tree]
+    return {use for one in defined for use in flow.parameter_uses(one, parameter)}
+
+
+def is_method_call(flow: Flow, call: ast.Call) -> bool:
+    """Return True for a call on something that is no module."""
+    return isinstance(call.func, ast.Attribute) and flow.names.qualified(call.func.value) is None

@@ -1,0 +1,63 @@
+"""Where torch.load and torch.jit.load should put what they read: on the host, on the card, or where they are told."""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+from viaduct.migration.flows import CARD, HOST, MODULE, MOVED, STATE, Flow
+from viaduct.migration.rule import Site
+from viaduct.migration.rules.torch._places import within_dataset
+
+Wanted = Literal["host", "card", "nothing", "unknown"]
+
+
+def wanted_place(site: Site) -> Wanted:
+    """Of a load without map_location.
+
+    Weights that are copied into a network come by way of the host. A whole network, and what is moved afterwards, goes
+    to the card at once: on the host it would meet data that is on the card. What is read on the host was saved there,
+    and so was everything in a script that has nothing to do with a card.
+    """
+    flow = Flow(site.work.names, site.work.project)
+    uses = flow.uses(site.node)
+    on_card = flow.works_on_card or CARD in uses
+    scripted = site.name == "torch.jit.load"
+    if STATE in uses and MODULE not in uses:
+        return "host"
+    if not on_card:
+        return "host" if STATE in uses else "nothing"
+    if MODULE in uses or scripted:
+        return "card"
+    if HOST in uses or within_dataset(site, site.node):
+        return "nothing"
+    if MOVED in uses:
+        return "card"
+    return "unknown" if uses - {CARD} or leaves(site) else "nothing"
+
+
+def leaves(site: Site) -> bool:
+    """Return True if a function hands the value on to callers that are not seen."""
+    return isinstance(site.source.parents[site.node], ast.Return)
+
+
+def device_in_scope(site: Site) -> str | None:
+    """The name under which the script keeps its device, where it has one by the time of the load."""
+    names, scope = site.work.names, site.work.names.scope_of(site.node)
+    for name in ("device", "DEVICE", "dev"):
+        bound = names.lookup(name, scope)
+        if bound and all(isinstance(what, ast.expr) and is_device(site, what) for what in bound):
+            lines = [what.lineno for what in bound if isinstance(what, ast.expr)]
+            outside = bound is names.scopes[site.source.tree].bound.get(name) and site.source.function(site.node)
+            if outside or max(lines) < site.node.lineno:
+                return name
+    return None
+
+
+def is_device(site: Site, value: ast.expr) -> bool:
+    """`torch.device(…)`, or a text for it, also as one of two."""
+    if isinstance(value, ast.IfExp):
+        return is_device(site, value.body) and is_device(site, value.orelse)
+    if isinstance(value, ast.Call):
+        return site.qualified(value.func) == "torch.device"
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
