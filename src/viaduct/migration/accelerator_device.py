@@ -88,10 +88,6 @@ class AnyAccelerator:
         """For torch.load: what was saved on another kind of card comes by way of the host."""
         return None if self.name() == "cuda" else "cpu"
 
-    def pin_memory_device(self) -> str:
-        """For DataLoader, which pins for CUDA unless told otherwise."""
-        return self.name() if self.name() in ("npu", "mlu") else ""
-
     def activity(self) -> Any:
         """For torch.profiler; the host's where it has no word for the card (torch_npu has a profiler of its own)."""
         known = torch.profiler.ProfilerActivity

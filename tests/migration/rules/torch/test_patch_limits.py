@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_says, migrated
+from migration.checking import check_noop, check_says
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,3 @@ def test_what_the_patch_sees_to_is_not_mentioned(source: str) -> None:
 )
 def test_what_it_cannot_see_is_left_for_a_person(line: str, word: str) -> None:
     check_says("patch_limits", f"import os\nimport torch\n{line}\n", "manual", word, mode="patch")
-
-
-def test_loaders_on_the_npu_alone() -> None:
-    source = "import torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader(data, pin_memory=True)\n"
-    check_says("patch_limits", source, "advice", "pin_memory_device='npu'", mode="patch")
-    assert not migrated(source, "patch_limits", to="mlu", mode="patch").findings

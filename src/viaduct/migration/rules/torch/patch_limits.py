@@ -103,18 +103,6 @@ def scripted(site: Site) -> None:
     )
 
 
-@rule.call("torch.utils.data.DataLoader")
-def pinned(site: Site) -> None:
-    """Cambricon's patch sees to it; Ascend's, in the version read, does not look at loaders."""
-    value = site.argument("pin_memory")
-    pins = isinstance(value, ast.Constant) and value.value is True
-    if site.options.to == "npu" and pins and site.keyword("pin_memory_device") is None:
-        site.advice(
-            "the patch does not look at loaders: pin_memory_device='npu' pins memory for the NPU",
-            zh="补丁不处理 DataLoader:pin_memory_device='npu' 才会为 NPU 锁页",
-        )
-
-
 @rule.reference("torch.channels_last")
 def layout(site: Site) -> None:
     if site.options.to == "npu":
