@@ -56,11 +56,6 @@ LIMITS: dict[str, Limit] = {
         "torch.nn.DataParallel drives several cards from one process, which the plug-ins do not support.",
         "torch.nn.DataParallel 由一个进程驱动多张卡，插件不支持这种方式。",
     ),
-    "int-device": Limit(
-        "torch",
-        "A bare number as a device means CUDA in stock PyTorch; torch_npu does not take it for an NPU.",
-        "在原生 PyTorch 中，裸整数设备号表示 CUDA；torch_npu 不会把它当作 NPU。",
-    ),
     "visible-devices": Limit(
         "both",
         "ASCEND_RT_VISIBLE_DEVICES holds numbers and commas, strictly ascending; any other list leaves no device.",

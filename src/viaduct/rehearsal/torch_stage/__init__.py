@@ -25,12 +25,11 @@ def install(name: str, cards: int = 8) -> None:
         return
     vendor = importlib.import_module(f"{__name__}.{name}")
     _register(name, vendor.build(), vendor.MEMORY)
-    from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, numbered, refusals, tensors
+    from viaduct.rehearsal.torch_stage import checkpoints, collectives, mapping, refusals, tensors
 
     tensors.install()
     checkpoints.install()
     refusals.install()
-    numbered.install()
     if torch.distributed.is_available():
         collectives.install()
     mapping.offer(vendor.PACKAGE)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
-from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage.cards import beneath, cards, onto
 from viaduct.rehearsal.torch_stage.legacy import DTYPES, TensorType
 
@@ -48,19 +47,8 @@ def _placed(device: Any, numbers: bool) -> Any:
     if isinstance(device, torch.device) and device.type == cards.name and device.index is None:
         return torch.device(cards.name, cards.current)
     if numbers and isinstance(device, int) and not isinstance(device, bool):
-        refuse_number(device)
         return torch.device(cards.name, device)
     return device
-
-
-def refuse_number(number: int) -> None:
-    if cards.name == "npu":
-        limits.violated(
-            "int-device",
-            f"The device is the number {number}.",
-            "PyTorch takes a bare number for a CUDA device, and there is none: the call fails.",
-            f"Write 'npu:{number}', or torch.device('npu', {number}).",
-        )
 
 
 def _type(function: Any) -> Any:

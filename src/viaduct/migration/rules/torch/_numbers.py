@@ -6,7 +6,6 @@ import ast
 
 from viaduct.migration.names import Function, all_arguments
 from viaduct.migration.rule import Site
-from viaduct.migration.rules.torch._device_texts import device_like
 
 # What people call numbers of devices and nothing else.
 HABIT = {
@@ -177,11 +176,6 @@ def is_partly_number(site: Site, node: ast.Name) -> bool:
     return any(found) and not all(found)
 
 
-def only_for_devices(site: Site, node: ast.Name) -> bool:
-    """Called a device: nobody does sums with it."""
-    return device_like(node.id) and not node.id.lower().endswith(("id", "ids", "index", "idx"))
-
-
 def option(site: Site, name: str) -> ast.Call | None:
     """The add_argument that declares an option, in this file."""
     for call in site.work.index.methods.get("add_argument", []):
@@ -203,15 +197,3 @@ def is_habit(node: ast.AST) -> bool:
 
 def is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def may_be_none(site: Site, node: ast.expr) -> bool:
-    """An option without a default is None when it is not given; not where the place is guarded by a test for it."""
-    declared = option(site, node.attr) if isinstance(node, ast.Attribute) else None
-    if declared is None or not (given(declared, "default") is None or is_none(given(declared, "default"))):
-        return False
-    if given(declared, "required") is not None:
-        return False
-    written = ast.unparse(node)
-    tests = [one.test for one in site.source.ancestors(node) if isinstance(one, ast.If | ast.IfExp)]
-    return not any(written in ast.unparse(test) for test in tests)
