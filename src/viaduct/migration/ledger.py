@@ -117,7 +117,7 @@ class Said:
         self.claimed: set[int] = set()
         self.lines = ByLine()
         for number, finding in enumerate(findings):
-            self.lines.add(requirement_of(finding.rule), finding.line, finding.end_line, number)
+            self.lines.add(subject_of(finding), finding.line, finding.end_line, number)
         self.left = {finding.line: finding for finding in findings if finding.status in LEFT}
 
     def claim(self, found: Candidate, status: Status, again: bool = False) -> Finding | None:
@@ -200,6 +200,12 @@ def introduced(path: str, line: int, found: Candidate) -> Place:
     return Place(found.requirement, path, line, "unresolved", found.what, message, zh, is_new=True)
 
 
+def subject_of(finding: Finding) -> str:
+    """Return the requirement of a finding: its rule's, but that torch.cuda.amp is mixed precision."""
+    requirement = requirement_of(finding.rule)
+    return "amp" if requirement == "device_calls" and ".amp" in finding.message else requirement
+
+
 def counts(finding: Finding) -> bool:
     """Advice is not needed, and neither is what only makes things faster."""
     optional = finding.status == "changed" and finding.kind in ("performance", "advice")
@@ -209,7 +215,7 @@ def counts(finding: Finding) -> bool:
 def of_finding(finding: Finding) -> Place:
     what = finding.before.strip().split("\n", 1)[0][:60]
     return Place(
-        *(requirement_of(finding.rule), finding.file, finding.line, finding.status, what),  # type: ignore[arg-type]
+        *(subject_of(finding), finding.file, finding.line, finding.status, what),  # type: ignore[arg-type]
         *(finding.message, finding.message_zh),
     )
 
