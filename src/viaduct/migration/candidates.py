@@ -47,9 +47,11 @@ def find_candidates(work: Work) -> list[Candidate]:
     return sorted(found, key=lambda one: (one.line, one.requirement))
 
 
-def imports_any(work: Work, roots: tuple[str, ...]) -> bool:
-    """Return True if the file imports one of the packages, anywhere."""
-    return any(name.partition(".")[0] in roots for name in imported_names(work))
+def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
+    """Return True if the file imports one of the packages, or gets it from a module of the project."""
+    if any(name.partition(".")[0] in roots for name in imported_names(work)):
+        return True
+    return any(name.partition(".")[0] in roots for table in (work.index.calls, work.index.references) for name in table)
 
 
 def imported_names(work: Work) -> Iterator[str]:

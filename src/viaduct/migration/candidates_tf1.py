@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.migration.candidates import Candidate, State, candidate, imports_any
+from viaduct.migration.candidates import Candidate, State, candidate, uses_any
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
 from viaduct.migration.values import constructed
@@ -40,7 +40,7 @@ GPU_TEXT = re.compile(
 
 
 def find_candidates(work: Work) -> Iterator[Candidate]:
-    if work.options.to == "any" or not imports_any(work, ROOTS):
+    if work.options.to == "any" or not uses_any(work, ROOTS):
         return
     if work.options.to == "npu":
         yield from sessions(work)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from viaduct.migration.candidates import Candidate, State, candidate, imports_any
+from viaduct.migration.candidates import Candidate, State, candidate, uses_any
 from viaduct.migration.classes import meet
 from viaduct.migration.rule import Rule, Site
 
@@ -32,9 +32,9 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
 
 def concerns_torch(work: Work) -> bool:
     """Return True if the file imports torch, or imports no framework and belongs to a program that uses torch."""
-    if imports_any(work, ROOTS):
+    if uses_any(work, ROOTS):
         return True
-    if imports_any(work, ("tensorflow", "keras", "horovod")):
+    if uses_any(work, ("tensorflow", "keras", "horovod")):
         return False
     return any(meet(work.project, work.path, path) for path in work.project.torch_files)
 

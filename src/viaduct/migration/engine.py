@@ -50,7 +50,9 @@ class Work:
         if surveyed is not None and surveyed.source is self.source:
             return surveyed.renewed()
         module, package = self.project.module_of(self.path)
-        return Names(self.source, module, package, self.needed)
+        names = Names(self.source, module, package, self.needed)
+        names.exports = self.project.exports
+        return names
 
     @cached_property
     def values(self) -> Values:
@@ -188,7 +190,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     project = project or Project()
     try:
         text, encoding = decode(data)
-        if not may_concern(text, options):
+        if not may_concern(text, options) and path not in project.parsed:
             parse(text)  # what is not Python is named all the same
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)

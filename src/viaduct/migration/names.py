@@ -13,6 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
 
 # Spellings of one thing. The longest prefix first.
@@ -72,6 +73,8 @@ class Names:
         self.module = module if package else module.rpartition(".")[0]  # what relative imports count from
         self.own = module
         self.added = added or {}
+        self.exports: Exports | None = None  # of the project; set once it is surveyed
+        self.followed: dict[str, str] = {}
         self.stars: list[str] = []
         self.scopes: dict[ast.AST, Scope] = {}
         self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
@@ -230,7 +233,17 @@ class Names:
             return None
         bound = self.lookup(node.id, self.scope_of(node))
         base = self.resolve(bound, node.id) if bound is not None else self.unbound(node.id)
-        return canonical(".".join([base, *reversed(attributes)])) if base and attributes else base
+        if base is None:
+            return None
+        return self.follow(canonical(".".join([base, *reversed(attributes)])) if attributes else base)
+
+    def follow(self, name: str) -> str:
+        """Where a qualified name comes from, if modules of the project hand it on."""
+        if self.exports is None:
+            return name
+        if name not in self.followed:
+            self.followed[name] = canonical(self.exports.follow(name, self.module))
+        return self.followed[name]
 
     def unbound(self, name: str) -> str | None:
         """What a name stands for that the file binds nowhere: added by a rule, or out of a star import."""
@@ -291,6 +304,9 @@ class Names:
             if star == "npu_bridge.npu_init" and name in STAR_NAMES:
                 return STAR_NAMES[name]
         others = [star for star in self.stars if star != "npu_bridge.npu_init"]
+        handed_on = self.exports.from_stars(name, others, self.module) if self.exports is not None else None
+        if handed_on is not None:
+            return handed_on
         if "npu_bridge.npu_init" in self.stars and not others:
             return None
         harmless = all(star.partition(".")[0] in ("tensorflow", *FUNCTIONS_ONLY) for star in others)

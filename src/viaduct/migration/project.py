@@ -15,12 +15,13 @@ from pathlib import PurePosixPath
 
 from viaduct.migration.classes import OwnClass, note_classes, note_methods
 from viaduct.migration.names import Names
+from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source, Unparsable, children, decode
 
 FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
 HELPER = "accelerator_device"
 """The module that --to any writes into a project, unless it has one of that name."""
-IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE)
+IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_.][\w.]*)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE)
 IMPORTS_TORCH = re.compile(rb"^[ \t]*(?:import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)torch\b", re.MULTILINE)
 
 
@@ -34,7 +35,7 @@ class Project:
     cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
     optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
     others: parameters, as in `parameters`, for which every call passes something of another library.
-    own_methods: names of the methods of its classes.
+    own_methods: names of the methods of its classes; exports: what its modules hand on (reexports.py).
     torch_files: those that import PyTorch; classes: what they define.
     uses: what becomes of values that travel between files, see flows.py: question -> answers.
     named: modules that files without any framework import, such as a main.py that only starts the training.
@@ -54,6 +55,7 @@ class Project:
     optimizers: set[str] = field(default_factory=set)
     own_names: set[str] = field(default_factory=set)
     others: set[tuple[str, str]] = field(default_factory=set)
+    exports: Exports = field(default_factory=Exports)
     own_methods: set[str] = field(default_factory=set)
     torch_files: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
@@ -93,19 +95,24 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
 
     project = Project()
     parsed: list[tuple[str, Names]] = []
+    others: list[tuple[str, bytes]] = []
     for path, data in files:
         project.own_names.update(PurePosixPath(path).with_suffix("").parts)
         if not any(word in data for word in FRAMEWORKS):
             project.named |= imported_names(data)
+            others.append((path, data))
             continue
-        try:
-            source = Source(decode(data)[0])
-        except Unparsable:
+        names = parse_names(path, data)
+        if names is None:
             continue
-        parsed.append((path, Names(source, *Project.module_of(path))))
+        parsed.append((path, names))
+        project.exports.note(names)
         if IMPORTS_TORCH.search(data):
             project.torch_files.add(path)
         note_classes(project, *parsed[-1])
+    parsed += files_that_receive(project, others)
+    for _, names in parsed:
+        names.exports = project.exports
     project.parsed = dict(parsed)
     for _ in range(2):
         for path, names in parsed:
@@ -119,6 +126,35 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     note_habits(project, dict(parsed))
     note_uses(project, dict(parsed))
     return project
+
+
+def parse_names(path: str, data: bytes) -> Names | None:
+    try:
+        return Names(Source(decode(data)[0]), *Project.module_of(path))
+    except Unparsable:
+        return None
+
+
+def files_that_receive(project: Project, files: list[tuple[str, bytes]]) -> list[tuple[str, Names]]:
+    """Parse the files that name no framework and import one by way of the project's own modules."""
+    found: list[tuple[str, Names]] = []
+    pending = files
+    while pending:
+        waiting, fresh = [], 0
+        for path, data in pending:
+            module, is_package = Project.module_of(path)
+            package = module if is_package else module.rpartition(".")[0]
+            givers = project.exports.givers(imported_names(data), package)
+            if not any(project.exports.offers_framework(giver) for giver in givers):
+                waiting.append((path, data))
+                continue
+            names = parse_names(path, data)
+            if names is not None:
+                found.append((path, names))
+                project.exports.note(names)
+                fresh += 1
+        pending = waiting if fresh else []
+    return found
 
 
 def imported_names(data: bytes) -> set[str]:

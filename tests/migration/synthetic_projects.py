@@ -1,0 +1,435 @@
+"""Projects made from pieces whose migration is known: what each line becomes, and what the ledger must count.
+
+    project = make_project(seed, "torch")     # the same seed, the same project
+    project.files                             # path -> text
+    project.pieces                            # where each piece stands, what its lines must become, what it counts for
+
+A piece is a few lines with the lines that must come of them. Names, quotes, aliases of imports, nesting (module,
+function, method, nested function, branch, loop) and the file are drawn by chance. Some pieces are traps, which must
+stay as they are; some cannot be decided, and must be counted as left.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Counts = Counter[tuple[str, str]]
+"""(requirement, state) -> places."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lines before and after a migration. `holds`: texts that must stand in the result where its lines may vary."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    counts: tuple[tuple[str, str], ...] = ()
+    uses_card: bool = False
+    holds: tuple[str, ...] = ()
+    beside: str = ""  # text of a file that the piece imports from
+    imports: str = ""  # how; `{module}` is the name of that file
+    top: bool = False  # whether it may only stand at module level
+
+
+@dataclass
+class Placed:
+    """A piece in a file: its first line, from 1, and the indentation it got."""
+
+    file: str
+    line: int
+    piece: Piece
+    indent: str
+
+
+@dataclass
+class Synthetic:
+    framework: str
+    files: dict[str, str] = field(default_factory=dict)
+    pieces: list[Placed] = field(default_factory=list)
+    extra: Counts = field(default_factory=Counter)
+
+    @property
+    def counts(self) -> Counts:
+        found = Counter(self.extra)
+        for placed in self.pieces:
+            found.update(placed.piece.counts)
+        return found
+
+
+class Words:
+    """Names and spellings, drawn by chance; no name twice in a project."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.used = 0
+
+    def name(self, *choices: str) -> str:
+        self.used += 1
+        return f"{self.chance.choice(choices)}_{self.used}"
+
+    def quoted(self, text: str) -> str:
+        quote = self.chance.choice("'\"")
+        return f"{quote}{text}{quote}"
+
+    def number(self) -> int:
+        return self.chance.randint(2, 512)
+
+
+def same(*lines: str, counts: tuple[tuple[str, str], ...] = (), uses_card: bool = False) -> Piece:
+    return Piece(lines, lines, counts, uses_card)
+
+
+# ---- PyTorch
+
+
+@dataclass(frozen=True)
+class Card:
+    device: str
+    backend: str
+    visible: str
+    module: str
+
+
+CARDS = {
+    "npu": Card("npu", "hccl", "ASCEND_RT_VISIBLE_DEVICES", "torch_npu"),
+    "mlu": Card("mlu", "cncl", "MLU_VISIBLE_DEVICES", "torch_mlu"),
+}
+TorchMaker = Callable[[Words, str, Card], Piece]
+
+
+def move_by_method(words: Words, torch: str, card: Card) -> Piece:
+    x = words.name("x", "images", "batch", "net")
+    made = words.chance.choice([f"{torch}.ones(2)", f"{torch}.nn.Linear(2, 3)", f"{torch}.randn(4, 4)"])
+    rest = words.chance.choice(["", "0", "non_blocking=True", "0, non_blocking=True"])
+    if "Linear" in made:
+        rest = rest.partition(",")[0] if not rest.startswith("non") else ""
+    return Piece(
+        (f"{x} = {made}", f"{x} = {x}.cuda({rest})"),
+        (f"{x} = {made}", f"{x} = {x}.{card.device}({rest})"),
+        (("moves", "changed"),),
+        True,
+    )
+
+
+def move_by_text(words: Words, torch: str, card: Card) -> Piece:
+    x, number = words.name("x", "labels"), words.chance.choice(["", ":0", ":1"])
+    quote = words.chance.choice("'\"")
+    form = words.chance.choice(["{x} = {t}.ones(3).to({d})", "{x} = {t}.zeros(2, device={d})", "{x} = {t}.device({d})"])
+    before, after = (form.format(x=x, t=torch, d=f"{quote}{word}{number}{quote}") for word in ("cuda", card.device))
+    return Piece((before,), (after,), (("device_strings", "changed"),), True)
+
+
+def choose_device(words: Words, torch: str, card: Card) -> Piece:
+    device = words.name("device", "dev")
+    line = f"{device} = {torch}.device('cuda' if {torch}.cuda.is_available() else 'cpu')"
+    after = line.replace("cuda", card.device)
+    return Piece((line,), (after,), (("device_strings", "changed"), ("device_calls", "changed")), True)
+
+
+def call_card(words: Words, torch: str, card: Card) -> Piece:
+    call = words.chance.choice(["synchronize()", "empty_cache()", "manual_seed(1)", "device_count()", "set_device(0)"])
+    return Piece(
+        (f"{torch}.cuda.{call}",),
+        (f"{torch}.{card.device}.{call}",),
+        (("device_calls", "changed"),),
+        True,
+    )
+
+
+def mixed_precision(words: Words, torch: str, card: Card) -> Piece:
+    x, scaler = words.name("y"), words.name("scaler")
+    before = (
+        f"{scaler} = {torch}.cuda.amp.GradScaler()",
+        f"with {torch}.cuda.amp.autocast():",
+        f"    {x} = {torch}.ones(2) * 2",
+    )
+    return Piece(
+        before,
+        tuple(line.replace(".cuda.", f".{card.device}.") for line in before),
+        (("amp", "changed"), ("amp", "changed")),
+        True,
+    )
+
+
+def start_group(words: Words, torch: str, card: Card) -> Piece:
+    given = words.chance.choice(["{}", "backend={}", "{}, rank=0, world_size=1", "world_size=1, rank=0, backend={}"])
+    quote = words.chance.choice("'\"")
+    before, after = (
+        f"{torch}.distributed.init_process_group({given.format(f'{quote}{word}{quote}')})"
+        for word in ("nccl", card.backend)
+    )
+    return Piece((before,), (after,), (("backend", "changed"),), True)
+
+
+def load_weights(words: Words, torch: str, card: Card) -> Piece:
+    net = words.name("net")
+    before = f"{net}.load_state_dict({torch}.load('w.pt'))"
+    after = f"{net}.load_state_dict({torch}.load('w.pt', map_location=\"cpu\"))"
+    made = f"{net} = {torch}.nn.Linear(2, 2)"
+    return Piece((made, before), (made, after), (("checkpoints", "changed"),))
+
+
+def load_on_host(words: Words, torch: str, card: Card) -> Piece:
+    state = words.name("state")
+    return same(f"{state} = {torch}.load('w.pt', map_location='cpu')", counts=(("checkpoints", "right"),))
+
+
+def already_there(words: Words, torch: str, card: Card) -> Piece:
+    x = words.name("x")
+    return same(
+        f"{x} = {torch}.ones(2).{card.device}()",
+        f"{torch}.{card.device}.synchronize()",
+        counts=(("moves", "right"), ("device_calls", "right")),
+        uses_card=True,
+    )
+
+
+def trap(words: Words, torch: str, card: Card) -> Piece:
+    name = words.name("table", "kind")
+    return same(
+        words.chance.choice(
+            [
+                f"print({words.quoted('cuda')})",
+                f"{name} = {{{words.quoted('cuda')}: 1}}",
+                f"{name} = {words.quoted('a path to cuda')}",
+                f"{name} = {words.quoted('nccl-tests')}",
+                f"{name} = {words.quoted('cpu')}",
+            ]
+        )
+    )
+
+
+def parallel(words: Words, torch: str, card: Card) -> Piece:
+    net = words.name("net")
+    lines = (f"{net} = {torch}.nn.Linear(2, 2)", f"{net} = {torch}.nn.DataParallel({net})")
+    return Piece(lines, lines, (("data_parallel", "manual"),))
+
+
+def undecided(words: Words, torch: str, card: Card) -> Piece:
+    name = words.name("mode", "kind")
+    return same(
+        f"def {name}(settings):",
+        f"    return settings.kind == {words.quoted('cuda')}",
+        counts=(("device_strings", "left"),),
+    )
+
+
+TORCH: tuple[TorchMaker, ...] = (
+    *(move_by_method, move_by_text, choose_device, call_card, mixed_precision, start_group, load_weights),
+    *(load_on_host, already_there, trap, parallel, undecided),
+)
+
+
+# ---- TensorFlow 1
+
+
+TfMaker = Callable[[Words, str], Piece]
+
+
+def batch(words: Words, tf: str) -> Piece:
+    ds, size = words.name("ds", "dataset", "train", "data"), words.number()
+    made = words.chance.choice([f"{tf}.data.TFRecordDataset(['a'])", f"{tf}.data.Dataset.range(100)"])
+    between = tuple(f"{ds} = {ds}.{call}" for call in words.chance.sample(["repeat()", "shuffle(9)", "prefetch(1)"], 2))
+    given = words.chance.choice([f"{size}", f"batch_size={size}"])
+    return Piece(
+        (f"{ds} = {made}", *between, f"{ds} = {ds}.batch({given})"),
+        (f"{ds} = {made}", *between, f"{ds} = {ds}.batch({given}, drop_remainder=True)"),
+        (("batches", "changed"),),
+    )
+
+
+def batch_chain(words: Words, tf: str) -> Piece:
+    ds = words.name("ds")
+    before = f"{ds} = {tf}.data.Dataset.range(9).map(lambda v: v).batch({words.number()}).prefetch(1)"
+    head, _, tail = before.rpartition(").prefetch")
+    return Piece((before,), (f"{head}, drop_remainder=True).prefetch{tail}",), (("batches", "changed"),))
+
+
+def batch_false(words: Words, tf: str) -> Piece:
+    ds, size = words.name("ds"), words.number()
+    given = words.chance.choice(["False", "drop_remainder=False"])
+    before, after = (
+        f"{ds} = {tf}.data.Dataset.range(9).batch({size}, {value})" for value in (given, given.replace("False", "True"))
+    )
+    return Piece((before,), (after,), (("batches", "changed"),))
+
+
+def batch_right(words: Words, tf: str) -> Piece:
+    ds = words.name("ds")
+    return same(
+        f"{ds} = {tf}.data.Dataset.range(9).batch({words.number()}, drop_remainder=True)",
+        counts=(("batches", "right"),),
+    )
+
+
+def batch_of_class(words: Words, tf: str) -> Piece:
+    """In the methods of a class, through an attribute."""
+    name, attribute = words.name("Pipeline", "Reader"), words.chance.choice(["ds", "data", "source"])
+    before = (
+        f"class {name}:",
+        "    def __init__(self, files):",
+        f"        self.{attribute} = {tf}.data.TFRecordDataset(files)",
+        "    def build(self):",
+        f"        self.{attribute} = self.{attribute}.repeat()",
+        f"        self.{attribute} = self.{attribute}.batch(8)",
+        f"        return self.{attribute}",
+    )
+    after = tuple(line.replace(".batch(8)", ".batch(8, drop_remainder=True)") for line in before)
+    return Piece(before, after, (("batches", "changed"),))
+
+
+def batch_hidden(words: Words, tf: str) -> Piece:
+    name = words.name("take", "pick")
+    return same(f"def {name}(parts):", "    return parts[0].batch(4)", counts=(("batches", "left"),))
+
+
+def queue_batch(words: Words, tf: str) -> Piece:
+    return same(f"{words.name('q')} = {tf}.train.batch([{tf}.zeros([2])], {words.number()})")
+
+
+def cpu_block(words: Words, tf: str) -> Piece:
+    x = words.name("x")
+    return same(f"with {tf}.device({words.quoted('/cpu:0')}):", f"    {x} = {tf}.zeros([2])")
+
+
+def gpu_block(words: Words, tf: str) -> Piece:
+    x = words.name("x")
+    device = words.quoted(words.chance.choice(["/gpu:0", "/device:GPU:0", "/GPU:1"]))
+    return Piece(
+        (f"with {tf}.device({device}):", f"    {x} = {tf}.zeros([2])"),
+        (f"{x} = {tf}.zeros([2])",),
+        (("placement", "changed"),),
+    )
+
+
+def run_config(words: Words, tf: str) -> Piece:
+    config, estimator = words.name("config"), words.name("estimator")
+    before = (
+        f"{config} = {tf}.estimator.RunConfig(model_dir='m')",
+        f"{estimator} = {tf}.estimator.Estimator(model_fn=print, config={config})",
+    )
+    after = (
+        f"{config} = NPURunConfig(model_dir='m')",
+        f"{estimator} = NPUEstimator(model_fn=print, config={config})",
+    )
+    return Piece(before, after, (("run_configs", "changed"), ("estimators", "changed")))
+
+
+def host_session(words: Words, tf: str) -> Piece:
+    return same("requests.Session()")
+
+
+def session_block(words: Words, tf: str) -> Piece:
+    sess, x = words.name("sess", "s"), words.name("x")
+    given = words.chance.choice(["", "", f"config={tf}.ConfigProto(allow_soft_placement=True)", "graph=None"])
+    opened = words.chance.choice(
+        [f"{tf}.Session({given})", f"{tf}.InteractiveSession({given.replace('graph=None', '')})"]
+    )
+    before = (f"{x} = {tf}.zeros([2])", f"with {opened} as {sess}:", f"    print({sess}.run({x}))")
+    return Piece(before, (), (("sessions", "changed"),), holds=("config=", f"print({sess}.run({x}))", "NpuOptimizer"))
+
+
+def session_closed(words: Words, tf: str) -> Piece:
+    sess, x = words.name("sess"), words.name("x")
+    before = (f"{x} = {tf}.ones([2])", f"{sess} = {tf}.Session()", f"{sess}.run({x})", f"{sess}.close()")
+    return Piece(before, (), (("sessions", "changed"),), holds=("config=", f"{sess}.run({x})", "NpuOptimizer"))
+
+
+def batch_from_file(words: Words, tf: str) -> Piece:
+    """A dataset that a function of another file makes."""
+    make, ds = words.name("make", "read"), words.name("ds", "records")
+    beside = f"import tensorflow as tf\ndef {make}(files):\n    return tf.data.TFRecordDataset(files).repeat()\n"
+    return Piece(
+        (f"{ds} = {make}(['a'])", f"{ds} = {ds}.batch(16)"),
+        (f"{ds} = {make}(['a'])", f"{ds} = {ds}.batch(16, drop_remainder=True)"),
+        (("batches", "changed"),),
+        beside=beside,
+        imports=f"from {{module}} import {make}",
+    )
+
+
+def batch_handed_over(words: Words, tf: str) -> Piece:
+    """A dataset that a function is given."""
+    function = words.name("finish")
+    before = (
+        f"def {function}(source, size):",
+        "    return source.shuffle(9).batch(size)",
+        f"{function}({tf}.data.Dataset.range(9), 3)",
+    )
+    after = (before[0], "    return source.shuffle(9).batch(size, drop_remainder=True)", before[2])
+    return Piece(before, after, (("batches", "changed"),), top=True)
+
+
+TENSORFLOW: tuple[TfMaker, ...] = (
+    *(batch, batch_chain, batch_false, batch_right, batch_of_class, batch_hidden, queue_batch, cpu_block, gpu_block),
+    *(run_config, host_session, session_block, session_closed, batch_from_file, batch_handed_over),
+)
+TORCH_IMPORTS = (("import torch", "torch"), ("import torch as th", "th"), ("import torch as T", "T"))
+TF_IMPORTS = (
+    *(
+        ("import tensorflow as tf", "tf"),
+        ("import tensorflow.compat.v1 as tf", "tf"),
+        ("import tensorflow", "tensorflow"),
+    ),
+    *(("import tensorflow as T", "T"), ("from tensorflow.compat import v1 as tf1", "tf1")),
+)
+
+
+# ---- putting them together
+
+
+def make_project(seed: int, framework: str, to: str = "npu") -> Synthetic:
+    chance = random.Random(f"{framework} {to} {seed}")
+    words, project = Words(chance), Synthetic(framework)
+    for number in range(chance.randint(1, 4)):
+        folder = chance.choice(["", "", "lib/", "src/models/"])
+        add_file(project, f"{folder}{chance.choice(['train', 'data', 'net', 'utils'])}_{number}.py", words, to)
+    return project
+
+
+def add_file(project: Synthetic, path: str, words: Words, to: str) -> None:
+    chance = words.chance
+    imported, alias = chance.choice(TORCH_IMPORTS if project.framework == "torch" else TF_IMPORTS)
+    pieces = [make_piece(project.framework, words, alias, to) for _ in range(chance.randint(1, 7))]
+    uses_card = any(piece.uses_card for piece in pieces)
+    lines = [chance.choice(['"""A script."""', "# a script", "import os"]), "import requests", imported]
+    for piece in pieces:
+        if piece.beside:
+            module = words.name("helpers", "common")
+            project.files[f"{path.rpartition('/')[0]}/{module}.py".lstrip("/")] = piece.beside
+            lines.append(piece.imports.format(module=module))
+    lines.append("")
+    for piece in pieces:
+        opening, indent = nesting(words) if not piece.top else ([], "")
+        lines += opening
+        project.pieces.append(Placed(path, len(lines) + 1, piece, indent))
+        lines += [indent + line for line in piece.before]
+        lines.append("")
+    project.files[path] = "\n".join(lines) + "\n"
+    if project.framework == "torch" and uses_card:
+        project.extra["plugin", "changed"] += 1
+
+
+def make_piece(framework: str, words: Words, alias: str, to: str) -> Piece:
+    if framework == "torch":
+        return words.chance.choice(TORCH)(words, alias, CARDS[to])
+    return words.chance.choice(TENSORFLOW)(words, alias)
+
+
+def nesting(words: Words) -> tuple[list[str], str]:
+    """Return the lines around a piece, and how far it is indented."""
+    form = words.chance.choice(["module", "module", "function", "method", "nested", "branch", "loop"])
+    if form == "function":
+        return [f"def {words.name('run', 'main')}():"], "    "
+    if form == "method":
+        return [f"class {words.name('Job')}:", f"    def {words.name('go')}(self):"], "        "
+    if form == "nested":
+        return [f"def {words.name('outer')}():", f"    def {words.name('inner')}():"], "        "
+    if form == "branch":
+        return [f"if len({words.quoted('abc')}) > 2:"], "    "
+    if form == "loop":
+        return [f"for {words.name('i')} in range(2):"], "    "
+    return [], ""

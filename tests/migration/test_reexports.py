@@ -1,0 +1,92 @@
+"""Frameworks and functions that reach a script by way of the project's own modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.migration.small_project import migrated_project
+
+from viaduct.migration.run import Outcome
+from viaduct.migration.summary import summarise
+
+UTILS = "import tensorflow as tf\ndef read(files):\n    return tf.data.TFRecordDataset(files)\n"
+
+
+def migrate(folder: Path, files: dict[str, str], to: str = "npu") -> Outcome:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return migrated_project(folder, to=to)
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "from utils import *\nwith tf.Session() as s:\n    s.run(1)\n",
+        "from ops import *\nfrom utils import *\nwith tf.Session() as s:\n    s.run(1)\n",
+        "from utils import tf\nwith tf.Session() as s:\n    s.run(1)\n",
+        "from utils import tf as flow\nwith flow.Session() as s:\n    s.run(1)\n",
+        "import utils\nwith utils.tf.Session() as s:\n    s.run(1)\n",
+        "import utils as u\nwith u.tf.Session() as s:\n    s.run(1)\n",
+    ],
+)
+@pytest.mark.parametrize("folder", ["", "scripts/", "a/b/"])
+def test_a_session_is_configured_though_the_script_never_names_tensorflow(
+    tmp_path: Path, main: str, folder: str
+) -> None:
+    outcome = migrate(tmp_path, {f"{folder}main.py": main, f"{folder}utils.py": UTILS, f"{folder}ops.py": "x = 1\n"})
+    assert "NpuOptimizer" in outcome.by_path[f"{folder}main.py"].new
+    assert summarise(outcome).verdict == "complete"
+
+
+def test_a_chain_of_star_imports_is_followed(tmp_path: Path) -> None:
+    files = {
+        "main.py": "from a import *\nx = torch.ones(2).cuda()\ntorch.cuda.synchronize()\n",
+        "a.py": "from b import *\n",
+        "b.py": "from c import *\n",
+        "c.py": "import torch\n",
+    }
+    assert ".npu()\ntorch.npu.synchronize()" in migrate(tmp_path, files).by_path["main.py"].new
+
+
+def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
+    files = {
+        "main.py": "from a import *\nwith tf.Session() as s:\n    pass\n",
+        "a.py": "from b import *\n",
+        "b.py": "from a import *\nfrom main import *\nimport tensorflow as tf\n",
+    }
+    assert "NpuOptimizer" in migrate(tmp_path, files).by_path["main.py"].new
+
+
+@pytest.mark.parametrize(
+    "init", ["from .read import make\n", "from pipeline.read import make\n", "from .read import *\n"]
+)
+def test_a_function_that_a_package_gathers_is_found(tmp_path: Path, init: str) -> None:
+    files = {
+        "main.py": "from pipeline import make\nds = make()\nds = ds.batch(3)\n",
+        "pipeline/__init__.py": f"{init}\n",
+        "pipeline/read.py": "import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9)\n",
+    }
+    assert "ds.batch(3, drop_remainder=True)" in migrate(tmp_path, files).by_path["main.py"].new
+
+
+def test_the_neighbour_is_meant_where_two_modules_have_one_name(tmp_path: Path) -> None:
+    files = {
+        "one/main.py": "from utils import make\nds = make().batch(3)\n",
+        "one/utils.py": "import tensorflow as tf\ndef make():\n    return tf.data.Dataset.range(9)\n",
+        "two/utils.py": "import tensorflow as tf\ndef make():\n    return Loader()\n",
+    }
+    assert "drop_remainder=True" in migrate(tmp_path, files).by_path["one/main.py"].new
+
+
+def test_a_name_of_ones_own_is_not_taken_for_a_framework(tmp_path: Path) -> None:
+    files = {
+        "main.py": "from utils import *\ntf = open('x')\ntf.Session()\n",
+        "utils.py": UTILS,
+        "other.py": "from helpers import *\ntf.Session()\n",
+        "helpers.py": "class tf:\n    Session = int\n",
+    }
+    outcome = migrate(tmp_path, files)
+    assert not outcome.by_path["other.py"].changed
+    assert not outcome.by_path["main.py"].changed
