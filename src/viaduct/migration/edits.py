@@ -112,7 +112,7 @@ class Edits:
             self.delete(before.start, slots[-1].end)
 
     def has_comment(self, start: int, end: int) -> bool:
-        return any(token.kind == tokenize.COMMENT and start <= token.start < end for token in self.source.tokens)
+        return bool(self.source.comments(start, end))
 
     def change_arguments(self, call: ast.Call, places: set[int], text: str) -> None:
         """Remove the arguments at these places and add one."""

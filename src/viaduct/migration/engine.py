@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
@@ -40,6 +41,7 @@ class Work:
     effects: set[str] = field(default_factory=set)  # modules that are imported for what importing them does
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
+    answers: dict[object, Any] = field(default_factory=dict)  # see rule.once
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)

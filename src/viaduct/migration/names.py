@@ -183,7 +183,8 @@ class Names:
         """The same file, nothing added by rules."""
         other = copy(self)
         other.added, other.resolved = {}, {}
-        other.__dict__.pop("taken", None)
+        for name in ("taken", "spellings"):
+            other.__dict__.pop(name, None)
         return other
 
     def scope_of(self, node: ast.AST) -> Scope:
@@ -322,19 +323,24 @@ class Names:
     @cached_property
     def taken(self) -> set[str]:
         """Every name that the file uses or binds anywhere: a new one must not be among them."""
-        used = {node.id for node in ast.walk(self.source.tree) if isinstance(node, ast.Name)}
+        used = {node.id for node in self.source.nodes if isinstance(node, ast.Name)}
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
 
     def local(self, qualified: str) -> str | None:
         """The module-level spelling under which something is known here, if it is."""
-        top = self.scopes[self.source.tree]
-        for name, bound in top.bound.items():
-            if bound and self.resolve(bound, name) == qualified:
-                return name
-        for name, full in self.added.items():
-            if full == qualified:
-                return name
-        return None
+        if qualified in self.spellings:
+            return self.spellings[qualified]
+        return next((name for name, full in self.added.items() if full == qualified), None)
+
+    @cached_property
+    def spellings(self) -> dict[str, str]:
+        """Qualified name -> the first of the module's names that stands for it."""
+        found: dict[str, str] = {}
+        for name, bound in self.scopes[self.source.tree].bound.items():
+            full = self.resolve(bound, name) if bound else None
+            if full is not None:
+                found.setdefault(full, name)
+        return found
 
 
 def all_arguments(arguments: ast.arguments) -> list[ast.arg]:

@@ -19,8 +19,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from viaduct.migration.edits import Edits
 from viaduct.migration.findings import Finding, Kind, Risk, Status
@@ -238,6 +238,21 @@ class Site:
                 *(self.rule.kind, status, message, zh, risk),
             )
         )
+
+
+Asked = TypeVar("Asked")
+
+
+def once(function: Callable[[Site], Asked]) -> Callable[[Site], Asked]:
+    """Decorate a question about the whole file: it is answered once for a text, however many places ask it."""
+
+    @wraps(function)
+    def answer(site: Site) -> Asked:
+        if function not in site.work.answers:
+            site.work.answers[function] = function(site)
+        return site.work.answers[function]  # type: ignore[no-any-return]
+
+    return answer
 
 
 @lru_cache(maxsize=1)

@@ -242,6 +242,45 @@ class Source:
         return {node: place for place, node in enumerate(self.inner)}
 
     @cached_property
+    def ends(self) -> list[int]:
+        """Of each of `nodes` the place behind the last node within it."""
+        found = list(range(1, len(self.nodes) + 1))
+        for place in range(len(self.nodes) - 1, -1, -1):
+            held = self.inner[self.nodes[place]]
+            if held:
+                found[place] = found[self.places[held[-1]]]
+        return found
+
+    def within(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all below it, as they are written: what ast.walk gives, in another order and much faster."""
+        place = self.places[node]
+        return self.nodes[place : self.ends[place]]
+
+    @cached_property
+    def reads(self) -> dict[str, list[ast.Name]]:
+        """Of each name where it is read, in the order of the text."""
+        found: dict[str, list[ast.Name]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, []).append(node)
+        return found
+
+    @cached_property
+    def attributes(self) -> dict[str, list[ast.Attribute]]:
+        """Attributes by their name, in the order of the text."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute):
+                found.setdefault(node.attr, []).append(node)
+        return found
+
+    def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
+        """Whether a node lies in one of several statements that follow each other."""
+        if not region:
+            return False
+        return self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         return {child: node for node, held in self.inner.items() for child in held}
 
@@ -264,12 +303,18 @@ class Source:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements in which one stands."""
-        parent = self.parents[statement]
-        for name in ("body", "orelse", "finalbody", "handlers"):
-            statements = getattr(parent, name, None)
-            if isinstance(statements, list) and statement in statements:
-                return statements
-        return [statement]
+        return self.blocks.get(statement) or [statement]
+
+    @cached_property
+    def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
+        """Of each statement the list of statements in which it stands."""
+        found: dict[ast.AST, list[ast.stmt]] = {}
+        for node in self.nodes:
+            for name in ("body", "orelse", "finalbody", "handlers"):
+                statements = getattr(node, name, None)
+                if isinstance(statements, list):
+                    found.update(dict.fromkeys(statements, statements))
+        return found
 
     def in_f_string(self, node: ast.AST) -> bool:
         """Before Python 3.12 places within f-strings cannot be trusted, so nothing there is edited."""

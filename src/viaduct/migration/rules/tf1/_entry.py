@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from viaduct.migration.rule import Site
+from viaduct.migration.rule import Site, once
 from viaduct.migration.rules.tf1._leaving import APP_RUN
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@once
 def main_guard(site: Site) -> ast.If | None:
     """`if __name__ == "__main__":`."""
     for statement in site.source.tree.body:
@@ -22,6 +23,7 @@ def main_guard(site: Site) -> ast.If | None:
     return None
 
 
+@once
 def main_function(site: Site) -> FunctionNode | None:
     """What `app.run`, `sys.exit(main())` or a plain `main()` at module level starts, if this file defines it."""
     defined = {node.name: node for node in site.source.tree.body if isinstance(node, FunctionNode)}

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from viaduct.migration.names import Function
-from viaduct.migration.rule import Site
+from viaduct.migration.rule import Site, once
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
 EXIT_CALLS = {"sys.exit", "os._exit", "tensorflow.app.run", "absl.app.run"}  # nothing behind them runs
@@ -101,13 +101,13 @@ def computes(value: ast.expr) -> bool:
 
 def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
     """Whether a call among them ends the program, so that nothing behind it runs."""
-    calls = (
-        node
-        for statement in statements
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Call)
-    )
-    return any(
-        (site.qualified(call.func) or getattr(call.func, "id", "")) in {*EXIT_CALLS, "exit", "quit"} for call in calls
-    )
+    run = [one for one in statements if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    return any(site.source.is_within(call, [statement]) for call in ending_calls(site) for statement in run)
+
+
+@once
+def ending_calls(site: Site) -> list[ast.Call]:
+    """Calls of this file that end the program."""
+    names = {*EXIT_CALLS, "exit", "quit"}
+    calls = (node for node in site.source.nodes if isinstance(node, ast.Call))
+    return [call for call in calls if (site.qualified(call.func) or getattr(call.func, "id", "")) in names]

@@ -138,13 +138,12 @@ def loads(site: Site, target: ast.expr) -> Iterator[ast.expr]:
     if isinstance(target, ast.Name):
         names = site.work.names
         bound = names.lookup(target.id, names.scope_of(target))
-        for node in site.work.index.by_type.get(ast.Name, []):
-            read = isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load)
-            if read and names.lookup(target.id, names.scope_of(node)) is bound:
-                yield node  # type: ignore[misc]
+        for node in site.source.reads.get(target.id, ()):
+            if names.lookup(target.id, names.scope_of(node)) is bound:
+                yield node
     elif isinstance(target, ast.Attribute):
         owner = next((one for one in site.source.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-        for node in ast.walk(owner) if owner else ():
-            read = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-            if read and ast.unparse(node) == ast.unparse(target):
-                yield node  # type: ignore[misc]
+        for found in site.source.attributes.get(target.attr, ()):
+            read = isinstance(found.ctx, ast.Load) and owner is not None and site.source.is_within(found, [owner])
+            if read and ast.unparse(found) == ast.unparse(target):
+                yield found

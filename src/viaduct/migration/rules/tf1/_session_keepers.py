@@ -69,7 +69,7 @@ def kept_by_function(site: Site, inner: Function) -> Keeper | None:
         parent = site.source.parents[inner]
         return None if isinstance(parent, ast.Call | ast.keyword) else ("by a lambda", "lambda")
     around = site.source.function(inner)
-    mentioned = uses(around.body, inner.name) if around else iter(())
+    mentioned = uses(site, around.body, inner.name) if around else iter(())
     called = all(isinstance(parent := site.source.parents[use], ast.Call) and parent.func is use for use in mentioned)
     return None if called and not inner.decorator_list else (f"by {inner.name}", inner.name)
 
@@ -83,5 +83,5 @@ def kept_by_target(site: Site, statement: TARGET, use: ast.Name, value: ast.AST,
     around = site.source.function(statement)
     if not isinstance(target, ast.Name) or target.id == use.id or around is None or depth > 2:
         return None
-    keepers = (kept(site, one, depth + 1) for one in uses(around.body, target.id))  # model = Model(sess)
+    keepers = (kept(site, one, depth + 1) for one in uses(site, around.body, target.id))  # model = Model(sess)
     return next((why for why in keepers if why), None)

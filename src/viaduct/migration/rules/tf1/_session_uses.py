@@ -37,9 +37,10 @@ def only_files(site: Site) -> bool:
     name, region = opened_as(site)
     if not name:
         return False
-    if any(isinstance(node, ast.Call) and is_eval(node) for part in region for node in ast.walk(part)):
+    evaluated = (node for node in site.source.attributes.get("eval", ()) if site.source.is_within(node, region))
+    if any(is_called(site, node) for node in evaluated):
         return False
-    purposes = [purpose(site, use) for use in uses(region, name)]
+    purposes = [purpose(site, use) for use in uses(site, region, name)]
     return "files" in purposes and "other" not in purposes
 
 
@@ -55,11 +56,8 @@ def opened_as(site: Site) -> tuple[str, list[ast.stmt]]:
     return "", []
 
 
-def uses(region: list[ast.stmt], name: str) -> Iterator[ast.Name]:
-    for part in region:
-        for node in ast.walk(part):
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-                yield node
+def uses(site: Site, region: list[ast.stmt], name: str) -> Iterator[ast.Name]:
+    return (node for node in site.source.reads.get(name, ()) if site.source.is_within(node, region))
 
 
 def purpose(site: Site, use: ast.Name) -> str:
@@ -86,5 +84,6 @@ def initialises(site: Site, value: ast.expr) -> bool:
     return isinstance(origin, ast.Call) and site.qualified(origin.func) in INITIALIZERS
 
 
-def is_eval(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "eval"
+def is_called(site: Site, node: ast.Attribute) -> bool:
+    parent = site.source.parents[node]
+    return isinstance(parent, ast.Call) and parent.func is node

@@ -60,7 +60,9 @@ def close_variable(site: Site, name: str, statement: ast.stmt) -> None:
     scope = function or site.source.tree
     bound = site.work.names.lookup(name, site.work.names.scope_of(site.node)) or []
     found = [
-        use for use in uses(scope.body, name) if bound is site.work.names.lookup(name, site.work.names.scope_of(use))
+        use
+        for use in uses(site, scope.body, name)
+        if bound is site.work.names.lookup(name, site.work.names.scope_of(use))
     ]
     starter = function is not None and starts_communication(site, function)
     if starter or any(is_closed(site, use) for use in found):
