@@ -7,10 +7,12 @@ script that is started will need communication because of a file that it imports
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from viaduct.migration.import_graph import Modules, note_importers
 from viaduct.migration.names import Names
-from viaduct.migration.project import Project
+from viaduct.migration.project import Project, passed_in, returns_of
 from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
 from viaduct.migration.values import Values, constructed
 
@@ -18,11 +20,34 @@ ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
 KERAS_RUNS = {"fit", "fit_generator", "predict", "train_on_batch"}
 ESTIMATOR_RUNS = {"train", "evaluate", "predict"}
 RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
+TRAINING = ("minimize", "apply_gradients")
+# Functions that take an optimizer and train with it.
+CONSUMERS = {
+    *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
+    *("tensorflow.contrib.slim.learning.create_train_op", "tf_slim.learning.create_train_op"),
+    *("tensorflow.contrib.slim.training.create_train_op", "tf_slim.create_train_op"),
+    "tensorflow.estimator.clip_gradients_by_norm",
+}
+INITIALIZERS = {
+    *("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables"),
+    "tensorflow.initializers.global_variables",
+}
+VARIABLES = re.compile("|".join([*TRAINING, "initial", "broadcast", "Broadcast", "train_op", "optimize_loss", "clip_"]))
+"""A text without any of these has nothing for note_variables."""
+GROUPS = {"tensorflow.group", "tensorflow.tuple"}
+BROADCASTS = {
+    *("npu_bridge.hccl.hccl_ops.broadcast", "npu_bridge.npu_init.npu_hooks_append"),
+    "npu_bridge.estimator.npu.npu_hook.NPUBroadcastGlobalVariablesHook",
+    *("horovod.tensorflow.BroadcastGlobalVariablesHook", "horovod.tensorflow.broadcast_global_variables"),
+    "horovod.tensorflow.broadcast_variables",
+}
 CONTEXT = ("num_input_pipelines", "input_pipeline_id")  # of an input context: what a dataset is sharded by
 
 
 def note_habits(project: Project, files: dict[str, Names]) -> None:
-    modules = {Project.module_of(path)[0]: path for path in files}
+    modules = Modules([*files, *project.plain_imports])
+    for path, imported in project.plain_imports.items():
+        project.imports[path] = modules.find_all(imported, path)
     for path, names in files.items():
         values = Values(names, project)
         for node in names.source.parents:  # every node; cheaper than to walk the tree again
@@ -32,9 +57,11 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
             project.rank_files.add(path)
         if "stimator" in names.source.text and any(estimator_cycle(one, values) for one in functions(names)):
             project.cycle_files.add(path)
-        project.imports[path] = {*imported_files(names, modules)} - {path}
+        project.imports[path] = modules.find_all(imported_modules(names), path)
         note_optimizers(project, names)
         project.own_methods |= set(methods_of(names))
+        note_variables(project, path, values)
+    note_importers(project)
 
 
 def methods_of(names: Names) -> Iterator[str]:
@@ -56,6 +83,82 @@ def note_call(project: Project, path: str, call: ast.Call, values: Values) -> No
     slot = SLOTS.get(name or "") or ANY_RECEIVER.get(method)
     if slot is not None:
         note_config_helper(project, values, config_argument(call, *slot))
+
+
+def note_variables(project: Project, path: str, values: Values) -> None:
+    """Which files train, broadcast variables, and where an initialiser of all variables is kept."""
+    names = values.names
+    if VARIABLES.search(names.source.text) is None:
+        return
+    for node in names.source.nodes:
+        if isinstance(node, ast.Call):
+            name = names.qualified(node.func) or ""
+            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if is_training_call(project, name, method):
+                project.training_files.add(path)
+            if name in BROADCASTS:
+                project.broadcast_files.add(path)
+            if name in project.functions:
+                note_passed_initialiser(project, values, name, node)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            note_kept_initialiser(project, values, node.targets[0], node.value)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            note_returned_initialiser(project, values, node)
+
+
+def is_training_call(project: Project, name: str, method: str) -> bool:
+    """`opt.minimize(…)` of an object; not scipy.optimize.minimize."""
+    if name in CONSUMERS:
+        return True
+    root = name.partition(".")[0]
+    return method in TRAINING and (root in ("", "tensorflow") or root in project.own_names)
+
+
+def note_kept_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
+    if isinstance(target, ast.Attribute):
+        found = makes_initialiser(values, value)
+        (project.initialisers if found else project.other_attributes).add(f".{target.attr}")
+        return
+    of_module = isinstance(target, ast.Name) and isinstance(values.names.scope_of(target).node, ast.Module)
+    if isinstance(target, ast.Name) and of_module and makes_initialiser(values, value):
+        project.initialisers.add(f"{values.names.own}.{target.id}")
+
+
+def note_returned_initialiser(
+    project: Project, values: Values, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> None:
+    """As `module.function`; of a tuple that is returned as `module.function[place]`. Of methods, the class between."""
+    owner = values.names.source.parents.get(function)
+    home = f"{values.names.own}.{owner.name}" if isinstance(owner, ast.ClassDef) else values.names.own
+    for statement in returns_of(values.names, function):
+        if statement.value is None:
+            continue
+        if isinstance(statement.value, ast.Tuple):
+            for place, part in enumerate(statement.value.elts):
+                if makes_initialiser(values, part):
+                    project.initialisers.add(f"{home}.{function.name}[{place}]")
+        elif makes_initialiser(values, statement.value):
+            project.initialisers.add(f"{home}.{function.name}")
+
+
+def note_passed_initialiser(project: Project, values: Values, name: str, call: ast.Call) -> None:
+    """As `module.function(parameter)`."""
+    for _, parameter, value in passed_in(project, name, [("", call)]):
+        if makes_initialiser(values, value):
+            project.initialisers.add(f"{name}({parameter})")
+
+
+def makes_initialiser(values: Values, node: ast.expr) -> bool:
+    """A call of global_variables_initializer, by name, in a group or in a list."""
+    made = values.origin(node)
+    if isinstance(made, ast.List | ast.Tuple):
+        return any(makes_initialiser(values, part) for part in made.elts)
+    if not isinstance(made, ast.Call):
+        return False
+    name = values.names.qualified(made.func)
+    return name in INITIALIZERS or (
+        name in GROUPS and any(makes_initialiser(values, argument) for argument in made.args)
+    )
 
 
 def asks_for_rank(name: str) -> bool:
@@ -116,13 +219,6 @@ def in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
         if isinstance(parent, ast.For | ast.AsyncFor | ast.While):
             return True
     return False
-
-
-def imported_files(names: Names, modules: dict[str, str]) -> Iterator[str]:
-    """Matched by the end of the dotted name: a project may be a folder of a larger package."""
-    for name in imported_modules(names):
-        parts = name.split(".")
-        yield from (modules[end] for start in range(len(parts)) if (end := ".".join(parts[start:])) in modules)
 
 
 def imported_modules(names: Names) -> Iterator[str]:

@@ -38,6 +38,10 @@ class Project:
     own_methods: names of the methods of its classes; exports: what its modules hand on (reexports.py).
     torch_files: those that import PyTorch; classes: what they define.
     uses: what becomes of values that travel between files, see flows.py: question -> answers.
+    importers: the reverse of imports; plain_imports: file without any framework -> dotted names that it imports.
+    training_files: those that minimise a loss or apply gradients; broadcast_files: those that broadcast variables;
+    initialisers: what holds an initialiser of all variables: `module.name`, `module.function`, `.attribute`;
+    other_attributes: attributes, as `.attribute`, to which something else is assigned somewhere.
     named: modules that files without any framework import, such as a main.py that only starts the training.
     """
 
@@ -52,6 +56,12 @@ class Project:
     rank_files: set[str] = field(default_factory=set)
     cycle_files: set[str] = field(default_factory=set)
     imports: dict[str, set[str]] = field(default_factory=dict)
+    importers: dict[str, set[str]] = field(default_factory=dict)
+    plain_imports: dict[str, set[str]] = field(default_factory=dict)
+    training_files: set[str] = field(default_factory=set)
+    broadcast_files: set[str] = field(default_factory=set)
+    initialisers: set[str] = field(default_factory=set)
+    other_attributes: set[str] = field(default_factory=set)
     optimizers: set[str] = field(default_factory=set)
     own_names: set[str] = field(default_factory=set)
     others: set[tuple[str, str]] = field(default_factory=set)
@@ -92,6 +102,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Look through all files of a project: path and content of each."""
     from viaduct.migration.flows import note_uses
     from viaduct.migration.habits import note_habits
+    from viaduct.migration.import_graph import scan_imports
 
     project = Project()
     parsed: list[tuple[str, Names]] = []
@@ -101,6 +112,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
         if not any(word in data for word in FRAMEWORKS):
             project.named |= imported_names(data)
             others.append((path, data))
+            project.plain_imports[path] = {*scan_imports(data, path)}
             continue
         names = parse_names(path, data)
         if names is None:

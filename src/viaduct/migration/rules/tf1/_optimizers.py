@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.habits import CONSUMERS
 from viaduct.migration.rule import Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
 from viaduct.migration.rules.tf1._config_proto import attribute_assignments
@@ -21,16 +22,6 @@ AVERAGED = ("tensorflow.gradients", f"{OPTIMIZERS}.npu_allreduce", f"{OPTIMIZERS
 SYNCHRONOUS = "tensorflow.train.SyncReplicasOptimizer"
 KINDS = ("optimizer", "npu_optimizer", "loss_scale_optimizer", "keras_optimizer")
 USES = ("minimize", "compute_gradients", "apply_gradients")
-# Functions that take an optimizer and train with it.
-CONSUMERS = {
-    *("tensorflow.contrib.layers.optimize_loss", "tensorflow.contrib.training.create_train_op"),
-    *(
-        "tensorflow.contrib.slim.learning.create_train_op",
-        "tf_slim.learning.create_train_op",
-        "tf_slim.create_train_op",
-    ),
-    *("tensorflow.contrib.slim.training.create_train_op", "tensorflow.estimator.clip_gradients_by_norm"),
-}
 CONSUMING_METHODS = ("create_estimator_spec",)  # of a head
 CANNED = tuple(
     f"tensorflow.estimator.{family}{kind}"

@@ -10,71 +10,188 @@
     +    sess.run(bcast_op)
          sess.run(step)
 
-Only with `--distributed`, in code that trains. A monitored session, and a canned Estimator's training, get the hook
-that does the same. NPUEstimator broadcasts by itself.
+Only with `--distributed`, in a program that trains: the optimizer, the initialiser and the session may be in different
+files. Where the session's graph is not shown to be the default one, the operation is made under
+`sess.graph.as_default()`. A monitored session, and a canned Estimator's training, get the hook that does the same.
+NPUEstimator broadcasts by itself. An initialiser of which it is not seen where it is run is reported as unresolved.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import PurePosixPath
 
+from viaduct.migration.habits import CONSUMERS, TRAINING
+from viaduct.migration.import_graph import programs_of
+from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _broadcast as broadcast
 from viaduct.migration.rules.tf1 import _config_proto as proto
+from viaduct.migration.rules.tf1 import _initialisers as initialisers
 from viaduct.migration.rules.tf1 import _optimizers as optimizers
 from viaduct.migration.rules.tf1 import _ranks as ranks
+from viaduct.migration.sessions import PLAIN
 
 rule = Rule(__name__, spec="V4 E14", kind="mandatory", order=73, on=lambda options: options.distributed)
 EXAMPLE_OPTIONS = {"distributed": True}
 
-INITIALIZERS = ("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables")
-HOOKS = {"tensorflow.train.MonitoredTrainingSession": 4, "tensorflow.train.SingularMonitoredSession": 0}
-TRAINING = ("minimize", "apply_gradients")
-NOT_TRAINING = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve")
+HOOKS = {
+    "tensorflow.train.MonitoredTrainingSession": 4,
+    "tensorflow.train.SingularMonitoredSession": 0,
+    "tensorflow.train.MonitoredSession": 1,
+}
+NOT_TRAINING = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
+WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 MANAGED = (
     *("tensorflow.contrib.slim.learning.train", "tf_slim.learning.train", "tensorflow.contrib.training.train"),
     "tensorflow.train.Supervisor",
 )
 BROADCASTS = (broadcast.HCCL, broadcast.HOOK, "npu_bridge.npu_init.npu_hooks_append")
+SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 # ---- plain sessions
 
 
 @rule.method("run")
-def initialised(site: Site) -> None:
+def follow_run(site: Site) -> None:
     """`sess.run(init)` and `init.run()`."""
     receiver = site.node.func.value
-    first = site.node.args[0] if site.node.args else None
-    if first is not None and is_initializer(site, first):
-        follow(site, f"{site.text(receiver)}.run({{}})")
-    elif is_initializer(site, receiver):
-        rest = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
-        follow(site, f"{{}}.run({rest})")
-
-
-def is_initializer(site: Site, node: ast.expr) -> bool:
-    """Directly, by name, or among several in a list or a group."""
-    made = site.values.origin(node)
-    if isinstance(made, ast.List | ast.Tuple):
-        return any(is_initializer(site, one) for one in made.elts)
-    if not isinstance(made, ast.Call):
-        return False
-    name = site.qualified(made.func)
-    return name in INITIALIZERS or (name == "tensorflow.group" and any(is_initializer(site, one) for one in made.args))
-
-
-def follow(site: Site, run: str) -> None:
-    if not trains(site) or is_present(site):
+    if not is_object(site, receiver) or is_present(site) or not trains(site):
         return
-    statement = site.source.parents[site.node]
-    if not isinstance(statement, ast.Expr) or own_graph(site):
+    first = site.argument("fetches", 0)
+    answer = initialisers.is_initialiser(site, first)
+    if answer:
+        insert_broadcast(site, receiver, f"{site.text(receiver)}.run({{}})")
+        return
+    if initialisers.is_initialiser(site, receiver):
+        session = site.argument("session", 1)
+        rest = ", ".join(site.text(argument) for argument in [*site.node.args, *site.node.keywords])
+        insert_broadcast(site, session, f"{{}}.run({rest})")
+    elif first is not None and initialisers.is_made_of_some(site, first):
+        leave(site)
+    elif answer is None and not is_initialised_beside(site):
+        site.unresolved(
+            f"if {site.text(first) if first else 'this'} initialises the model's variables, all ranks must get the "
+            "values of rank 0 behind it: assign hccl_ops.broadcast([var], 0)[0] to each trainable variable",
+            zh=f"若 {site.text(first) if first else '此处'} 初始化模型变量,其后各 rank 需取得 rank 0 的值:"
+            "对每个可训练变量赋值 hccl_ops.broadcast([var], 0)[0]",
+        )
+
+
+def is_object(site: Site, receiver: ast.expr) -> bool:
+    """Whether it is no module of another library, as in `subprocess.run(…)`."""
+    name = site.qualified(receiver)
+    return name is None or name.partition(".")[0] in site.work.project.own_names
+
+
+def is_initialised_beside(site: Site) -> bool:
+    """Whether another run of the same function initialises all variables for certain."""
+    around = site.source.function(site.node)
+    runs = [node for node in site.work.index.methods.get("run", []) if site.source.function(node) is around]
+    return any(node.args and initialisers.is_initialiser(site, node.args[0]) for node in runs if node is not site.node)
+
+
+def insert_broadcast(site: Site, session: ast.expr | None, run: str) -> None:
+    statement = site.source.statement(site.node)
+    if not isinstance(statement, SIMPLE) or is_deferred(site, statement) or is_finalized(site) or by_one_rank(site):
         leave(site)
         return
     name = proto.local_name(site, statement, "bcast_op")
-    made = broadcast.operation(site, broadcast.trainable_variables(site))
-    site.edit.after(statement, [f"{name} = {made}", run.format(name)])
+    made = f"{name} = {broadcast.operation(site, broadcast.trainable_variables(site))}"
+    if session is None or is_in_default_graph(site, session):
+        lines = [made, run.format(name)]
+    elif proto.starts_line(site, statement) and proto.ends_line(site, statement):
+        lines = [f"with {site.text(session)}.graph.as_default():", f"{site.source.indent_unit}{made}", run.format(name)]
+    else:
+        leave(site)
+        return
+    site.edit.after(statement, lines)
     say(site)
+
+
+def is_deferred(site: Site, statement: ast.stmt) -> bool:
+    """Whether the call runs at another time than its statement."""
+    for parent in site.source.ancestors(site.node):
+        if parent is statement:
+            return False
+        if isinstance(parent, ast.Lambda | Comprehension):
+            return True
+    return False
+
+
+def is_finalized(site: Site) -> bool:
+    """Whether the graph takes no new operation by then."""
+    around = site.source.function(site.node)
+    closed = site.work.index.methods.get("finalize", []) if "finalize" in site.source.text else []
+    return any(site.source.function(node) is around and node.lineno < site.node.lineno for node in closed)
+
+
+def by_one_rank(site: Site) -> bool:
+    """Under `if rank == 0:`: the others would never come to the broadcast."""
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        if isinstance(parent, ast.If) and re.search(r"rank|is_chief|is_master", ast.unparse(parent.test)):
+            return True
+    return False
+
+
+def is_in_default_graph(site: Site, session: ast.expr) -> bool:
+    """Whether a new operation at the site lands in the session's graph as it is."""
+    if not isinstance(session, ast.Name):
+        return is_default_session(site, session)
+    scope = site.work.names.scope_of(session)
+    for block in site.source.ancestors(site.node):
+        if isinstance(block, ast.With) and any(enters(item, session.id) for item in block.items):
+            return True
+    bound = site.work.names.lookup(session.id, scope) or []
+    return bool(bound) and all(is_opened_beside(site, value) for value in bound)
+
+
+def is_default_session(site: Site, session: ast.expr) -> bool:
+    name = site.qualified(session.func) if isinstance(session, ast.Call) else None
+    return name in ("tensorflow.get_default_session", "tensorflow.keras.backend.get_session", *PLAIN)
+
+
+def enters(item: ast.withitem, name: str) -> bool:
+    """`with tf.Session() as name`, `with name:`; not `with name.as_default()`, which leaves the graph as it is."""
+    taken = item.optional_vars if item.optional_vars is not None else item.context_expr
+    deferred = isinstance(item.context_expr, ast.Call) and getattr(item.context_expr.func, "attr", "") == "as_default"
+    return isinstance(taken, ast.Name) and taken.id == name and not deferred
+
+
+def is_opened_beside(site: Site, value: str | ast.expr | None) -> bool:
+    """A session without a graph of its own, opened under the same `with` blocks as the run, or fewer."""
+    if not isinstance(value, ast.Call) or site.qualified(value.func) not in PLAIN:
+        return False
+    if len(value.args) > 1 or any(word.arg in ("graph", None) for word in value.keywords):
+        return False
+    if site.source.function(value) is not site.source.function(site.node):
+        return site.source.function(value) is None and not graph_blocks(site, site.node)
+    return graph_blocks(site, value) <= graph_blocks(site, site.node)
+
+
+def graph_blocks(site: Site, node: ast.AST) -> set[ast.AST]:
+    return {
+        parent
+        for parent in site.source.ancestors(node)
+        if isinstance(parent, ast.With) and any("raph" in ast.unparse(item.context_expr) for item in parent.items)
+    }
+
+
+@rule.call(*initialisers.INITIALISER_NAMES)
+def follow_initialiser(site: Site) -> None:
+    """One that is made here and run where nobody sees it."""
+    if is_present(site) or not trains(site) or initialisers.is_run_somewhere(site, site.node):
+        return
+    site.unresolved(
+        "where this initialiser is run is not seen: behind that, all ranks must get the values of rank 0: assign "
+        "hccl_ops.broadcast([var], 0)[0] to each trainable variable",
+        zh="无法看出该初始化操作在何处执行:执行之后各 rank 需取得 rank 0 的值,即对每个可训练变量赋值 "
+        "hccl_ops.broadcast([var], 0)[0]",
+    )
 
 
 def say(site: Site) -> None:
@@ -92,27 +209,35 @@ def leave(site: Site) -> None:
 
 
 def trains(site: Site) -> bool:
-    """Something in this file updates variables, and the function does not say that it does another thing."""
+    """Something in the program updates variables, and the function does not say that it does another thing."""
     function = site.source.function(site.node)
-    if function is not None and any(word in function.name.lower() for word in NOT_TRAINING):
+    if function is not None and says_otherwise(function.name):
         return False
     calls = site.work.index.calls
-    return any(name in site.work.index.methods for name in TRAINING) or any(
-        name in calls for name in optimizers.CONSUMERS
-    )
+    if any(name in site.work.index.methods for name in TRAINING) or any(name in calls for name in CONSUMERS):
+        return True
+    return not says_otherwise(PurePosixPath(site.work.path).stem) and is_training_program(site)
+
+
+def is_training_program(site: Site) -> bool:
+    """Whether a program that this file is part of trains by a session in another file, and does not broadcast yet."""
+    project = site.work.project
+    estimators = {path for name in broadcast.ESTIMATORS for path in project.mentions.get(name, ())}
+    for files in programs_of(project, site.work.path):
+        if files & project.training_files and not files & project.broadcast_files and not files & estimators:
+            return True
+    return False
+
+
+def says_otherwise(name: str) -> bool:
+    """`evaluate`, `run_test`; not `train_and_eval`, `latest`."""
+    words = [word.lower() for word in WORDS.findall(name)]
+    return any(word.startswith(NOT_TRAINING) for word in words) and not any(word.startswith("train") for word in words)
 
 
 def is_present(site: Site) -> bool:
     """This file broadcasts already."""
     return any(name in site.work.index.calls for name in BROADCASTS)
-
-
-def own_graph(site: Site) -> bool:
-    """A session with a graph of its own, outside of `with`: a new operation would land in another graph."""
-    made = site.values.origin(site.node.func.value)
-    graph = [*made.args[1:2], *(w for w in made.keywords if w.arg == "graph")] if isinstance(made, ast.Call) else []
-    within = any(isinstance(one, ast.With) for one in site.source.ancestors(site.node))
-    return bool(graph) and not within
 
 
 # ---- hooks
