@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from viaduct.migration.candidates import Candidate, State, candidate, uses_any
+from viaduct.migration.module_flow import ROOTS as ROOTS_OF_HOROVOD
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
 from viaduct.migration.values import constructed
@@ -174,7 +175,11 @@ def loss_scales(work: Work) -> Iterator[Candidate]:
 def horovod(work: Work) -> Iterator[Candidate]:
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
-            if name.startswith("horovod."):
+            if name in ROOTS_OF_HOROVOD:  # the module itself, passed on: what it is used for counts where that stands
+                escapes = work.project.escapes.get(work.path, ())
+                unfollowed = [node for node in nodes if node.lineno in escapes]
+                yield from (candidate(work, "communication", node, "needed") for node in unfollowed)
+            elif name.startswith("horovod."):
                 yield from (candidate(work, horovod_requirement(name), node, "needed") for node in nodes)
 
 

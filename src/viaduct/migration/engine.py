@@ -54,6 +54,7 @@ class Work:
         module, package = self.project.module_of(self.path)
         names = Names(self.source, module, package, self.needed)
         names.exports = self.project.exports
+        names.aliases = self.project.aliases
         return names
 
     @cached_property

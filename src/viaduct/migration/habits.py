@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from viaduct.migration.import_graph import Modules, note_importers
+from viaduct.migration.import_graph import Modules, escapes_of, note_importers
 from viaduct.migration.names import Names
 from viaduct.migration.project import Project, passed_in, returns_of
 from viaduct.migration.sessions import METHOD_SLOTS, SLOTS
@@ -62,6 +62,9 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         project.own_methods |= set(methods_of(names))
         note_variables(project, path, values)
     note_importers(project)
+    for path in project.horovod_ranks:
+        if not escapes_of(project, path):
+            project.rank_files.add(path)
 
 
 def methods_of(names: Names) -> Iterator[str]:
@@ -76,7 +79,7 @@ def note_call(project: Project, path: str, call: ast.Call, values: Values) -> No
     if name is not None and name not in project.functions:
         project.mentions.setdefault(name, set()).add(path)
     if name is not None and asks_for_rank(name):
-        project.rank_files.add(path)
+        (project.horovod_ranks if name.startswith("horovod.") else project.rank_files).add(path)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in KERAS_RUNS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
         project.keras_files.add(path)

@@ -84,3 +84,11 @@ def programs_of(project: Project, path: str) -> list[set[str]]:
         pending += fresh
     roots = [one for one in above if not project.importers.get(one)]
     return [project.reaches(root) for root in sorted(roots or above)]
+
+
+def escapes_of(project: Project, path: str) -> list[str]:
+    """Return the lines, as `file:line`, of the file's programs at which Horovod's module is not followed."""
+    if not project.escapes:
+        return []
+    files = {one for program in programs_of(project, path) for one in program}
+    return [f"{one}:{line}" for one in sorted(files & {*project.escapes}) for line in sorted(project.escapes[one])]

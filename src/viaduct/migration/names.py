@@ -26,6 +26,9 @@ SAME = (
     ("tensorflow.tpu.", "tensorflow.estimator.tpu."),
     ("tensorflow.contrib.estimator.", "tensorflow.estimator."),
     ("tensorflow_estimator.python.estimator.api.", "tensorflow.estimator."),
+    ("horovod.tensorflow.compression.", "horovod.tensorflow."),
+    ("horovod.tensorflow.mpi_ops.", "horovod.tensorflow."),
+    ("horovod.tensorflow.functions.", "horovod.tensorflow."),
     ("torch_npu.npu.", "torch.npu."),
     ("torch_mlu.mlu.", "torch.mlu."),
 )
@@ -82,6 +85,7 @@ class Names:
         self.resolved: dict[int, str | None] = {}  # what a list of bindings stands for: see resolve
         self.resolving: dict[int, None] = {}
         self.provisional: dict[int, None] = {}
+        self.aliases: dict[str, str] = {}  # see module_flow.py
         self.walk(source.tree, None)
         self.stars.reverse()  # the walk goes from the end; the last star import wins
 
@@ -226,17 +230,38 @@ class Names:
 
     def qualified(self, node: ast.AST) -> str | None:
         """`tensorflow.estimator.RunConfig` for any spelling of it; None if that cannot be known."""
+        if self.aliases:
+            return self.qualified_through_aliases(node)
         attributes: list[str] = []
         while isinstance(node, ast.Attribute):
             attributes.append(node.attr)
             node = node.value
-        if not isinstance(node, ast.Name):
-            return None
-        bound = self.lookup(node.id, self.scope_of(node))
-        base = self.resolve(bound, node.id) if bound is not None else self.unbound(node.id)
+        base = self.base_name(node) if isinstance(node, ast.Name) else None
         if base is None:
             return None
         return self.follow(canonical(".".join([base, *reversed(attributes)])) if attributes else base)
+
+    def base_name(self, node: ast.Name) -> str | None:
+        bound = self.lookup(node.id, self.scope_of(node))
+        return self.resolve(bound, node.id) if bound is not None else self.unbound(node.id)
+
+    def qualified_through_aliases(self, node: ast.AST) -> str | None:
+        """The same where a parameter, an attribute or a result may hold a module (module_flow.py)."""
+        from viaduct.migration.module_flow import resolve_alias
+
+        chain: list[ast.AST] = [node]
+        while isinstance(node, ast.Attribute):
+            node = node.value
+            chain.append(node)
+        found: str | None = None
+        for part in reversed(chain):
+            if found is not None and isinstance(part, ast.Attribute):
+                found = self.follow(canonical(f"{found}.{part.attr}"))
+            elif isinstance(part, ast.Name):
+                base = self.base_name(part)
+                found = self.follow(base) if base is not None else None
+            found = self.aliases.get(found, found) if found is not None else resolve_alias(self, part)
+        return found
 
     def follow(self, name: str) -> str:
         """Where a qualified name comes from, if modules of the project hand it on."""

@@ -32,6 +32,7 @@ class Project:
     calls: qualified function -> (file, call) of every place that calls it; functions: where it is defined.
     config_helpers: functions whose ConfigProto reaches a session; mentions: framework function -> files that call it.
     keras_files: those that train or run a Keras model; rank_files: those that ask for ranks, or will once migrated;
+    horovod_ranks: those that ask Horovod for them;
     cycle_files: those that train and evaluate an Estimator more than once; imports: file -> files that it imports;
     optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
     others: parameters, as in `parameters`, for which every call passes something of another library.
@@ -41,6 +42,7 @@ class Project:
     importers: the reverse of imports; plain_imports: file without any framework -> dotted names that it imports.
     training_files: those that minimise a loss or apply gradients; broadcast_files: those that broadcast variables;
     initialisers: what holds an initialiser of all variables: `module.name`, `module.function`, `.attribute`;
+    aliases, escapes: see module_flow.py; horovod_kept: files that use of Horovod what the device has nothing like.
     other_attributes: attributes, as `.attribute`, to which something else is assigned somewhere.
     named: modules that files without any framework import, such as a main.py that only starts the training.
     """
@@ -54,12 +56,16 @@ class Project:
     mentions: dict[str, set[str]] = field(default_factory=dict)
     keras_files: set[str] = field(default_factory=set)
     rank_files: set[str] = field(default_factory=set)
+    horovod_ranks: set[str] = field(default_factory=set)
     cycle_files: set[str] = field(default_factory=set)
     imports: dict[str, set[str]] = field(default_factory=dict)
     importers: dict[str, set[str]] = field(default_factory=dict)
     plain_imports: dict[str, set[str]] = field(default_factory=dict)
     training_files: set[str] = field(default_factory=set)
     broadcast_files: set[str] = field(default_factory=set)
+    aliases: dict[str, str] = field(default_factory=dict)
+    escapes: dict[str, set[int]] = field(default_factory=dict)
+    horovod_kept: set[str] = field(default_factory=set)
     initialisers: set[str] = field(default_factory=set)
     other_attributes: set[str] = field(default_factory=set)
     optimizers: set[str] = field(default_factory=set)
@@ -103,6 +109,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     from viaduct.migration.flows import note_uses
     from viaduct.migration.habits import note_habits
     from viaduct.migration.import_graph import scan_imports
+    from viaduct.migration.module_flow import note_module_flow
 
     project = Project()
     parsed: list[tuple[str, Names]] = []
@@ -126,6 +133,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     for _, names in parsed:
         names.exports = project.exports
     project.parsed = dict(parsed)
+    note_module_flow(project, project.parsed)
     for _ in range(2):
         for path, names in parsed:
             note_functions(project, path, names)

@@ -371,16 +371,120 @@ def test_a_bare_use_keeps_the_import() -> None:
     assert any("itself is used" in one.message for one in result.findings)
 
 
-def test_horovod_that_comes_as_an_argument_is_left_to_a_person() -> None:
+def test_horovod_that_comes_as_an_argument_is_followed() -> None:
     others = {"main.py": HEAD + "import script\nhvd.init()\nscript.train(loss, hvd=hvd)\n"}
     source = (
         "import tensorflow as tf\ndef train(loss, hvd=None):\n    opt = tf.train.AdamOptimizer(0.1)\n"
         "    if hvd is not None:\n        opt = hvd.DistributedOptimizer(opt)\n    return opt.compute_gradients(loss)\n"
     )
     result = migrated(source, others=others, distributed=True)
-    assert result.after.decode() == source
-    said = {one.rule for one in result.findings if one.status == "manual"}
-    assert {"tf1.horovod_leftovers", "tf1.distribute_optimizer"} <= said
+    assert "    if hvd is not None:\n        opt = NPUDistributedOptimizer(opt)\n" in result.after.decode()
+    assert {one.status for one in result.findings} == {"changed"}
+    main = migrated(others["main.py"], path="main.py", others={"script.py": source}, distributed=True)
+    assert main.after.decode().endswith("import script\nscript.train(loss, hvd=hvd)\n")
+    assert "hvd = True" in main.after.decode()
+    assert "horovod" not in main.after.decode()
+
+
+PASSED = {
+    "a class": (
+        "from script import Model\nhvd.init()\nModel(hvd).build()\n",
+        "class Model:\n    def __init__(self, comm):\n        self.comm = comm\n    def build(self):\n"
+        "        return self.comm.DistributedOptimizer(opt).minimize(l), self.comm.rank()\n",
+    ),
+    "a method": (
+        "import script\nhvd.init()\nmodel = script.Model()\nmodel.build(h=hvd)\n",
+        "class Model:\n    def build(self, x=1, h=None):\n        return self.inner(h)\n    def inner(self, deep):\n"
+        "        return deep.DistributedOptimizer(opt).minimize(l), deep.rank()\n",
+    ),
+    "a choice": (
+        "import script\nhvd.init()\nscript.build(hvd if multi else None)\n",
+        "def build(hvd):\n    def inner():\n        return hvd.DistributedOptimizer(opt).minimize(l), hvd.rank()\n"
+        "    return inner()\n",
+    ),
+    "a module's variable": (
+        "hvd.init()\nimport script\n",
+        "from main import hvd as h\nh.DistributedOptimizer(opt).minimize(l)\nprint(h.rank())\n",
+    ),
+    "a result": (
+        "def get():\n    hvd.init()\n    return hvd\nimport script\n",
+        "import main\nh = main.get()\nh.DistributedOptimizer(opt).minimize(l)\nprint(h.rank(), main.get().size())\n",
+    ),
+    "another object's attribute": (
+        "import script\nhvd.init()\nargs.hvd = hvd\nscript.build(args)\n",
+        "def build(args):\n    return args.hvd.DistributedOptimizer(opt).minimize(l), args.hvd.rank()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("folder", ["", "src/"])
+@pytest.mark.parametrize("way", PASSED)
+def test_horovod_is_followed_through(way: str, folder: str) -> None:
+    main, script = HEAD + PASSED[way][0], "import tensorflow as tf\n" + PASSED[way][1]
+    files = {f"{folder}main.py": main, f"{folder}script.py": script}
+    texts = {}
+    for path, source in files.items():
+        result = migrated(source, path=path, others=files, distributed=True)
+        assert {one.status for one in result.findings} == {"changed"}, result.findings
+        texts[path] = result.after.decode()
+    both = "".join(texts.values())
+    assert "NPUDistributedOptimizer(opt)" in both
+    assert "horovod" not in both
+    assert ".init()" not in both
+    assert "hvd = True" in both
+
+
+ESCAPES = {
+    "an unknown function": "somewhere.register(hvd)\n",
+    "a list": "backends = [hvd]\n",
+    "a dictionary": "backends = {'hvd': hvd}\n",
+    "another thing at times": "script.build(hvd)\nscript.build(fake)\n",
+    "getattr": "size = getattr(hvd, name)()\n",
+}
+
+
+@pytest.mark.parametrize("way", ESCAPES)
+def test_a_program_in_which_horovod_is_not_followed_keeps_all_of_it(way: str) -> None:
+    main = HEAD + "import script\nhvd.init()\nprint(hvd.rank())\n" + ESCAPES[way]
+    script = "import tensorflow as tf\ndef build(h):\n    return h\n"
+    inner = "import horovod.tensorflow as hvd\nimport tensorflow as tf\ndef f(o, ds):\n"
+    inner += "    return hvd.DistributedOptimizer(o).minimize(1), ds.shard(hvd.size(), hvd.rank())\n"
+    files = {"main.py": main + "import inner\n", "script.py": script, "inner.py": inner}
+    for path, source in files.items():
+        result = migrated(source, path=path, others=files, distributed=True)
+        assert result.after.decode() == source
+        if path != "script.py":
+            assert any(one.status == "unresolved" and "main.py:6" in one.message for one in result.findings)
+    other = HEAD + "hvd.init()\nprint(hvd.rank())\n"
+    assert migrated(other, path="other.py", others=files, distributed=True).changed
+
+
+def test_a_start_stays_as_long_as_something_needs_it() -> None:
+    source = HEAD + "hvd.init()\nx = hvd.allgather_object(1)\n"
+    result = migrated(source, distributed=True)
+    assert "hvd.init()" in result.after.decode()
+    assert any("hvd.init() stays" in one.message for one in result.findings if one.status == "manual")
+
+
+def test_parts_of_horovod_may_come_from_its_inner_modules() -> None:
+    source = (
+        "import tensorflow as tf\nimport horovod.tensorflow as hvd\n"
+        "from horovod.tensorflow.compression import Compression\n"
+        "from horovod.tensorflow.mpi_ops import allreduce, size\n"
+        "import horovod.tensorflow.compression as comp\ndef f(o):\n"
+        "    a = hvd.DistributedOptimizer(o, compression=Compression.fp16)\n"
+        "    b = hvd.DistributedOptimizer(o, compression=comp.NoneCompressor)\n"
+        "    return allreduce(a, average=False), size()\n"
+    )
+    text = migrated(source, distributed=True).after.decode()
+    assert "horovod" not in text
+    assert 'return hccl_ops.allreduce(a, "sum"), get_rank_size()' in text
+
+
+def test_a_module_that_others_import_asks_the_environment_and_starts_nothing() -> None:
+    others = {"train.py": "import tensorflow as tf\nfrom script import RANK\ndef main():\n    print(RANK)\nmain()\n"}
+    result = migrated(HEAD + "hvd.init()\nRANK = hvd.rank()\n", others=others, distributed=True)
+    assert result.after.decode().endswith('RANK = int(os.getenv("RANK_ID", "0"))\n')
 
 
 @pytest.mark.parametrize(
@@ -425,14 +529,17 @@ THERE = "import tensorflow as tf\nhvd = True  # hccl does Horovod's part, and is
     ],
 )
 def test_a_use_that_asks_more_than_whether_it_is_there_keeps_the_import(use: str) -> None:
-    said = check_says("horovod_import", GUARDED + f"if hvd is not None:\n    {use}\n", "manual", "import stays")
-    assert "(line 7)" in said.findings[0].message, "the question is not a use"
+    status, why = ("manual", "(line 7)") if "hvd.rank" in use else ("unresolved", "(script.py:7)")
+    check_says("horovod_import", GUARDED + f"if hvd is not None:\n    {use}\n", status, why)
 
 
 @pytest.mark.parametrize("taken", ["from script import hvd\nhvd.init()\n", "import script\nscript.hvd.init()\n"])
-def test_an_import_that_another_file_takes_stays(taken: str) -> None:
+def test_an_import_that_another_file_takes_becomes_true_there(taken: str) -> None:
+    source = GUARDED + "x = 1\n"
     others = {"other.py": "import tensorflow as tf\n" + taken}
-    check_says("horovod_import", GUARDED + "if hvd: pass\n", "manual", "(other.py)", others=others)
+    check_rewrite("horovod_import", source, THERE + "x = 1\n", others=others)
+    there = migrated(others["other.py"], path="other.py", others={"script.py": source}, distributed=True)
+    assert ".init()" not in there.after.decode()
 
 
 @pytest.mark.parametrize(

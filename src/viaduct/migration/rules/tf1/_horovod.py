@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.import_graph import escapes_of, programs_of
 from viaduct.migration.rule import Site
 
 KERAS = ("horovod.keras", "horovod.tensorflow.keras")
@@ -23,6 +24,28 @@ def short(site: Site) -> str:
 
 def is_horovod(name: str | None) -> bool:
     return name is not None and any(name == root or name.startswith(f"{root}.") for root in ROOTS)
+
+
+def escapes(site: Site) -> list[str]:
+    """Lines of the program at which the module goes out of sight: then all of its Horovod is left as it is."""
+    known = next((mark for mark in site.work.seen if mark[0] == "escapes"), None)
+    if known is None:
+        known = ("escapes", *escapes_of(site.work.project, site.work.path))
+        site.work.seen[known] = None
+    return [str(line) for line in known[1:]]
+
+
+def is_left(site: Site) -> bool:
+    return bool(escapes(site))
+
+
+def kept_files(site: Site) -> list[str]:
+    """Files of the program that use of Horovod what has no like."""
+    kept = site.work.project.horovod_kept
+    if not kept:
+        return []
+    programs = programs_of(site.work.project, site.work.path)
+    return sorted(kept & {path for program in programs for path in program})
 
 
 def mentions(site: Site, node: ast.AST, *functions: str) -> bool:

@@ -63,6 +63,8 @@ def runs_early(site: Site, node: ast.AST) -> bool:
     if _entry.main_function(site) is not None:
         return True
     guard = _entry.main_guard(site)
+    if guard is None and site.work.project.importers.get(site.work.path):
+        return True  # a module that the started script imports
     return guard is not None and guard not in site.source.ancestors(node)
 
 

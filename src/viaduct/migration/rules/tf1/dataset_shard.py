@@ -44,6 +44,8 @@ def by_rank(site: Site) -> None:
         return
     if ranks.is_rank_call(site, number) or ranks.is_rank_call(site, index):
         return
+    if horovod.is_left(site) and horovod.mentions(site, site.values.origin(number), "size", "local_size"):
+        return  # by Horovod's ranks, which stay
     if not (from_strategy(site, number) and from_strategy(site, index)):
         leave(site)
     elif not site.options.distributed:
@@ -77,7 +79,7 @@ def from_strategy(site: Site, node: ast.expr) -> bool:
         if isinstance(one, ast.Attribute) and one.attr in ATTRIBUTES:
             return True
         if isinstance(one, ast.Call) and horovod.is_horovod(site.qualified(one.func)):
-            return True
+            return not horovod.is_left(site)
         if isinstance(one, ast.Name) and one is not node and mentions_cluster(site, one):
             return True
     return False

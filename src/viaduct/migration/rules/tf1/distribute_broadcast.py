@@ -22,7 +22,7 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from viaduct.migration.habits import CONSUMERS, TRAINING
+from viaduct.migration.habits import BROADCASTS, CONSUMERS, TRAINING
 from viaduct.migration.import_graph import programs_of
 from viaduct.migration.names import Comprehension
 from viaduct.migration.rule import Rule, Site
@@ -47,7 +47,6 @@ MANAGED = (
     *("tensorflow.contrib.slim.learning.train", "tf_slim.learning.train", "tensorflow.contrib.training.train"),
     "tensorflow.train.Supervisor",
 )
-BROADCASTS = (broadcast.HCCL, broadcast.HOOK, "npu_bridge.npu_init.npu_hooks_append")
 SIMPLE = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
 
 

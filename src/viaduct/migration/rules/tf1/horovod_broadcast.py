@@ -29,6 +29,8 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names("BroadcastGlobalVariablesHook"))
 def hook(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     if broadcast.estimator_trains(site):
         remove_hook(site)
         return
@@ -71,12 +73,16 @@ def is_append(node: ast.AST) -> bool:
 
 @rule.call(*horovod.names("callbacks.BroadcastGlobalVariablesCallback"))
 def callback(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     text = f"{site.need('NPUBroadcastGlobalVariablesCallback')}(root_rank={root(site)})"
     replaced(site, text, "the accelerator's callback broadcasts the initial weights", "改用 NPU 的权重广播回调")
 
 
 @rule.call(*horovod.names("broadcast_global_variables"))
 def global_variables(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     if site.name.startswith(horovod.KERAS):
         horovod.by_hand(site, "use NPUBroadcastGlobalVariablesCallback", "请使用 NPUBroadcastGlobalVariablesCallback")
         return
@@ -86,6 +92,8 @@ def global_variables(site: Site) -> None:
 
 @rule.call(*horovod.names("broadcast_variables"))
 def some_variables(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     variables, rank = site.argument("variables", 0), site.argument("root_rank", 1)
     if variables is None or rank is None:
         horovod.by_hand(

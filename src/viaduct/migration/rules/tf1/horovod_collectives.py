@@ -29,6 +29,8 @@ QUIET = ("tensor", "average", "op", "name", "device_dense", "device_sparse", "co
 
 @rule.call("horovod.tensorflow.allreduce")
 def allreduce(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     tensor, reduction = site.argument("tensor", 0), chosen(site)
     if tensor is None or reduction is None or not understood(site):
         horovod.by_hand(
@@ -75,6 +77,8 @@ def finish(site: Site, text: str, message: str, zh: str) -> None:
 
 @rule.call("horovod.tensorflow.allgather")
 def allgather(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     tensor = site.argument("tensor", 0)
     if tensor is None or not understood(site):
         horovod.by_hand(site, "hccl_ops.allgather(tensor, rank_size)", "请使用 hccl_ops.allgather(tensor, rank_size)")
@@ -95,6 +99,8 @@ def allgather(site: Site) -> None:
 
 @rule.call("horovod.tensorflow.broadcast")
 def broadcast(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     tensor, root = site.argument("tensor", 0), site.argument("root_rank", 1)
     if tensor is None or root is None or not understood(site):
         horovod.by_hand(site, "hccl_ops.broadcast([tensor], root)[0]", "请使用 hccl_ops.broadcast([tensor], root)[0]")

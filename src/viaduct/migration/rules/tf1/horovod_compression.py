@@ -22,7 +22,7 @@ rule = Rule(__name__, spec="2.8", kind="mandatory", order=14)
 @rule.node(ast.Assign, words=("Compression",))
 def unread(site: Site) -> None:
     target = site.node.targets[0]
-    if len(site.node.targets) != 1 or not isinstance(target, ast.Name) or not chooses(site):
+    if horovod.is_left(site) or len(site.node.targets) != 1 or not isinstance(target, ast.Name) or not chooses(site):
         return
     scope = site.work.names.scope_of(site.node)
     around = scope.node

@@ -39,7 +39,7 @@ def chooses(site: Site, target: ast.expr) -> bool:
 
 
 def by_local_rank(site: Site, value: ast.AST) -> bool:
-    return horovod.mentions(site, value, "local_rank", "rank")
+    return horovod.mentions(site, value, "local_rank", "rank") and not horovod.is_left(site)
 
 
 def remove(site: Site, statement: ast.stmt) -> None:

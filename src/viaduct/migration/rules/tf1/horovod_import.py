@@ -35,13 +35,14 @@ def remove(site: Site) -> None:
     ours = [alias for alias in site.node.names if is_ours(site.node, alias)]
     if not ours or is_still_used(site, ours):
         return
-    asked = [local(alias) for alias in ours if any(uses(site, local(alias)))]
+    names = [local(alias) for alias in ours]
+    asked = [name for name in names if any(uses(site, name)) or any(presence.borrowers(site, name))]
     flag = " = ".join([*dict.fromkeys(asked), "True"]) if asked else ""
     gone = drop(site, ours, flag)
     if flag:
         site.changed(
-            f"only whether Horovod is there is still asked: {flag}, since hccl does its part",
-            zh=f"仅剩对 Horovod 是否存在的判断:改为 {flag},其功能由 hccl 承担",
+            f"Horovod is only passed on, or asked whether it is there: {flag}, since hccl does its part",
+            zh=f"Horovod 仅被传递或判断是否存在:改为 {flag},其功能由 hccl 承担",
             node=gone,
         )
     else:
@@ -50,14 +51,35 @@ def remove(site: Site) -> None:
 
 def is_still_used(site: Site, ours: list[ast.alias]) -> bool:
     """If so, it is said."""
+    if horovod.is_left(site):
+        say_left(site)
+        return True
     names = [local(alias) for alias in ours]
     used = [node for name in names for node in uses(site, name) if not presence.is_question(site, node)]
     files = sorted({path for name in names for path in presence.borrowers(site, name)})
+    if not horovod.kept_files(site) and all(is_module(site, alias) for alias in ours):
+        # what is passed on is followed: whoever gets it asks hccl now
+        used, files = [node for node in used if isinstance(site.source.parents[node], ast.Attribute)], []
     lines = ", ".join(str(site.work.lines[node.lineno - 1]) for node in used[:5])
     where, zh = (f"line {lines}", f"第 {lines} 行") if used else (", ".join(files), "、".join(files))
     if used or files:
         site.manual(f"Horovod is still used ({where}), so its import stays", zh=f"仍有代码使用 Horovod({zh}),保留导入")
     return bool(used or files)
+
+
+def is_module(site: Site, alias: ast.alias) -> bool:
+    """Whether it imports Horovod itself, not a class or function of it."""
+    base = f"{site.node.module}." if isinstance(site.node, ast.ImportFrom) else ""
+    return f"{base}{alias.name}" in horovod.ROOTS
+
+
+def say_left(site: Site) -> None:
+    where = ", ".join(horovod.escapes(site)[:5])
+    site.unresolved(
+        f"Horovod goes where it is not followed ({where}), so all of it is left as it is in this program: write its "
+        "like in npu_bridge or hccl by hand",
+        zh=f"Horovod 的去向无法跟踪({where}),本程序中的 Horovod 全部保留:请手工改为 npu_bridge 或 hccl 的对应接口",
+    )
 
 
 def is_ours(statement: Statement, alias: ast.alias) -> bool:

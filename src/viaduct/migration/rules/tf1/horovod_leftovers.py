@@ -42,20 +42,20 @@ HANDLED = ("init", "shutdown", "rank", "size", "local_rank", "local_size", "Dist
 @rule.call(*(f"{root}.*" for root in horovod.ROOTS))
 def called(site: Site) -> None:
     what = horovod.short(site)
-    if what not in HANDLED and not said_already(site):
+    if what not in HANDLED and not said_already(site) and not horovod.is_left(site):
         horovod.by_hand(site, *INSTEAD.get(what, NOTHING))
 
 
 @rule.reference(*horovod.ROOTS, *(f"{root}.*" for root in horovod.ROOTS))
 def mentioned(site: Site) -> None:
     if site.name in horovod.ROOTS:
-        name = site.text(site.node)
-        site.manual(
-            f"{name} itself is used here, so its import stays: decide what it should be without Horovod",
-            zh=f"此处直接使用了 {name},因此保留其导入:请确定去掉 Horovod 后的写法",
-            risk="high",
-        )
-    elif not said_already(site):
+        name, line = site.text(site.node), site.work.lines[site.node.lineno - 1]
+        if line in site.work.project.escapes.get(site.work.path, ()):
+            site.unresolved(
+                f"{name} itself is used here and not followed, so Horovod stays: decide what it should be without it",
+                zh=f"此处直接使用了 {name} 且无法跟踪其去向,因此保留 Horovod:请确定去掉后的写法",
+            )
+    elif not said_already(site) and not horovod.is_left(site):
         horovod.by_hand(site, *INSTEAD.get(horovod.short(site), NOTHING))
 
 
@@ -66,11 +66,10 @@ def handed_in(site: Site) -> None:
     if not isinstance(receiver, ast.Name) or receiver.id != "hvd" or site.qualified(receiver) is not None:
         return
     if any(horovod.is_horovod(name) for name in site.work.project.mentions):
-        site.manual(
+        site.unresolved(
             f"hvd.{site.name}: Horovod comes as an argument here and is not followed; write its like in npu_bridge or "
             "hccl by hand",
             zh=f"hvd.{site.name}:此处 Horovod 以参数传入,无法跟踪;请手工改为 npu_bridge 或 hccl 的对应接口",
-            risk="high",
         )
 
 

@@ -24,11 +24,23 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names("init", "shutdown"))
 def take_out(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     statement = site.source.parents[site.node]
     what = horovod.short(site)
     if not isinstance(statement, ast.Expr):
         horovod.by_hand(
             site, "communication is started by npu_ops.initialize_system", "集合通信由 npu_ops.initialize_system 初始化"
+        )
+        return
+    kept = horovod.kept_files(site)
+    if kept:
+        where = ", ".join(kept)
+        site.manual(
+            f"hvd.{what}() stays as long as {where} uses of Horovod what the device has nothing like: take it out "
+            "together with that",
+            zh=f"{where} 仍使用没有等价接口的 Horovod 功能,因此保留 hvd.{what}():请一并删除",
+            risk="high",
         )
         return
     site.edit.remove_statement(statement)

@@ -30,6 +30,8 @@ TELLING = {
 
 @rule.call(*horovod.names("DistributedOptimizer"))
 def wrap(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     optimizer = site.argument("optimizer", 0)
     if optimizer is None or not site.editable or site.unpacked:
         horovod.by_hand(

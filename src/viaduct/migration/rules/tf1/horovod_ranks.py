@@ -24,6 +24,8 @@ EXAMPLE_OPTIONS = {"distributed": True}
 
 @rule.call(*horovod.names(*ranks.HCCL))
 def ask(site: Site) -> None:
+    if horovod.is_left(site):
+        return
     what = horovod.short(site)
     text = ranks.expression(site, site.node, what)
     if text is None:
@@ -41,7 +43,7 @@ def ask(site: Site) -> None:
 @rule.reference(*horovod.names(*ranks.HCCL))
 def passed_on(site: Site) -> None:
     """`make(rank=hvd.rank)`: hccl's function is called in the same way."""
-    if site.editable and ranks.asks_hccl(site, site.node):
+    if not horovod.is_left(site) and site.editable and ranks.asks_hccl(site, site.node):
         what = horovod.short(site)
         site.rename(ranks.function(site, what))
         site.changed(f"hvd.{what} becomes its like in hccl", zh=f"hvd.{what} 替换为 hccl 的对应函数")

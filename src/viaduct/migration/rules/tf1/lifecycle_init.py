@@ -63,6 +63,8 @@ def first_place(site: Site) -> ast.stmt | None:
     """In main, in the guard or at module level: before the first statement that may lead to the question."""
     main, guard = _entry.main_function(site), _entry.main_guard(site)
     block = main.body if main is not None else guard.body if guard is not None else module_level(site)
+    if main is None and guard is None and site.work.project.importers.get(site.work.path):
+        return None  # a module of another script
     reaching = _entry.first_reaching(site, block, lambda node: asks(site, node))
     if reaching is not None:
         return reaching
