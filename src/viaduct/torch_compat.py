@@ -78,6 +78,23 @@ def default_compile_cache() -> str:
     return os.path.abspath(default_cache_dir())
 
 
+def record_vector_width() -> None:
+    """Write the vector width that is compiled for into torch's settings, which are part of its compile cache's key.
+
+    Without it, code generated for AVX-512 is taken from the cache by a process that compiles for AVX2 and computes
+    garbage: a home folder shared by machines with different CPUs is enough (torch 2.4 to 2.15).
+    """
+    from torch._inductor import config
+
+    try:
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
+    except ImportError:  # 2.4
+        from torch._inductor.codecache import pick_vec_isa  # type: ignore[attr-defined,no-redef]
+    if config.cpp.simdlen is None:
+        chosen = pick_vec_isa()
+        config.cpp.simdlen = chosen.bit_width() if chosen else 1  # 1: no vectors
+
+
 def compile_seconds() -> float:
     """Return how long compiling has taken in this process so far."""
     from torch._dynamo import utils

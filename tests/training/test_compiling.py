@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -293,6 +294,29 @@ def test_the_users_place_is_the_users_even_if_torch_would_have_chosen_the_same(t
     known = {**os.environ, CACHE: mine, "XDG_CACHE_HOME": str(tmp_path)}
     answer = subprocess.run([sys.executable, "-c", code], env=known, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == mine
+
+
+COMPILED = """
+import torch
+from viaduct.training.compiling import Compilation
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3), torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.Flatten())
+x = torch.randn(4, 3, 9, 9)
+print(torch.allclose(Compilation(net, net, "whole", False).run(x), net(x), atol=1e-4))
+"""
+
+
+@pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
+@pytest.mark.lengthy
+def test_code_compiled_for_another_cpu_is_not_taken_from_the_cache(tmp_path: Path) -> None:
+    """As on machines with different CPUs that share a home folder."""
+    plain = {name: value for name, value in os.environ.items() if name != "ATEN_CPU_CAPABILITY"}
+    narrower = "avx2" if torch.backends.cpu.get_cpu_capability() == "AVX512" else "default"
+    for capability in (None, narrower):
+        more = {} if capability is None else {"ATEN_CPU_CAPABILITY": capability}
+        given = {**plain, **more, CACHE: str(tmp_path)}
+        answer = subprocess.run([sys.executable, "-c", COMPILED], env=given, capture_output=True, text=True, check=True)
+        assert answer.stdout.strip() == "True", capability
 
 
 @pytest.mark.slow

@@ -22,7 +22,13 @@ import torch
 from torch import nn
 
 from viaduct.recipes import Recipe
-from viaduct.torch_compat import allow_recompiles, compile_seconds, default_compile_cache, run_eagerly
+from viaduct.torch_compat import (
+    allow_recompiles,
+    compile_seconds,
+    default_compile_cache,
+    record_vector_width,
+    run_eagerly,
+)
 
 How = Literal["auto", "regional", "whole", "off"]
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -49,6 +55,8 @@ class Compilation:
         self._told = not self.compiles
         if self.compiles:
             keep_compiled()
+            if all(parameter.device.type == "cpu" for parameter in network.parameters()):
+                record_vector_width()
         self.run: Callable[..., Any] = self.compiled()
 
     @property

@@ -195,4 +195,5 @@ def command() -> str:
 
 def tell(line: str) -> None:
     with suppress(OSError):  # a reader who has left is no reason to stop measuring
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{line}\n")  # in one piece: print's line end may come after an interrupt
+        sys.stderr.flush()
