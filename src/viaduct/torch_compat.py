@@ -89,7 +89,7 @@ def record_vector_width() -> None:
     try:
         from torch._inductor.cpu_vec_isa import pick_vec_isa
     except ImportError:  # 2.4
-        from torch._inductor.codecache import pick_vec_isa  # type: ignore[attr-defined,no-redef]
+        from torch._inductor.codecache import pick_vec_isa  # type: ignore[attr-defined]
     if config.cpp.simdlen is None:
         chosen = pick_vec_isa()
         config.cpp.simdlen = chosen.bit_width() if chosen else 1  # 1: no vectors
