@@ -378,6 +378,65 @@ TF_IMPORTS = (
 )
 
 
+# ---- TensorFlow 1 on several ranks: a model and a session, in one file or two
+
+
+def make_trainer(seed: int) -> Synthetic:
+    """Make a project that trains: every place of its migration to several ranks is known, only the lines vary."""
+    chance = random.Random(f"trainer {seed}")
+    words, project = Words(chance), Synthetic("tensorflow")
+    build, train = words.name("build", "model", "network"), words.name("train", "main", "fit")
+    kinds = ["AdamOptimizer(0.1)", "GradientDescentOptimizer(learning_rate=0.1)", "AdagradOptimizer(1)"]
+    optimizer = chance.choice(kinds)
+    imported, tf = chance.choice(TF_IMPORTS)
+    folder, apart = chance.choice(["", "app/"]), chance.random() < 0.7
+    name = words.name("nets", "models")
+    model = [f"def {build}(x):", f"    w = {tf}.get_variable('w', [2])", *trained(words, tf, optimizer)]
+    brought, called = chance.choice([(f"from {name} import {build}", build), (f"import {name}", f"{name}.{build}")])
+    called = called if apart else build
+    session = [
+        f"def {train}():",
+        f"    step = {called}({tf}.ones([2]))",
+        *initialised(words, tf),
+        "        for _ in range(3):",
+        "            s.run(step)",
+        "if __name__ == '__main__':",
+        f"    {train}()",
+    ]
+    if apart:
+        project.files[f"{folder}{name}.py"] = "\n".join([imported, *model, ""])
+        project.files[f"{folder}run.py"] = "\n".join([imported, brought, *session, ""])
+    else:
+        project.files[f"{folder}run.py"] = "\n".join([imported, *model, *session, ""])
+    for requirement in ("sessions", "optimizers", "broadcast", "communication"):
+        project.extra[requirement, "changed"] += 1
+    return project
+
+
+def trained(words: Words, tf: str, optimizer: str) -> list[str]:
+    opt = words.name("opt", "optimizer")
+    loss = f"{tf}.reduce_mean(w * x)"
+    return words.chance.choice(
+        [
+            [f"    return {tf}.train.{optimizer}.minimize({loss})"],
+            [f"    {opt} = {tf}.train.{optimizer}", f"    return {opt}.minimize({loss})"],
+            [
+                f"    {opt} = {tf}.train.{optimizer}",
+                f"    return {opt}.apply_gradients({opt}.compute_gradients({loss}))",
+            ],
+        ]
+    )
+
+
+def initialised(words: Words, tf: str) -> list[str]:
+    init = words.name("init")
+    made = f"{tf}.global_variables_initializer()"
+    opened = f"    with {tf}.Session() as s:"
+    return words.chance.choice(
+        [[opened, f"        s.run({made})"], [f"    {init} = {made}", opened, f"        s.run({init})"]]
+    )
+
+
 # ---- putting them together
 
 

@@ -133,3 +133,32 @@ def test_rows_add_up(tmp_path: Path) -> None:
         return row.needed == row.changed + row.right + row.manual + row.unresolved
 
     assert all(adds_up(row) for row in summary_of(tmp_path, text).ledger)
+
+
+MODEL = "import tensorflow as tf\ndef build(x):\n    return tf.train.AdamOptimizer(0.1).minimize(x)\n"
+
+
+def test_a_program_of_which_nobody_starts_the_communication_is_unresolved(tmp_path: Path) -> None:
+    """A library: the script that trains with it, and would start communication, is not among the files."""
+    (tmp_path / "model.py").write_text(MODEL)
+    summary = summarise(migrated_project(tmp_path, distributed=True))
+    assert counts(summary, "optimizers") == (1, 1, 0, 0, 0)
+    assert counts(summary, "broadcast") == (1, 0, 0, 0, 1)
+    assert counts(summary, "communication") == (1, 0, 0, 0, 1)
+    assert summary.verdict == "incomplete"
+
+
+def test_one_program_does_not_answer_for_another(tmp_path: Path) -> None:
+    whole = (
+        f"{MODEL}if __name__ == '__main__':\n    step = build(tf.ones([2]))\n    with tf.Session() as s:\n"
+        "        s.run(tf.global_variables_initializer())\n        s.run(step)\n"
+    )
+    for folder, text in (("a", whole), ("b", MODEL)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"train_{folder}.py").write_text(text)
+    outcome = migrated_project(tmp_path, distributed=True)
+    left = [place for place in outcome.places if place.state == "unresolved"]
+    assert {(place.file, place.requirement) for place in left} == {
+        ("b/train_b.py", "broadcast"),
+        ("b/train_b.py", "communication"),
+    }

@@ -7,14 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.migration.synthetic_projects import Counts, Placed, Synthetic, make_project
+from tests.migration.synthetic_projects import Counts, Placed, Synthetic, make_project, make_trainer
 
 from viaduct.migration.options import Options
 from viaduct.migration.run import FileResult, Outcome, migrate_project
 
 KINDS = (("torch", "npu"), ("torch", "mlu"), ("tensorflow", "npu"))
 SAMPLE, ALL = 12, 667
-"""Projects of each kind in the suite, and in `make test-all`: 2,001."""
+"""Projects of each kind in the suite, and in `make test-all`: 2,668 in all."""
 
 
 @pytest.mark.parametrize(("framework", "to"), KINDS)
@@ -30,11 +30,22 @@ def test_all_projects_are_migrated_exactly(tmp_path: Path, framework: str, to: s
         check(tmp_path / str(seed), make_project(seed, framework, to), to)
 
 
-def check(folder: Path, project: Synthetic, to: str) -> None:
+@pytest.mark.parametrize("seed", range(SAMPLE))
+def test_a_sample_of_trainings_comes_to_run_on_several_ranks(tmp_path: Path, seed: int) -> None:
+    check(tmp_path, make_trainer(seed), "npu", distributed=True)
+
+
+@pytest.mark.slow
+def test_all_trainings_come_to_run_on_several_ranks(tmp_path: Path) -> None:
+    for seed in range(ALL):
+        check(tmp_path / str(seed), make_trainer(seed), "npu", distributed=True)
+
+
+def check(folder: Path, project: Synthetic, to: str, distributed: bool = False) -> None:
     for path, text in project.files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    outcome = migrate_project(folder, Options(to=to), 1)
+    outcome = migrate_project(folder, Options(to=to, distributed=distributed), 1)
     for placed in project.pieces:
         file = outcome.by_path[placed.file]
         result = result_of(file, project.files[placed.file], placed)
@@ -43,6 +54,10 @@ def check(folder: Path, project: Synthetic, to: str) -> None:
             assert text in file.new, explain(project, placed)
     for file in outcome.changed:
         ast.parse(file.new)
+    if distributed:
+        new = "\n".join(file.new for file in outcome.changed)
+        for text in ("NPUDistributedOptimizer(", "hccl_ops.broadcast", "initialize_system", "NpuOptimizer"):
+            assert text in new
     assert counted(outcome) == project.counts, "\n".join(f"# {path}\n{text}" for path, text in project.files.items())
 
 

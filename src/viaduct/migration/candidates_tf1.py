@@ -52,6 +52,22 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
     yield from placements(work)
 
 
+MARKS = {
+    "broadcasts": ("hccl_ops.broadcast", "NPUBroadcastGlobalVariablesHook", "npu_hooks_append", "broadcast_global_"),
+    "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
+    "delegates": ("NPUEstimator", "NPUStrategy", "keras_to_npu"),  # these do both by themselves
+}
+
+
+def marks_of(work: Work) -> frozenset[str]:
+    """Return what a file does that concerns the other files of its program: trains, broadcasts, communicates."""
+    if not uses_any(work, ROOTS):
+        return frozenset()
+    trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
+    found = {mark for mark, words in MARKS.items() if any(word in work.source.text for word in words)}
+    return frozenset({*found, *(["trains"] if trains else [])})
+
+
 # ---- sessions
 
 

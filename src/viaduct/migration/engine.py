@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from viaduct.migration.candidates_tf1 import marks_of
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
 from viaduct.migration.gate import may_concern
@@ -181,6 +182,7 @@ class Migrated:
     reason_zh: str = ""
     remedy: str = ""
     places: tuple[Place, ...] = ()  # of the ledger
+    marks: frozenset[str] = frozenset()  # see candidates_tf1.marks_of
     lines: tuple[int, ...] = ()  # of each line of the result: the original line that it stems from
 
     @property
@@ -208,10 +210,11 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     after = data if work.source.text == text else work.source.text.encode(encoding)
     findings = list(finished(work, text))
     places = audit_file(original, work, findings)
+    marks = marks_of(work) if options.distributed and options.to == "npu" else frozenset()
     if any(place.is_new for place in places):
         work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
         findings = list(finished(work, text))
-    return Migrated(path, data, after, tuple(findings), places=places, lines=tuple(work.lines))
+    return Migrated(path, data, after, tuple(findings), places=places, marks=marks, lines=tuple(work.lines))
 
 
 def unread(path: str, error: Unparsable) -> Finding:

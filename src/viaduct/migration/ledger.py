@@ -8,7 +8,7 @@ that still needs it and that no rule speaks of is unresolved: a silent miss beco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -120,10 +120,10 @@ class Said:
             self.lines.add(subject_of(finding), finding.line, finding.end_line, number)
         self.left = {finding.line: finding for finding in findings if finding.status in LEFT}
 
-    def claim(self, found: Candidate, status: Status, again: bool = False) -> Finding | None:
-        """Return the finding of a status on the lines of a place; with `again` also one that another has claimed."""
+    def claim(self, found: Candidate, status: Status) -> Finding | None:
+        """Return a finding of a status on the lines of a place that nothing else has claimed."""
         for number in self.lines.on(found.requirement, found.line, found.end_line):
-            if self.findings[number].status == status and (again or number not in self.claimed):
+            if self.findings[number].status == status and number not in self.claimed:
                 self.claimed.add(number)
                 return self.findings[number]
         return None
@@ -190,7 +190,8 @@ def judge_changed(path: str, found: Candidate, said: Said) -> Place:
                 *(found.requirement, path, found.line, state, found.what),
                 *(finding.message, finding.message_zh),
             )
-    said.claim(found, "changed") or said.claim(found, "changed", again=True)
+    while said.claim(found, "changed") is not None:
+        pass  # several rules may have changed it
     return Place(found.requirement, path, found.line, "right" if found.state == "right" else "changed", found.what)
 
 
@@ -218,6 +219,59 @@ def of_finding(finding: Finding) -> Place:
         *(subject_of(finding), finding.file, finding.line, finding.status, what),  # type: ignore[arg-type]
         *(finding.message, finding.message_zh),
     )
+
+
+NEEDED_BY_RANKS = (
+    (
+        *("broadcast", "broadcasts"),
+        "this program trains on several ranks, and nothing seen here makes them start from the same values",
+        "该程序在多个 rank 上训练,但未见各 rank 以相同初值开始",
+    ),
+    (
+        *("communication", "communicates"),
+        "this program trains on several ranks, and nothing seen here starts their communication",
+        "该程序在多个 rank 上训练,但未见启动集合通信",
+    ),
+)
+
+
+def audit_programs(
+    marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]], places: Iterable[Place]
+) -> list[Place]:
+    """Return what programs that train on several ranks lack. `marks`: file -> what it does (candidates_tf1)."""
+    spoken = {(place.requirement, place.file) for place in places}
+    found = []
+    for files in programs(marks, imports):
+        done = frozenset[str]().union(*(marks[path] for path in files))
+        if "trains" not in done or "delegates" in done:
+            continue
+        first = next(path for path in files if "trains" in marks[path])
+        for requirement, mark, message, zh in NEEDED_BY_RANKS:
+            if mark not in done and not any((requirement, path) in spoken for path in files):
+                found.append(Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True))
+    return found
+
+
+def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Group files that import each other, directly or not."""
+    beside: dict[str, set[str]] = {path: set() for path in marks}
+    for path, others in imports.items():
+        for other in others:
+            if path in beside and other in beside:
+                beside[path].add(other)
+                beside[other].add(path)
+    groups, seen = [], set[str]()
+    for path in sorted(marks):
+        group, pending = [], [path]
+        while pending:
+            one = pending.pop()
+            if one not in seen:
+                seen.add(one)
+                group.append(one)
+                pending += beside[one]
+        if group:
+            groups.append(sorted(group))
+    return groups
 
 
 def rows_of(places: Iterable[Place]) -> list[Row]:

@@ -36,7 +36,10 @@ REQUIREMENTS = (
         "sessions",
         "sessions configured for the device",
         "会话已配置到设备",
-        tf1("session_config", "session_config_helper", "session_options", "session_graph_options"),
+        tf1(
+            *("session_config", "session_config_helper", "session_options", "session_graph_options"),
+            "session_grad_fusion",
+        ),
     ),
     Requirement(
         "keras_sessions",
@@ -66,7 +69,7 @@ REQUIREMENTS = (
         "梯度在各 rank 间聚合",
         tf1(
             *("distribute_optimizer", "distribute_gradients", "keras_distributed_optimizer", "horovod_optimizer"),
-            *("horovod_compression", "session_grad_fusion"),
+            "horovod_compression",
         ),
     ),
     Requirement(

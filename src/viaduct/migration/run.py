@@ -18,13 +18,14 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import LEFT, RISK, Finding
 from viaduct.migration.journal import recover, recover_folder
-from viaduct.migration.ledger import Place, counts, of_finding
+from viaduct.migration.ledger import Place, audit_programs, counts, of_finding
 from viaduct.migration.options import Options
 from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
 from viaduct.migration.source import decode, lines_of
@@ -55,6 +56,7 @@ class FileResult:
     stems: tuple[int, ...] = ()
     findings: tuple[Finding, ...] = ()
     places: tuple[Place, ...] = ()  # of the ledger
+    marks: frozenset[str] = frozenset()  # of a file of a program for several ranks
     reason: str = ""  # why it was not looked into
     reason_zh: str = ""
     remedy: str = ""  # what makes it readable
@@ -158,6 +160,7 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
             results += list(brought_along(found, options))
             results += shell_scripts(found, options, project)
             results += settings_files(found, options)
+        results = with_programs(project, results) if options.distributed and not options.only else results
         results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path))
     finally:
         if collecting:
@@ -166,6 +169,26 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
     outcome.entry = options.entry or likely_entry(outcome)
     outcome.added = added
     return outcome
+
+
+def with_programs(project: Project, results: list[FileResult]) -> list[FileResult]:
+    """Add what whole programs lack that train on several ranks."""
+    known = {file.path: file for file in results}
+    marks = {file.path: file.marks for file in results if file.marks}
+    for place in audit_programs(marks, project.imports, [place for file in results for place in file.places]):
+        file = known[place.file]
+        known[place.file] = replace(
+            file, places=(*file.places, place), findings=(place.as_finding(), *file.findings), **texts_of(file, project)
+        )
+    return list(known.values())
+
+
+def texts_of(file: FileResult, project: Project) -> dict[str, Any]:
+    """The text of a file that had nothing to show so far."""
+    if file.old:
+        return {}
+    text = project.parsed[file.path].source.text
+    return {"old": text, "new": text, "stems": tuple(range(1, len(lines_of(text)) + 1))}
 
 
 def walk_whole(path: Path) -> Walk:
@@ -381,7 +404,7 @@ def guarded(path: str, data: bytes, options: Options, project: Project) -> FileR
 def migrate_script(path: str, data: bytes, options: Options, project: Project) -> FileResult:
     made = migrate_bytes(path, data, options, project)
     if not made.changed and not made.findings:
-        return FileResult(path, 0, 0, places=made.places)
+        return FileResult(path, 0, 0, places=made.places, marks=made.marks)
     if made.reason:
         findings = tuple(weighed(one, data) for one in made.findings)
         alone = FileResult(path, 0, 0, reason=made.reason, reason_zh=made.reason_zh, remedy=made.remedy)
@@ -399,6 +422,7 @@ def of_migrated(made: Migrated, old: str, new: str) -> FileResult:
         stems=made.lines,
         findings=made.findings,
         places=made.places,
+        marks=made.marks,
         reason=made.reason,
         reason_zh=made.reason_zh,
     )
@@ -412,7 +436,7 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
     except notebooks.NotMigrated as error:
         return left_alone(path, str(error), error.zh, data)
     if not made.changed and not made.findings:
-        return FileResult(path, 0, 0, places=made.places)
+        return FileResult(path, 0, 0, places=made.places, marks=made.marks)
     old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
     cells = tuple(zip([place + 1 for place in notebook.cells], notebook.starts, strict=True))
     return replace(of_migrated(made, old, new), before=data if made.changed else b"", after=after, cells=cells)
