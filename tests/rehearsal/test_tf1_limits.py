@@ -118,6 +118,38 @@ def test_every_mistake_is_told_at_its_line_and_nothing_else_is(tmp_path: Path) -
         assert words in answer.talk
 
 
+AT_EXIT = """
+import atexit
+import functools
+import tensorflow as tf
+from npu_bridge.npu_init import *
+
+own = tf.Session(config=npu_config_proto())
+atexit.register(own.close)
+other = tf.Session(config=npu_config_proto())
+atexit.register({})
+for session in (own, other):
+    session.run(tf.constant(1.0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("registered", "hits"),
+    [
+        ("other.close", 0),
+        ("functools.partial(other.close)", 0),
+        ("lambda: other.close()", 0),
+        ("print", 1),
+    ],
+)
+def test_a_session_that_is_closed_when_the_process_ends_is_closed(tmp_path: Path, registered: str, hits: int) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(AT_EXIT.format(registered))
+    answer = rehearsed("npu", script, VIADUCT_LIMITS="warn")
+    assert answer.code == 0, answer.talk[-3000:]
+    assert [name for name, _, _ in answer.hits] == ["session-not-closed"] * hits
+
+
 WIDE = """
 import numpy as np
 import tensorflow as tf

@@ -8,6 +8,7 @@ what the script fetches, before, and get their values, after; a run that is a lo
 from __future__ import annotations
 
 import ast
+import atexit
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -68,6 +69,8 @@ class Observer:
         """A session is about to be closed."""
 
 
+CLOSERS = {"close", "close_session", "shutdown_resource", "closing"}
+left_to_exit: list[Any] = []  # functions that the script gave to atexit
 observers: list[Observer] = []
 opened_sessions: list[Opened] = []
 _ours = threading.local()
@@ -93,6 +96,7 @@ def install() -> None:
     base.make_callable = make_callable
     base._make_callable_from_options = calling(base._make_callable_from_options)
     watch_keras()
+    watch_exit()
     gradients.install()
 
 
@@ -109,6 +113,31 @@ def watch_keras() -> None:
         plain(session)
 
     backend.set_session = set_session
+
+
+def watch_exit() -> None:
+    """Remember what the script leaves to the end of the process: a session may be closed there."""
+    plain = atexit.register
+
+    @functools.wraps(plain)
+    def register(function: Any, *args: Any, **named: Any) -> Any:
+        if limits.users_line() is not None:
+            left_to_exit.append(function)
+        return plain(function, *args, **named)
+
+    atexit.register = register  # type: ignore[assignment]
+
+
+def is_closed_at_exit(session: Any) -> bool:
+    """Whether `atexit` closes a session: its own close, or a function of the script that closes something."""
+    for function in left_to_exit:
+        function = getattr(function, "func", function)  # of functools.partial
+        if getattr(function, "__self__", None) is session:
+            return True
+        code = getattr(function, "__code__", None)
+        if code is not None and CLOSERS & {*code.co_names}:
+            return True
+    return False
 
 
 def opening(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,6 +285,7 @@ def tell_open_ones(stopped: bool = False) -> None:
     those are told whose file closes nothing."""
     for opened in opened_sessions:
         left = opened.ran and opened.chosen.npu and not opened.closed and not opened.held_by_keras
+        left = left and not is_closed_at_exit(opened.session)
         if left and not (stopped and closes_something(opened.place)):
             limits.violated(
                 "session-not-closed",
@@ -275,4 +305,4 @@ def closes_something(place: tuple[str, int] | None) -> bool:
     names = {
         function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "") for function in calls
     }
-    return bool(names & {"close", "close_session", "shutdown_resource", "closing"})
+    return bool(names & CLOSERS)

@@ -9,19 +9,26 @@ from viaduct.migration.names import Function
 from viaduct.migration.rule import Site, once
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
-EXIT_CALLS = {"sys.exit", "os._exit", "tensorflow.app.run", "absl.app.run"}  # nothing behind them runs
+PLAIN_EXITS = {"sys.exit", "os._exit", "exit", "quit"}
+TEST_MAINS = {
+    *("tensorflow.test.main", "tensorflow.python.platform.googletest.main", "tensorflow.python.platform.test.main"),
+    *("unittest.main", "absl.testing.absltest.main"),
+}
+EXIT_CALLS = {*PLAIN_EXITS, *TEST_MAINS, "tensorflow.app.run", "absl.app.run"}  # nothing behind them runs
+RUNNERS = ("app.run", "test.main", "unittest.main", "absltest.main", "googletest.main")
 APP_RUN = ("tensorflow.app.run", "absl.app.run")
 
 
 def exits(statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
-    """Statements that leave the block: return, and break or continue of a loop around it."""
+    """Statements that leave the block: return, exit, and break or continue of a loop around it."""
     for statement in statements:
         if statement is not skip:
             yield from _exits(statement, within_loop=False)
 
 
 def _exits(node: ast.AST, within_loop: bool) -> Iterator[ast.stmt]:
-    if isinstance(node, ast.Return) or (isinstance(node, ast.Break | ast.Continue) and not within_loop):
+    leaves = isinstance(node, ast.Return) or is_exit(node)
+    if leaves or (isinstance(node, ast.Break | ast.Continue) and not within_loop):
         yield node
     if isinstance(node, Function | ast.ClassDef | ast.expr):
         return
@@ -32,8 +39,34 @@ def _exits(node: ast.AST, within_loop: bool) -> Iterator[ast.stmt]:
                 yield from _exits(child, looped)
 
 
+def is_exit(node: ast.AST) -> bool:
+    """`sys.exit(…)`, `raise SystemExit`."""
+    if isinstance(node, ast.Raise):
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return isinstance(raised, ast.Name) and raised.id == "SystemExit"
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and dotted(call.func) in PLAIN_EXITS
+
+
+def dotted(node: ast.AST) -> str:
+    """`sys.exit` as it is written; empty for what is no dotted name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def runs_script(statements: list[ast.stmt]) -> bool:
+    """Whether one of them runs the rest of the script and then ends it: `tf.app.run()`, `tf.test.main()`."""
+    calls = (node for one in statements for node in ast.walk(one) if isinstance(node, ast.Call))
+    return any(f".{dotted(call.func)}".endswith(tuple(f".{name}" for name in RUNNERS)) for call in calls)
+
+
 def ends(statement: ast.stmt) -> bool:
     """Whether nothing behind it can run."""
+    if is_exit(statement):
+        return True
     if isinstance(statement, ast.Return | ast.Raise | ast.Break | ast.Continue):
         return True
     if isinstance(statement, ast.If):
@@ -59,7 +92,7 @@ def at_end(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.s
 
 def before_leaving(site: Site, statement: ast.stmt, lines: list[str]) -> None:
     """A returned value that must be computed first is computed first."""
-    value = statement.value if isinstance(statement, ast.Return) else None
+    value = statement.value if isinstance(statement, ast.Return) else exit_code(statement)
     if value is None or not computes(value):
         site.edit.before(statement, lines)
         return
@@ -71,6 +104,12 @@ def before_leaving(site: Site, statement: ast.stmt, lines: list[str]) -> None:
         zh=f"先计算返回值,再执行 {lines[0]},然后返回",
         node=statement,
     )
+
+
+def exit_code(statement: ast.stmt) -> ast.expr | None:
+    """What `sys.exit` or `SystemExit` is given."""
+    call = statement.value if isinstance(statement, ast.Expr) else getattr(statement, "exc", None)
+    return call.args[0] if isinstance(call, ast.Call) and call.args else None
 
 
 def result_name(site: Site, statement: ast.stmt) -> str:
@@ -108,6 +147,5 @@ def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
 @once
 def ending_calls(site: Site) -> list[ast.Call]:
     """Calls of this file that end the program."""
-    names = {*EXIT_CALLS, "exit", "quit"}
     calls = (node for node in site.source.nodes if isinstance(node, ast.Call))
-    return [call for call in calls if (site.qualified(call.func) or getattr(call.func, "id", "")) in names]
+    return [call for call in calls if (site.qualified(call.func) or getattr(call.func, "id", "")) in EXIT_CALLS]

@@ -11,9 +11,10 @@
     +    return result
 
 The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
-where its block ends, before each return, in a `finally` where there is one, and at the end of a module. Where the end
-of a module is not reached (`tf.app.run` leaves by sys.exit) or functions still use the session, `atexit` closes it. A
-session that is returned, kept on an object or handed to Keras has an owner, who is named for a person to see to it.
+where its block ends, before each return and exit, in a `finally` where there is one, and at the end of a module. Where
+the end of a module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit) or functions still use the
+session, `atexit` closes it. A session that is returned, kept on an object or handed to Keras has an owner, who is named
+for a person to see to it.
 """
 
 from __future__ import annotations
@@ -151,6 +152,9 @@ def close_block(
         )
         return
     if ("closed", start, name) in site.work.seen:
+        return
+    if _leaving.runs_script(rest):
+        at_exit(site, name, start)
         return
     site.work.seen[("closed", start, name)] = None
     last_try = final_try(site, rest, found)
