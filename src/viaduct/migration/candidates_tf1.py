@@ -130,7 +130,7 @@ def estimators(work: Work) -> Iterator[Candidate]:
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name in ESTIMATORS:
-                yield from (candidate(work, "estimators", node, "needed") for node in nodes)
+                yield from (candidate(work, "estimators", node, estimator_state(work, node, name)) for node in nodes)
             elif name in RUN_CONFIGS:
                 yield from (candidate(work, "run_configs", node, "needed") for node in nodes)
     for name, calls in work.index.calls.items():
@@ -138,6 +138,14 @@ def estimators(work: Work) -> Iterator[Candidate]:
             yield from (candidate(work, "estimators", call, "right") for call in calls)
         elif name in NPU_RUN_CONFIGS:
             yield from (candidate(work, "run_configs", call, "right") for call in calls)
+
+
+def estimator_state(work: Work, node: ast.AST, name: str) -> State:
+    """A TPUEstimator that the vendor's converter has switched off is right."""
+    from viaduct.migration.rules.tf1.tpu_estimator import is_converted
+
+    converted = name.endswith(".TPUEstimator") and isinstance(node, ast.Call) and is_converted(Site(RULE, work, node))
+    return "right" if converted else "needed"
 
 
 # ---- datasets

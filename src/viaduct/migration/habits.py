@@ -19,6 +19,7 @@ from viaduct.migration.values import Values, constructed
 ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
 KERAS_RUNS = {"fit", "fit_generator", "predict", "train_on_batch"}
 ESTIMATOR_RUNS = {"train", "evaluate", "predict"}
+FED_BY = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
 RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
 TRAINING = ("minimize", "apply_gradients")
 # Functions that take an optimizer and train with it.
@@ -61,6 +62,7 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         note_optimizers(project, names)
         project.own_methods |= set(methods_of(names))
         note_variables(project, path, values)
+        note_npu_helpers(project, names)
     note_importers(project)
     for path in project.horovod_ranks:
         if not escapes_of(project, path):
@@ -83,6 +85,8 @@ def note_call(project: Project, path: str, call: ast.Call, values: Values) -> No
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if method in KERAS_RUNS and values.kind(call.func.value) == "keras_model":  # type: ignore[attr-defined]
         project.keras_files.add(path)
+    if method in ESTIMATOR_RUNS or name in FED_BY:
+        note_fed(project, values, call, FED_BY.get(name or "", method))
     slot = SLOTS.get(name or "") or ANY_RECEIVER.get(method)
     if slot is not None:
         note_config_helper(project, values, config_argument(call, *slot))
@@ -115,6 +119,20 @@ def is_training_call(project: Project, name: str, method: str) -> bool:
         return True
     root = name.partition(".")[0]
     return method in TRAINING and (root in ("", "tensorflow") or root in project.own_names)
+
+
+def note_npu_helpers(project: Project, names: Names) -> None:
+    """Functions of code that was migrated before: they add NpuOptimizer to a config that they make or are given."""
+    if "NpuOptimizer" not in names.source.text:
+        return
+    for node in names.source.nodes:
+        if isinstance(node, ast.Constant) and node.value == "NpuOptimizer":
+            function = names.source.function(node)
+            owner = names.source.parents.get(function) if function is not None else None
+            if function is not None and isinstance(owner, ast.ClassDef):
+                project.npu_helpers |= {f"{names.own}.{owner.name}.{function.name}", f".{function.name}"}
+            elif function is not None:
+                project.npu_helpers.add(f"{names.own}.{function.name}")
 
 
 def note_kept_initialiser(project: Project, values: Values, target: ast.expr, value: ast.expr) -> None:
@@ -162,6 +180,22 @@ def makes_initialiser(values: Values, node: ast.expr) -> bool:
     return name in INITIALIZERS or (
         name in GROUPS and any(makes_initialiser(values, argument) for argument in made.args)
     )
+
+
+def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
+    """Which of train, evaluate and predict a function of the project gives its data to."""
+    given = [word.value for word in call.keywords if word.arg == "input_fn"]
+    estimator = isinstance(call.func, ast.Attribute) and values.kind(call.func.value) in ("estimator", "npu_estimator")
+    if not given and call.args and (estimator or not isinstance(call.func, ast.Attribute)):
+        given = call.args[:1]
+    for value in given:
+        made = values.origin(value)
+        made = made.body if isinstance(made, ast.Lambda) else made
+        if isinstance(made, ast.Call) and values.names.qualified(made.func) == "functools.partial" and made.args:
+            made = made.args[0]
+        name = values.names.qualified(made.func if isinstance(made, ast.Call) else made)
+        if name is not None:
+            project.fed.setdefault(name, set()).add(run)
 
 
 def asks_for_rank(name: str) -> bool:

@@ -41,6 +41,8 @@ class Project:
     uses: what becomes of values that travel between files, see flows.py: question -> answers.
     importers: the reverse of imports; plain_imports: file without any framework -> dotted names that it imports.
     training_files: those that minimise a loss or apply gradients; broadcast_files: those that broadcast variables;
+    fed: function that makes a dataset -> which of train, evaluate and predict get it;
+    npu_helpers: functions that add NpuOptimizer to a config, as `module.function`, methods also as `.method`;
     initialisers: what holds an initialiser of all variables: `module.name`, `module.function`, `.attribute`;
     aliases, escapes: see module_flow.py; horovod_kept: files that use of Horovod what the device has nothing like.
     other_attributes: attributes, as `.attribute`, to which something else is assigned somewhere.
@@ -66,6 +68,8 @@ class Project:
     aliases: dict[str, str] = field(default_factory=dict)
     escapes: dict[str, set[int]] = field(default_factory=dict)
     horovod_kept: set[str] = field(default_factory=set)
+    fed: dict[str, set[str]] = field(default_factory=dict)
+    npu_helpers: set[str] = field(default_factory=set)
     initialisers: set[str] = field(default_factory=set)
     other_attributes: set[str] = field(default_factory=set)
     optimizers: set[str] = field(default_factory=set)

@@ -228,6 +228,47 @@ def test_a_prediction_s_last_batch_is_padded_when_asked_and_evaluation_s_is_not(
     assert "return ds.batch(n, drop_remainder=True)" in text
 
 
+@pytest.mark.parametrize(
+    ("batched", "padded"),
+    [
+        (
+            "tf.data.TFRecordDataset(f).map(g).batch(n)",
+            "tf.data.TFRecordDataset(f).map(g).apply(lambda ds: ds.concatenate(ds.repeat().take(n - 1)))"
+            ".batch(n, drop_remainder=True)",
+        ),
+        (
+            "d.apply(tf.contrib.data.map_and_batch(g, batch_size=p['size']))",
+            "d.concatenate(d.repeat().take(p['size'] - 1))"
+            ".apply(tf.contrib.data.map_and_batch(g, batch_size=p['size'], drop_remainder=True))",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "run",
+    [
+        "tf.estimator.Estimator(m).predict(input_fn=builder(2))\n",
+        "e = tf.contrib.tpu.TPUEstimator(m, predict_batch_size=4)\nfn = builder(2)\ne.predict(fn)\n",
+        "any.predict(input_fn=lambda: builder(2))\n",
+        "import functools\nany.predict(input_fn=functools.partial(builder, n=2))\n",
+    ],
+)
+def test_data_that_goes_to_predict_is_padded_whatever_its_function_is_called(
+    batched: str, padded: str, run: str
+) -> None:
+    source = HEAD + "def builder(n, p):\n    def input_fn(params):\n        d = tf.data.TFRecordDataset(f)\n"
+    source += f"        return {batched}\n    return input_fn\n{run}"
+    assert padded in migrated(source, RULE, pad_predict=True).after.decode()
+    assert "are lost" in said(migrated(source, RULE), "manual")
+
+
+def test_data_that_training_shares_with_predict_is_left_to_a_person() -> None:
+    source = HEAD + "def make(n):\n    return tf.data.TFRecordDataset(f).batch(n)\n"
+    others = {"run.py": HEAD + "from script import make\ne.train(input_fn=make)\ne.predict(input_fn=make)\n"}
+    result = migrated(source, RULE, others=others, pad_predict=True)
+    assert "return tf.data.TFRecordDataset(f).batch(n, drop_remainder=True)\n" in result.after.decode()
+    assert "as well as prediction" in said(result, "manual")
+
+
 def test_a_prediction_that_cannot_be_padded_is_left_to_a_person() -> None:
     source = HEAD + "def predict_fn():\n    return tf.data.TFRecordDataset(f).batch(size())\n"
     assert "cannot be padded" in said(migrated(source, RULE, pad_predict=True), "manual")

@@ -462,3 +462,41 @@ def test_a_session_class_as_a_default_is_left_to_a_person() -> None:
 def test_a_class_that_derives_from_a_session_is_left_to_a_person() -> None:
     source = "import tensorflow as tf\nclass S(tf.Session):\n    pass\ns = S()\n"
     check_says("session_config", source, "manual", "made from this elsewhere")
+
+
+HELPERS = {
+    "a function that is given the config": (
+        "def add(config):\n    op = config.graph_options.rewrite_options.custom_optimizers.add()\n"
+        "    op.name = 'NpuOptimizer'\n    return config\n",
+        "c = tf.ConfigProto()\nadd(c)\nwith tf.Session(config=c) as s:\n    s.run(a)\n",
+    ),
+    "its result": (
+        "def add(config):\n    op = config.graph_options.rewrite_options.custom_optimizers.add()\n"
+        "    op.name = 'NpuOptimizer'\n    return config\n",
+        "with tf.Session(config=add(tf.ConfigProto())) as s:\n    s.run(a)\n",
+    ),
+    "its result by name": (
+        "def make():\n    c = tf.ConfigProto()\n    r = c.graph_options.rewrite_options\n"
+        "    op = r.custom_optimizers.add()\n    op.name = 'NpuOptimizer'\n    return c, 1\n"
+        "def only(x=None):\n    op = x.graph_options.rewrite_options.custom_optimizers.add()\n"
+        "    op.name = 'NpuOptimizer'\n    return x\n",
+        "c = only(x=tf.ConfigProto())\nwith tf.Session(config=c) as s:\n    s.run(a)\n",
+    ),
+    "a method": (
+        "",
+        "class Run:\n    def config(self, c):\n"
+        "        op = c.graph_options.rewrite_options.custom_optimizers.add()\n        op.name = 'NpuOptimizer'\n"
+        "        return c\n    def go(self):\n"
+        "        with tf.Session(config=self.config(tf.ConfigProto())) as s:\n            s.run(a)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", HELPERS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_session_whose_own_helper_adds_the_optimizer_stays(way: str, apart: bool) -> None:
+    helper, session = HELPERS[way]
+    head = "import tensorflow as tf\n"
+    source = head + ("from helper import *\n" if apart else helper) + session
+    others = {"helper.py": head + helper} if apart else {}
+    check_noop("session_config", source, others=others)

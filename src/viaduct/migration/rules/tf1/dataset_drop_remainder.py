@@ -8,8 +8,9 @@
 The accelerator compiles a graph for fixed shapes, so a shorter last batch cannot run. Only datasets are meant: a
 `.batch()` of something else, and the queue functions `tf.train.batch`, are left alone. A value that is handed in from
 outside is set here, unless every call in the project passes it in plain sight: then those literals are better changed,
-and the finding says so. In a pipeline for evaluation or prediction the pictures of the last batch are lost; that is
-mentioned. With `--pad-predict` a prediction's last batch is filled up instead: `ds.batch(n)` becomes
+and the finding says so. In a pipeline for evaluation or prediction the examples of the last batch are lost; that is
+mentioned, and is left to a person where the data is seen to go to an Estimator's predict(). With `--pad-predict` a
+prediction's last batch is filled up instead: `ds.batch(n)` becomes
 `ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields every example and at most n - 1 of
 the first ones once more at the end.
 """
@@ -65,7 +66,14 @@ def force_true(site: Site, position: int) -> None:
     )
     handed_in(site, present)
     if not (site.options.pad_predict and predicting(site)):
-        lost_pictures(site)
+        report_lost_examples(site)
+    elif is_shared(site):
+        site.manual(
+            "this pipeline feeds training or evaluation as well as prediction, so it is not padded here: fill the "
+            "input of predict() up to a multiple of the batch, or the examples of its last batch are lost",
+            zh="该数据集同时用于训练或评估与推理,此处不做补齐:"
+            "请将 predict() 的输入补齐到批大小的整数倍,否则最后一批样本会丢失",
+        )
     elif not padded(site):
         site.manual(
             "this prediction's last batch cannot be padded here: fill the input up to a multiple of the batch by hand",
@@ -76,19 +84,37 @@ def force_true(site: Site, position: int) -> None:
 def predicting(site: Site) -> bool:
     """Evaluation is not meant: examples that count twice would change its result."""
     function = site.source.function(site.node)
-    return function is not None and any(word in function.name.lower() for word in ("predict", "infer", "serving"))
+    named = function is not None and any(word in function.name.lower() for word in ("predict", "infer", "serving"))
+    return named or "predict" in fed_by(site)
+
+
+def fed_by(site: Site) -> set[str]:
+    """Which of train, evaluate and predict get what the function around the site makes, as far as calls show it."""
+    found: set[str] = set()
+    for parent in site.source.ancestors(site.node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            found |= site.work.project.fed.get(f"{site.work.names.own}.{parent.name}", set())
+    return found
+
+
+def is_shared(site: Site) -> bool:
+    return bool(fed_by(site) - {"predict"}) and "predict" in fed_by(site)
 
 
 def padded(site: Site) -> bool:
-    """Fill up the last batch, where dataset and batch size are names or numbers and may be written twice."""
-    size = site.argument("batch_size", 0)
-    receiver = getattr(site.node.func, "value", None)
-    if site.name != "batch" or not isinstance(receiver, ast.Name):
+    """Fill up the last batch, where the batch size is a name or a number and may be written twice."""
+    size = site.argument("batch_size", 1 if "map_and_batch" in site.name else 0)
+    applied = site.source.parents[site.node]
+    call = applied if "map_and_batch" in site.name else site.node
+    receiver = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    if receiver is None or (call is applied and call.func.attr != "apply") or not is_plain(size):  # type: ignore[union-attr]
         return False
-    if not isinstance(size, ast.Name | ast.Attribute | ast.Constant):
-        return False
-    name = site.text(receiver)
-    site.edit.insert(site.source.span(receiver)[1], f".concatenate({name}.repeat().take({site.text(size)} - 1))")
+    text, count = site.text(receiver), site.text(size)  # type: ignore[arg-type]
+    if isinstance(receiver, ast.Name):
+        padding = f".concatenate({text}.repeat().take({count} - 1))"
+    else:
+        padding = f".apply(lambda ds: ds.concatenate(ds.repeat().take({count} - 1)))"
+    site.edit.insert(site.source.span(receiver)[1], padding)
     site.changed(
         "the last batch of this prediction is filled up with the first examples: cut what comes back to the number of "
         "examples",
@@ -96,6 +122,13 @@ def padded(site: Site) -> bool:
         risk="medium",
     )
     return True
+
+
+def is_plain(size: ast.expr | None) -> bool:
+    """A name, a number, or `params["batch_size"]`."""
+    if isinstance(size, ast.Subscript):
+        return isinstance(size.value, ast.Name | ast.Attribute) and isinstance(size.slice, ast.Constant)
+    return isinstance(size, ast.Name | ast.Attribute | ast.Constant)
 
 
 def handed_in(site: Site, present: ast.expr | None) -> None:
@@ -125,11 +158,18 @@ def passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
     return word or (call.args[place] if len(call.args) > place else None)
 
 
-def lost_pictures(site: Site) -> None:
+def report_lost_examples(site: Site) -> None:
     """D3."""
     function = site.source.function(site.node)
     name = function.name.lower() if function else ""
-    if any(word in name for word in NOT_TRAINING):
+    if "predict" in fed_by(site):
+        site.manual(
+            "predict() gets this data: the examples of the last incomplete batch are lost; fill the input up to a "
+            "multiple of the batch (--pad-predict does so where no other run shares it)",
+            zh="predict() 使用该数据:最后不足一批的样本会丢失;请将输入补齐到批大小的整数倍"
+            "(未与训练共用时可用 --pad-predict)",
+        )
+    elif any(word in name for word in NOT_TRAINING):
         site.advice(
             f"{name} looks like evaluation or prediction: the examples of the last incomplete batch are lost; pad the "
             "input to a multiple of the batch (--pad-predict)",

@@ -171,14 +171,37 @@ def is_none(value: ast.expr | None) -> bool:
 
 def is_ready(site: Site, value: ast.expr) -> bool:
     """Whether the value is the accelerator's already, or is made so in the helper that returns it."""
-    if site.values.kind(value) == "npu_config_proto" or from_helper(site, value):
+    if site.values.kind(value) == "npu_config_proto" or from_helper(site, value) or from_npu_helper(site, value):
         return True
     config = proto.held(site, value)
     if config is None:
         return False
-    if config.values and all(from_helper(site, one) for one in config.values):
+    if config.values and all(from_helper(site, one) or from_npu_helper(site, one) for one in config.values):
         return True
-    return proto.carries_npu_optimizer(site, config, value)
+    return proto.carries_npu_optimizer(site, config, value) or is_given_to_helper(site, config, value)
+
+
+def from_npu_helper(site: Site, value: ast.AST) -> bool:
+    """A function of the project that adds NpuOptimizer itself, as in code that was migrated before."""
+    helpers = site.work.project.npu_helpers
+    if not helpers or not isinstance(value, ast.Call):
+        return False
+    name = site.qualified(value.func)
+    method = f".{value.func.attr}" if name is None and isinstance(value.func, ast.Attribute) else ""
+    return name in helpers or method in helpers
+
+
+def is_given_to_helper(site: Site, config: proto.Held, value: ast.expr) -> bool:
+    """`add_npu(config)` as a statement of its own, which fills the config that it is given."""
+    if not site.work.project.npu_helpers:
+        return False
+    for call in site.work.index.by_type.get(ast.Call, []):
+        if isinstance(call, ast.Call) and from_npu_helper(site, call):
+            given = [*call.args, *(word.value for word in call.keywords)]
+            same = [one for one in given if ast.unparse(one) == config.text]
+            if any(proto.same_variable(site, config, one, value) for one in same):
+                return True
+    return False
 
 
 def from_helper(site: Site, value: ast.expr) -> bool:

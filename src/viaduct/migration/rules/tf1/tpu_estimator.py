@@ -12,8 +12,11 @@
     +model = NPUEstimator(
     +    model_fn=model_fn, config=config, params={"batch_size": 32})
 
-Input functions read params["batch_size"], which TPUEstimator fills in; the training size is written there. Evaluation
-and prediction then use the same size. `--tpu keep` leaves the class and only switches the TPU off.
+Input functions read params["batch_size"], which TPUEstimator fills in: the training size is written there, or the size
+for evaluation or prediction where there is no other. Evaluation and prediction then use the same size. An
+iterations_per_loop goes along only where all steps that the file shows are multiples of it, for NPUEstimator refuses
+others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off; what the vendor wrote by its own
+converter (`config=npu_run_config_init(…)`) stays.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._run_configs import INIT
 
 rule = Rule(__name__, spec="E10 E11", kind="mandatory", order=31)
 
@@ -38,6 +42,8 @@ def convert(site: Site) -> None:
     if site.options.tpu == "keep":
         switch_off(site)
         return
+    if is_converted(site):
+        return
     if any(isinstance(value, ast.Starred) for value in site.node.args) or len(site.node.args) > len(ESTIMATOR):
         site.manual("name TPUEstimator's arguments first", zh="请先将 TPUEstimator 的参数改为关键字形式", risk="high")
         return
@@ -45,23 +51,29 @@ def convert(site: Site) -> None:
     dropped = [word for word in site.node.keywords if word.arg in DROPPED]
     site.remove_arguments(dropped, add=move_batch_size(site))
     site.changed("TPUEstimator becomes NPUEstimator", zh="TPUEstimator 替换为 NPUEstimator")
+    check_arguments(site)
     sizes = {ast.unparse(word.value) for word in site.node.keywords if word.arg in SIZES}
     if len(sizes) > 1:
         site.advice(
-            f"batch sizes differ ({', '.join(sorted(sizes))}); evaluation and prediction now use the training size",
-            zh=f"批大小不同({'、'.join(sorted(sizes))});评估与预测现使用训练批大小",
+            f"batch sizes differ ({', '.join(sorted(sizes))}); training, evaluation and prediction now use the first "
+            "of them that is given",
+            zh=f"批大小不同({'、'.join(sorted(sizes))});训练、评估与预测现统一使用其中最先给出的一个",
         )
 
 
 def move_batch_size(site: Site) -> str:
     """Into params, where they are written; the argument to add where there are none."""
-    size, params = site.argument("train_batch_size"), site.argument("params", 3)
+    given = [site.argument(name) for name in SIZES]
+    size = next((value for value in given if value is not None and not is_none(value)), None)
+    params = site.argument("params", 3)
     if size is None:
         return ""
     entry = f'"batch_size": {site.text(size)}'
     if params is None:
         return f"params={{{entry}}}"
-    if isinstance(params, ast.Dict):
+    if is_none(params):
+        site.edit.node(params, f"{{{entry}}}")
+    elif isinstance(params, ast.Dict):
         if not any(isinstance(key, ast.Constant) and key.value == "batch_size" for key in params.keys):
             end = site.source.span(params)[1] - 1
             comma = "" if not params.keys or site.source.token_before(end).text == "," else ", "  # type: ignore[union-attr]
@@ -69,6 +81,35 @@ def move_batch_size(site: Site) -> str:
     else:
         site.edit.node(params, f"dict({site.text(params)}, batch_size={site.text(size)})")
     return ""
+
+
+def is_none(value: ast.AST) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def is_converted(site: Site) -> bool:
+    """What the vendor's converter writes: the class stays, switched off, with the accelerator's configuration."""
+    config = site.argument("config", 2)
+    made = site.values.origin(config) if config is not None else None
+    return isinstance(made, ast.Call) and site.qualified(made.func) == INIT
+
+
+def check_arguments(site: Site) -> None:
+    """What is not seen here may be what NPUEstimator does not know."""
+    if site.unpacked:
+        site.unresolved(
+            "arguments come by **: NPUEstimator knows neither the batch sizes nor the switches of a TPUEstimator; put "
+            "the batch size into params",
+            zh="参数以 ** 传入:NPUEstimator 不支持 TPUEstimator 的批大小与开关参数;请将批大小放入 params",
+        )
+        return
+    config = site.argument("config", 2)
+    if config is not None and site.values.kind(config) not in ("tpu_run_config", "run_config", "npu_run_config"):
+        site.unresolved(
+            f"config={site.text(config)} is not shown to be an NPURunConfig here; NPUEstimator refuses any other",
+            zh=f"无法确认 config={site.text(config)} 是 NPURunConfig;NPUEstimator 不接受其他类型",
+            node=config,
+        )
 
 
 def switch_off(site: Site) -> None:
@@ -86,7 +127,7 @@ def run_config(site: Site) -> None:
         site.manual("name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high")
         return
     site.rename(site.need("NPURunConfig"))
-    loop = loop_of(site)
+    loop = carried_loop(site, loop_of(site))
     dropped = [word for word in site.node.keywords if word.arg in (*CLUSTER, *UNKNOWN)]
     site.remove_arguments(dropped, add=f"iterations_per_loop={loop}" if loop else "")
     site.changed("tpu.RunConfig becomes NPURunConfig", zh="tpu.RunConfig 替换为 NPURunConfig")
@@ -106,3 +147,48 @@ def loop_of(site: Site) -> str:
     value = next((word.value for word in origin.keywords if word.arg == "iterations_per_loop"), None)
     value = value or (origin.args[0] if origin.args else None)
     return site.text(value) if value is not None else ""
+
+
+def carried_loop(site: Site, loop: str) -> str:
+    """The number of steps on the device, if all that the file shows of steps are multiples of it."""
+    if not loop or loop == "1":
+        return ""
+    unsuited = [text for text, value in steps_of(site) if not is_multiple(value, loop, text)]
+    if loop.isdigit() and not unsuited:
+        site.advice(
+            f"NPUEstimator wants every number of steps, and the interval of checkpoints, to be a multiple of {loop}",
+            zh=f"NPUEstimator 要求训练步数与检查点间隔均为 {loop} 的整数倍",
+        )
+        return loop
+    why = f"{', '.join(unsuited)} is not shown to be a multiple of it" if unsuited else "its value is not seen"
+    site.manual(
+        f"iterations_per_loop={loop} of the TPU is left out, since {why}, and NPUEstimator refuses such steps: give it "
+        "to NPURunConfig once they are (--loop N)",
+        zh=f"未保留 TPU 的 iterations_per_loop={loop}:无法确认 {'、'.join(unsuited) or '其取值'} 是其整数倍,"
+        "NPUEstimator 会拒绝;满足后请在 NPURunConfig 中设置(--loop N)",
+    )
+    return ""
+
+
+def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
+    """Numbers of steps in this file that the loop must divide, as they are written."""
+    words = {word.arg: word.value for word in site.node.keywords if word.arg}
+    saved = {name: words[name] for name in ("save_checkpoints_steps", "save_checkpoints_secs") if name in words}
+    found = [(f"{name}={site.text(value)}", value) for name, value in saved.items() if name.endswith("steps")]
+    if not saved:
+        found.append(("the default of 100 steps between checkpoints", ast.Constant(100)))
+    for call in site.source.nodes:
+        method = getattr(call.func, "attr", "") if isinstance(call, ast.Call) else ""
+        if isinstance(call, ast.Call) and method in ("train", "TrainSpec"):
+            found += [
+                (f"{word.arg}={site.text(word.value)}", word.value)
+                for word in call.keywords
+                if word.arg in ("steps", "max_steps") and not is_none(word.value)
+            ]
+    return found  # type: ignore[return-value]
+
+
+def is_multiple(value: ast.expr | None, loop: str, text: str) -> bool:
+    if isinstance(value, ast.Constant) and isinstance(value.value, int) and loop.isdigit():
+        return value.value % int(loop) == 0
+    return text.endswith(f"={loop}")
