@@ -18,10 +18,10 @@ def input_fn(is_training,
   # 按第一个维度切分文件
   dataset = tf.data.Dataset.from_tensor_slices(filenames)
 
-  if input_context:
+  if get_rank_size() > 1:
     tf.compat.v1.logging.info(
         'Sharding the dataset: input_pipeline_id=%d num_input_pipelines=%d' % (
-            input_context.input_pipeline_id, input_context.num_input_pipelines))
+            get_rank_id(), get_rank_size()))
     dataset = dataset.shard(get_rank_size(),
                             get_rank_id())
 

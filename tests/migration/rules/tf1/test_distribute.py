@@ -635,8 +635,53 @@ def test_a_shard_by_an_input_context_goes_by_rank() -> None:
         "dataset.shard(get_rank_size(),  # how many\n                            get_rank_id())"
         in result.after.decode()
     )
-    assert any(one.status == "manual" and "if input_context" in one.message for one in result.findings)
+    assert "  if get_rank_size() > 1:\n" in result.after.decode(), "without a strategy nobody passes a context"
     check_says("dataset_shard", before, "advice", "--distributed")
+
+
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ("if ctx is not None:\n        ds = SHARD\n    return ds\n", "if SIZE > 1:\n        ds = NEW\n    return ds\n"),
+        (
+            "if ctx is None:\n        return ds\n    return SHARD\n",
+            "if SIZE <= 1:\n        return ds\n    return NEW\n",
+        ),
+        ("return SHARD if ctx else ds\n", "return NEW if SIZE > 1 else ds\n"),
+        (
+            "if not ctx:\n        pass\n    else:\n        ds = SHARD\n    return ds\n",
+            "if SIZE <= 1:\n        pass\n    else:\n        ds = NEW\n    return ds\n",
+        ),
+        (
+            "if ctx:\n        print(ctx.input_pipeline_id)\n        ds = SHARD\n    return ds\n",
+            "if SIZE > 1:\n        print(get_rank_id())\n        ds = NEW\n    return ds\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("rank", ["hccl", "env"])
+def test_a_shard_is_reached_without_a_strategy(before: str, later: str, rank: str) -> None:
+    head = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    "
+    source = head + before.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
+    text = after(source, "dataset_shard", distributed=True, rank=rank)
+    wanted = later.replace("NEW", "ds.shard(SIZE, get_rank_id())").replace("SIZE", "get_rank_size()")
+    if rank == "env":
+        wanted = wanted.replace("get_rank_size()", 'int(os.getenv("RANK_SIZE", "1"))')
+        wanted = wanted.replace("get_rank_id()", 'int(os.getenv("RANK_ID", "0"))')
+    assert text.endswith(wanted), text
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "if ctx and more:\n        ds = SHARD\n",
+        "if ctx:\n        n = ctx.get_per_replica_batch_size(8)\n        ds = SHARD\n",
+    ],
+)
+def test_a_condition_that_asks_for_more_is_left_to_a_person(condition: str) -> None:
+    source = HEAD + "def input_fn(ctx=None):\n    ds = tf.data.TFRecordDataset(f)\n    " + condition + "    return ds\n"
+    source = source.replace("SHARD", "ds.shard(ctx.num_input_pipelines, ctx.input_pipeline_id)")
+    result = migrated(source, "dataset_shard", distributed=True)
+    assert any(one.status == "manual" and "see that it is reached" in one.message for one in result.findings)
 
 
 @pytest.mark.parametrize(

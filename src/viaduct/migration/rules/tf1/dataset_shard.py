@@ -10,12 +10,14 @@
 
 The number of pipelines and the place among them came from a strategy, from TF_CONFIG or from Horovod; here from hccl,
 or with `--rank env` and for what runs before main from RANK_SIZE and RANK_ID. Without `--distributed` it is only
-mentioned. Literal numbers and shards that go by rank already stay.
+mentioned. Literal numbers and shards that go by rank already stay. A condition on the input context, which nobody
+passes without a strategy, becomes one on the number of ranks.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _horovod as horovod
@@ -98,23 +100,79 @@ def rewrite(site: Site, number: ast.expr, index: ast.expr) -> None:
     site.edit.node(number, size or "")
     site.edit.node(index, rank or "")
     site.changed("every rank reads its own share", zh="按 rank 切分数据集")
-    under_condition(site)
+    for test, block in conditions(site):
+        if ("condition", test) not in site.work.seen:
+            site.work.seen[("condition", test)] = None
+            replace_condition(site, test, block, size or "", rank or "")
 
 
-def under_condition(site: Site) -> None:
-    """`if input_context:` never holds once there is no strategy that would pass one."""
+def conditions(site: Site) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
+    """Conditions on an input context that the shard is reached by, with what stands under each."""
+    child: ast.AST = site.node
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from early_returns(site, parent)
             return
-        if isinstance(parent, ast.If) and "context" in ast.unparse(parent.test):
-            test = ast.unparse(parent.test)
-            site.manual(
-                f"this shard stands under `if {test}`: without a strategy nobody passes that; see that it is reached",
-                zh=f"该 shard 位于 `if {test}` 之下:没有分布式策略时不会传入该值,请确保能执行到此处",
-                risk="high",
-                node=parent.test,
-            )
-            return
+        if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test and mentions_context(site, parent.test):
+            yield parent.test, [child] if isinstance(parent, ast.IfExp) else [*parent.body, *parent.orelse]
+        child = parent
+
+
+def early_returns(site: Site, function: ast.AST) -> Iterator[tuple[ast.expr, list[ast.AST]]]:
+    """`if not input_context: return dataset` before the shard."""
+    for statement in getattr(function, "body", []):
+        if not isinstance(statement, ast.If) or statement.lineno >= site.node.lineno:
+            continue
+        leaves = isinstance(statement.body[-1], ast.Return) and not site.source.is_within(site.node, [statement])
+        if leaves and mentions_context(site, statement.test):
+            yield statement.test, []
+
+
+def mentions_context(site: Site, test: ast.expr) -> bool:
+    """A name of which the shard's own arguments are attributes, or one that says it is a context."""
+    given = [*site.node.args, *(word.value for word in site.node.keywords)]
+    own = {node.id for value in given for node in ast.walk(value) if isinstance(node, ast.Name)}
+    named = (node.id for node in ast.walk(test) if isinstance(node, ast.Name))
+    return any(name in own or "context" in name for name in named)
+
+
+def replace_condition(site: Site, test: ast.expr, block: list[ast.AST], size: str, rank: str) -> None:
+    """`if input_context:` never holds once there is no strategy that would pass one: ask for several ranks instead."""
+    name, wanted = tested_name(test)
+    read = [node for part in block for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == name]
+    parents = [site.source.parents[node] for node in read]
+    known = {"num_input_pipelines": size, "input_pipeline_id": rank}
+    if not name or not all(isinstance(one, ast.Attribute) and one.attr in known for one in parents):
+        text = ast.unparse(test)
+        site.manual(
+            f"this shard is reached by `if {text}`: without a strategy nobody passes that; see that it is reached",
+            zh=f"该 shard 受 `if {text}` 控制:没有分布式策略时不会传入该值,请确保能执行到此处",
+            risk="high",
+            node=test,
+        )
+        return
+    site.edit.node(test, f"{size} > 1" if wanted else f"{size} <= 1")
+    for one in parents:
+        if isinstance(one, ast.Attribute) and not site.source.is_within(one, [site.node]):
+            site.edit.node(one, known[one.attr])
+    site.changed(
+        f"nobody passes {name} without a strategy: the condition asks for the number of ranks",
+        zh=f"没有分布式策略时不会传入 {name}:条件改为按 rank 数量判断",
+        node=test,
+    )
+
+
+def tested_name(test: ast.expr) -> tuple[str, bool]:
+    """The name whose presence is tested, and whether it is wanted: `c`, `c is not None`; `not c`, `c is None`."""
+    if isinstance(test, ast.Name):
+        return test.id, True
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Name):
+        return test.operand.id, False
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1:
+        none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
+        if none and isinstance(test.ops[0], ast.Is | ast.IsNot):
+            return test.left.id, isinstance(test.ops[0], ast.IsNot)
+    return "", False
 
 
 def leave(site: Site) -> None:

@@ -15,8 +15,8 @@
 Input functions read params["batch_size"], which TPUEstimator fills in: the training size is written there, or the size
 for evaluation or prediction where there is no other. Evaluation and prediction then use the same size. An
 iterations_per_loop goes along only where all steps that the file shows are multiples of it, for NPUEstimator refuses
-others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off; what the vendor wrote by its own
-converter (`config=npu_run_config_init(…)`) stays.
+others; else it is reported. `--tpu keep` leaves the class and only switches the TPU off. What the vendor's converter
+wrote (`config=npu_run_config_init(…)`) stays.
 """
 
 from __future__ import annotations
