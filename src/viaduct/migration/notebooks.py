@@ -1,31 +1,50 @@
 """Notebooks: their code cells are joined into one text, so that names resolve across cells, and taken apart again.
 
 Between cells stands a comment that says which follows. A line that only IPython understands (`%matplotlib inline`,
-`!pip install x`, `files = !ls`) becomes a `pass` with a mark and is put back afterwards. A cell in another language
-(`%%bash`) is not looked at. What cannot be put back together exactly is refused, and the notebook stays as it was.
+`!pip install x`, `files = !ls`) becomes a `pass` with a mark and is put back afterwards; so are the lines on which such
+a line goes on, cells in another language (`%%bash`), and a cell that does not parse, which is named. Only the source
+of a cell that changed is written anew: every other byte of the file stays, however it was laid out.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import warnings
 from dataclasses import dataclass, field
+from json.decoder import JSONDecodeError
 from typing import Any
 
-FORM = 4
-"""The nbformat that is understood; older ones keep their cells elsewhere, or under other names."""
+from viaduct.migration.notebook_spans import Span, find_sources, rewrite_source
+
+OLDEST = 3
+"""Of nbformat: cells of 3 lie in worksheets and hold `input`; 1 and 2 nobody has written since 2012."""
 MARK = "# %% cell {number}"
-MARKED = re.compile(r"^# %% cell (\d+)$")
-HELD = "pass  # ipython-line {number}"
-HELD_LINE = re.compile(r"^([ \t]*)pass  # ipython-line (\d+)$")
-MAGIC = re.compile(r"^\s*(?:[%!?]|[\w.]+\?\??\s*$|[^#\"'(]*[\w)\]]\s*=\s*[!%]\s*\w)")
-PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")
-LAYOUTS: tuple[dict[str, Any], ...] = tuple(
-    {"indent": indent, "ensure_ascii": ascii_only, "separators": separators}
-    for indent in (1, 2, 4, None, "\t")
-    for ascii_only in (False, True)
-    for separators in (None, (",", ":"))
+HELD = "ipython-line"
+MAGIC = re.compile(r"^\s*(?:[%!?,;/]|[\w.\[\]'\", ]+?\s*[-+*/]?=\s*(?:!|%\s*[a-zA-Z])\s*\S)")
+AFTER_COLON = re.compile(r"^(\s*(?:if|elif|for|while|with|try|else|finally|except)\b[^#'\"]*:\s*)([!%].*)$")
+TIMED = re.compile(r"^(\s*)(%(?:time|timeit|prun|memit)(?:\s+-\w+(?:\s+\d+)?)*\s+)(?!-)(\S.*)$")
+COMMANDS = (
+    *("pip", "pip3", "conda", "mamba", "cd", "ls", "ll", "mkdir", "rm", "rmdir", "cp", "mv", "cat", "pwd", "git"),
+    *(
+        "wget",
+        "curl",
+        "unzip",
+        "tar",
+        "env",
+        "matplotlib",
+        "load_ext",
+        "autoreload",
+        "run",
+        "python",
+        "bash",
+        "apt-get",
+    ),
 )
+COMMAND = re.compile(rf"^\s*(?:{'|'.join(COMMANDS)})\s+[^\s=(,.\[]")
+"""Commands that IPython takes without a percent sign."""
+PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%memit", "%%mprun")
 
 
 class NotMigrated(Exception):
@@ -36,19 +55,38 @@ class NotMigrated(Exception):
         self.zh = zh
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A cell that is not looked at although it may matter: the line of the joined text at which it begins, and why."""
+
+    line: int
+    reason: str
+    zh: str
+    text: str
+
+
 @dataclass
 class Notebook:
     """`text` is what is migrated; `starts` are the lines at which the cells begin, counted from 1."""
 
-    content: dict[str, Any]
-    layout: dict[str, Any]
-    ending: str
-    newline: str = "\n"
+    written: str
+    spans: list[Span]  # of the code cells that are joined, in their order
     text: str = ""
-    cells: list[int] = field(default_factory=list)  # places in content["cells"]
+    cells: list[int] = field(default_factory=list)  # places among all cells
     starts: list[int] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    tag: str = ""  # makes the marks unlike anything in the notebook
     bom: bool = False
+
+    @property
+    def mark(self) -> re.Pattern[str]:
+        return re.compile(rf"^# %% cell (\d+){re.escape(self.tag)}$", re.MULTILINE)
+
+    @property
+    def held_line(self) -> re.Pattern[str]:
+        """A mark of a whole line, of the rest of one, or of the prefix that a line has lost."""
+        return re.compile(rf"^(.*?)(pass  # |# |  # before )({HELD}) (\d+){re.escape(self.tag)}$")
 
 
 def read(data: bytes) -> Notebook:
@@ -59,63 +97,50 @@ def read(data: bytes) -> Notebook:
         raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
     check_form(content)
     check_language(content)
-    newline, written = plain_lines(written)
-    layout, ending = find_layout(content, written)
-    notebook = Notebook(content, layout, ending, newline, bom=data.startswith(b"\xef\xbb\xbf"))
+    try:
+        spans = find_sources(written)
+    except (JSONDecodeError, RecursionError) as error:
+        raise NotMigrated(f"is not a notebook: {error}", f"不是 notebook 文件:{error}") from None
+    notebook = Notebook(written, spans, bom=data.startswith(b"\xef\xbb\xbf"))
+    texts = "\n".join(span.text for span in spans)
+    while f"{HELD} " in texts + notebook.tag and f"{notebook.tag}\n" in f"{texts}\n":
+        notebook.tag += " of viaduct"
+    while notebook.mark.search(texts):
+        notebook.tag += " of viaduct"
     join(notebook)
     return notebook
 
 
 def check_form(content: Any) -> None:
     form = content.get("nbformat") if isinstance(content, dict) else None
-    if isinstance(form, int) and form < FORM:
+    if isinstance(form, int) and form < OLDEST:
         raise NotMigrated(
-            f"has nbformat {form}; convert it to {FORM} first (jupyter nbconvert --to notebook)",
-            f"nbformat 为 {form},请先转换为 {FORM}(jupyter nbconvert --to notebook)",
+            f"has nbformat {form}; convert it to 4 first (jupyter nbconvert --to notebook)",
+            f"nbformat 为 {form},请先转换为 4(jupyter nbconvert --to notebook)",
         )
-    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+    cells = isinstance(content, dict) and isinstance(content.get("cells"), list)
+    sheets = isinstance(content, dict) and isinstance(content.get("worksheets"), list)
+    if not cells and not sheets:
         raise NotMigrated("has no cells", "没有单元格")
-
-
-def plain_lines(written: str) -> tuple[str, str]:
-    """How lines end, and the text with plain ends: git may have made all of them CRLF. JSON's strings hold none."""
-    if "\n" in written and written.count("\r\n") == written.count("\n"):
-        return "\r\n", written.replace("\r\n", "\n")
-    return "\n", written
 
 
 def check_language(content: dict[str, Any]) -> None:
     metadata = content.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    said = [metadata.get("kernelspec"), metadata.get("language_info")]
-    names = [one.get("language") or one.get("name") for one in said if isinstance(one, dict)]
+    kernel, language = metadata.get("kernelspec"), metadata.get("language_info")
+    names = [kernel.get("language")] if isinstance(kernel, dict) else []
+    names += [language.get("name")] if isinstance(language, dict) else []
     for name in names:
         if isinstance(name, str) and "python" not in name.lower():
             raise NotMigrated(f"is written in {name}, not in Python", f"使用 {name} 编写,不是 Python")
 
 
-def find_layout(content: dict[str, Any], written: str) -> tuple[dict[str, Any], str]:
-    """How the file was written, so that only what changed is written otherwise."""
-    body = written.rstrip("\r\n")
-    for layout in LAYOUTS:
-        if json.dumps(content, **layout) == body:
-            return layout, written[len(body) :]
-    raise NotMigrated(
-        "is laid out as no notebook tool writes it; open it in Jupyter and save it once",
-        "排版与 notebook 工具所写不同,请在 Jupyter 中打开并保存一次",
-    )
+# ---- one cell
 
 
-def source_of(cell: Any) -> str | None:
-    """The text of a code cell; None for anything else, and for cells in another language."""
-    if not isinstance(cell, dict) or cell.get("cell_type") != "code":
-        return None
-    source = cell.get("source", "")
-    text = "".join(source) if isinstance(source, list) and all(isinstance(line, str) for line in source) else source
-    if not isinstance(text, str):
-        return None
+def is_other_language(text: str) -> bool:
     first = text.lstrip().partition("\n")[0]
-    return None if first.startswith("%%") and not first.startswith(PYTHON_CELLS) else text
+    return first.startswith("%%") and not first.startswith(PYTHON_CELLS)
 
 
 @dataclass
@@ -134,7 +159,7 @@ class Open:
         place = 0
         while place < len(line):
             place = self.step(line, place)
-        if len(self.string) == 1:  # a short string ends with its line
+        if len(self.string) == 1 and not line.endswith("\\"):  # a short string ends with its line
             self.string = ""
         self.carried = line.endswith("\\")
 
@@ -156,41 +181,110 @@ class Open:
         return place + 1
 
 
+def is_magic(line: str) -> bool:
+    """Whether a line, at which a statement begins, is IPython's and not Python's."""
+    if MAGIC.match(line):
+        return True
+    asks = line.rstrip().endswith("?") and not set(line) & set("#\"'")
+    return (asks or COMMAND.match(line) is not None) and not parses(line.strip())
+
+
+def parses(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 def join(notebook: Notebook) -> None:
     lines: list[str] = []
-    for place, cell in enumerate(notebook.content["cells"]):
-        text = source_of(cell)
-        if text is None:
-            continue
-        lines.append(MARK.format(number=place + 1))
-        notebook.cells.append(place)
+    for span in notebook.spans:
+        lines.append(MARK.format(number=span.place + 1) + notebook.tag)
+        notebook.cells.append(span.place)
         notebook.starts.append(len(lines) + 1)
-        state = Open()
-        for line in text.split("\n"):
-            if not state.within and MAGIC.match(line):
-                line = hold(notebook, line)
-            state.read(line)
-            lines.append(line)
+        lines += cell_lines(notebook, span.text, len(lines) + 1)
     notebook.text = "\n".join(lines) + "\n" if lines else ""
 
 
-def hold(notebook: Notebook, line: str) -> str:
-    indent = line[: len(line) - len(line.lstrip())]
-    notebook.held.append(line)
-    return indent + HELD.format(number=len(notebook.held) - 1)
+def cell_lines(notebook: Notebook, text: str, start: int) -> list[str]:
+    """The lines of a cell as Python; all of them marks where the cell is no Python."""
+    if is_other_language(text):
+        first = text.strip().partition("\n")[0]
+        reason = f"a cell of {first.split()[0]} is not looked into"
+        notebook.skipped.append(Skipped(start, reason, f"未查看 {first.split()[0]} 单元格", text))
+        return [hold(notebook, line, continued=place > 0) for place, line in enumerate(text.split("\n"))]
+    held = len(notebook.held)
+    lines = python_lines(notebook, text)
+    problem = syntax_problem("\n".join(lines))
+    if not problem:
+        return lines
+    del notebook.held[held:]
+    reason = f"this cell cannot be read as Python 3 ({problem}) and is left as it is"
+    notebook.skipped.append(Skipped(start, reason, f"该单元格无法按 Python 3 解析({problem}),原样保留", text))
+    return [hold(notebook, line, continued=place > 0) for place, line in enumerate(text.split("\n"))]
+
+
+def syntax_problem(text: str) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def python_lines(notebook: Notebook, text: str) -> list[str]:
+    lines: list[str] = []
+    state, goes_on = Open(), False
+    for line in text.split("\n"):
+        if goes_on:
+            lines.append(hold(notebook, line, continued=True))
+            goes_on = line.rstrip("\r").endswith("\\")
+            continue
+        rewritten = None if state.within else without_magic(notebook, line)
+        goes_on = rewritten is not None and line.rstrip("\r").endswith("\\")
+        state.read(line if rewritten is None else rewritten)
+        lines.append(line if rewritten is None else rewritten)
+    return lines
+
+
+def without_magic(notebook: Notebook, line: str) -> str | None:
+    """Python in the place of IPython's line; None where it is Python already."""
+    timed = TIMED.match(line)
+    if timed is not None and parses(timed[3]) and "#" not in timed[3]:
+        notebook.held.append(timed[2])
+        return f"{timed[1]}{timed[3]}  # before {HELD} {len(notebook.held) - 1}{notebook.tag}"
+    branch = AFTER_COLON.match(line)
+    if branch is not None and not parses(f"{line.strip()}\n"):
+        notebook.held.append(branch[2])
+        return f"{branch[1]}pass  # {HELD} {len(notebook.held) - 1}{notebook.tag}"
+    return hold(notebook, line) if is_magic(line) else None
+
+
+def hold(notebook: Notebook, line: str, continued: bool = False) -> str:
+    indent = "" if continued else line[: len(line) - len(line.lstrip())]
+    notebook.held.append(line[len(indent) :])
+    return f"{indent}{'# ' if continued else 'pass  # '}{HELD} {len(notebook.held) - 1}{notebook.tag}"
+
+
+# ---- putting it back
 
 
 def put_back(notebook: Notebook, text: str) -> bytes:
     """The file with the migrated text in its cells."""
-    sources = split(notebook, text)
-    before = split(notebook, notebook.text)
-    for place, old, new in zip(notebook.cells, before, sources, strict=True):
+    pieces, at = [], 0
+    for span, old, new in zip(notebook.spans, split(notebook, notebook.text), split(notebook, text), strict=True):
         if new != old:
-            cell = notebook.content["cells"][place]
-            as_list = isinstance(cell.get("source"), list)
-            cell["source"] = new.splitlines(keepends=True) if as_list else new
-    written = json.dumps(notebook.content, **notebook.layout) + notebook.ending
-    return (b"\xef\xbb\xbf" if notebook.bom else b"") + written.replace("\n", notebook.newline).encode()
+            pieces += [notebook.written[at : span.start], rewrite_source(notebook.written, span, new)]
+            at = span.end
+    written = "".join([*pieces, notebook.written[at:]])
+    return (b"\xef\xbb\xbf" if notebook.bom else b"") + written.encode()
 
 
 def split(notebook: Notebook, text: str) -> list[str]:
@@ -198,16 +292,16 @@ def split(notebook: Notebook, text: str) -> list[str]:
     seen: list[int] = []
     back: list[int] = []
     for line in text.split("\n")[:-1]:
-        mark, kept = MARKED.match(line), HELD_LINE.match(line)
+        mark, kept = notebook.mark.match(line), notebook.held_line.match(line)
         if mark:
             seen.append(int(mark[1]) - 1)
             pieces.append([])
             continue
         if not pieces:
             raise NotMigrated("a change landed before its first cell", "有改动落在第一个单元格之前")
-        if kept:
-            back.append(int(kept[2]))
-            line = kept[1] + notebook.held[back[-1]].lstrip()
+        if kept and int(kept[4]) < len(notebook.held):
+            back.append(int(kept[4]))
+            line = released(notebook, kept)
         pieces[-1].append(line)
     if seen != notebook.cells or back != list(range(len(notebook.held))):
         raise NotMigrated(
@@ -217,10 +311,19 @@ def split(notebook: Notebook, text: str) -> list[str]:
     return ["\n".join(piece) for piece in pieces]
 
 
+def released(notebook: Notebook, kept: re.Match[str]) -> str:
+    """The line as IPython has it."""
+    text = notebook.held[int(kept[4])]
+    if "before" in kept[2]:
+        code = kept[1].lstrip()
+        return kept[1][: len(kept[1]) - len(code)] + text + code
+    return kept[1] + text
+
+
 def readable(notebook: Notebook, text: str) -> str:
     """The joined text with IPython's lines in their places, for showing; as many lines as it has."""
     lines = []
     for line in text.split("\n"):
-        kept = HELD_LINE.match(line)
-        lines.append(kept[1] + notebook.held[int(kept[2])].lstrip() if kept else line)
+        kept = notebook.held_line.match(line)
+        lines.append(released(notebook, kept) if kept and int(kept[4]) < len(notebook.held) else line)
     return "\n".join(lines)

@@ -23,7 +23,7 @@ from typing import Any
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
-from viaduct.migration.findings import LEFT, RISK, Finding
+from viaduct.migration.findings import LEFT, RISK, Finding, Risk
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import Place, audit_programs, counts, of_finding
 from viaduct.migration.options import Options
@@ -435,11 +435,24 @@ def migrate_notebook(path: str, data: bytes, options: Options, project: Project)
         after = notebooks.put_back(notebook, made.after.decode()) if made.changed else b""
     except notebooks.NotMigrated as error:
         return left_alone(path, str(error), error.zh, data)
+    skipped = tuple(on_skipped_cell(path, cell) for cell in notebook.skipped if cell.text)
+    made = replace(made, findings=(*made.findings, *(one for one in skipped if one is not None)))
     if not made.changed and not made.findings:
         return FileResult(path, 0, 0, places=made.places, marks=made.marks)
     old, new = (notebooks.readable(notebook, text.decode()) for text in (made.before, made.after))
     cells = tuple(zip([place + 1 for place in notebook.cells], notebook.starts, strict=True))
     return replace(of_migrated(made, old, new), before=data if made.changed else b"", after=after, cells=cells)
+
+
+def on_skipped_cell(path: str, cell: notebooks.Skipped) -> Finding | None:
+    """A cell that was not looked into concerns a person if it mentions a framework, or should have been Python."""
+    concerns = any(word in cell.text.encode() for word in FRAMEWORKS)
+    if cell.text.lstrip().startswith("%%") and not concerns:
+        return None
+    end = cell.line + cell.text.count("\n")
+    said = f"{cell.reason}: migrate it by hand", f"{cell.zh}:请手工迁移"
+    risk: Risk = "high" if concerns else "low"
+    return Finding(path, cell.line, end, 1, "engine.unparsable", "report", "manual", *said, risk, before=cell.text)
 
 
 def too_large(path: str, data: bytes) -> FileResult:

@@ -117,7 +117,7 @@ def watch_keras() -> None:
 
 def watch_exit() -> None:
     """Remember what the script leaves to the end of the process: a session may be closed there."""
-    plain = atexit.register
+    plain: Any = atexit.register
 
     @functools.wraps(plain)
     def register(function: Any, *args: Any, **named: Any) -> Any:

@@ -28,7 +28,8 @@ def exits(statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[
 
 def _exits(node: ast.AST, within_loop: bool) -> Iterator[ast.stmt]:
     leaves = isinstance(node, ast.Return) or is_exit(node)
-    if leaves or (isinstance(node, ast.Break | ast.Continue) and not within_loop):
+    leaves = leaves or (isinstance(node, ast.Break | ast.Continue) and not within_loop)
+    if leaves and isinstance(node, ast.stmt):
         yield node
     if isinstance(node, Function | ast.ClassDef | ast.expr):
         return

@@ -104,12 +104,12 @@ def is_shared(site: Site) -> bool:
 def padded(site: Site) -> bool:
     """Fill up the last batch, where the batch size is a name or a number and may be written twice."""
     size = site.argument("batch_size", 1 if "map_and_batch" in site.name else 0)
-    applied = site.source.parents[site.node]
-    call = applied if "map_and_batch" in site.name else site.node
-    receiver = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
-    if receiver is None or (call is applied and call.func.attr != "apply") or not is_plain(size):  # type: ignore[union-attr]
+    call: ast.AST = site.source.parents[site.node] if "map_and_batch" in site.name else site.node
+    called = call.func if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    if called is None or size is None or not is_plain(size) or (call is not site.node and called.attr != "apply"):
         return False
-    text, count = site.text(receiver), site.text(size)  # type: ignore[arg-type]
+    receiver = called.value
+    text, count = site.text(receiver), site.text(size)
     if isinstance(receiver, ast.Name):
         padding = f".concatenate({text}.repeat().take({count} - 1))"
     else:
@@ -124,7 +124,7 @@ def padded(site: Site) -> bool:
     return True
 
 
-def is_plain(size: ast.expr | None) -> bool:
+def is_plain(size: ast.expr) -> bool:
     """A name, a number, or `params["batch_size"]`."""
     if isinstance(size, ast.Subscript):
         return isinstance(size.value, ast.Name | ast.Attribute) and isinstance(size.slice, ast.Constant)

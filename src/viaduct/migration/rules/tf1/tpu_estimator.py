@@ -185,7 +185,7 @@ def steps_of(site: Site) -> list[tuple[str, ast.expr | None]]:
                 for word in call.keywords
                 if word.arg in ("steps", "max_steps") and not is_none(word.value)
             ]
-    return found  # type: ignore[return-value]
+    return found
 
 
 def is_multiple(value: ast.expr | None, loop: str, text: str) -> bool:
