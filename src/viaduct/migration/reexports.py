@@ -52,9 +52,12 @@ class Exports:
         return found[0] if len(found) == 1 else None
 
     def follow(self, name: str, package: str) -> str:
-        """Return where a qualified name comes from; itself, if no module of the project hands it on."""
+        """Return where a qualified name comes from; itself, if no module of the project hands it on.
+
+        A folder of the project that is called tensorflow does not take the name away from the framework.
+        """
         for _ in range(STEPS):
-            step = self.step(name, package)
+            step = self.step(name, package) if name.partition(".")[0] not in ROOTS else None
             if step is None or step == name:
                 return name
             name = step

@@ -166,7 +166,7 @@ REQUIREMENTS = (
         "data_parallel",
         "one process a device",
         "每设备一个进程",
-        torch("data_parallel", "data_parallel_ddp"),
+        torch("data_parallel", "data_parallel_ddp", "any_data_parallel"),
     ),
     Requirement(
         "profiling",

@@ -109,4 +109,4 @@ def test_without_a_card_it_gets_no_device(before: str, after: str) -> None:
 
 def test_data_parallel_stays_with_a_word() -> None:
     source = "import torch\nmodel = torch.nn.DataParallel(model)\n"
-    check_says("any_data_parallel", source, "advice", "CUDA alone", to="any")
+    check_says("any_data_parallel", source, "manual", "CUDA alone", to="any")

@@ -103,7 +103,7 @@ def test_a_variable_that_is_read_is_pointed_out() -> None:
             "advice",
             "2.5",
         ),
-        ("any_data_parallel", "import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "advice", "CUDA alone"),
+        ("any_data_parallel", "import torch\ntorch.nn.parallel.data_parallel(m, x)\n", "manual", "CUDA alone"),
         ("any_profiler", "import torch\ntorch.autograd.profiler.profile(use_cuda=True)\n", "manual", "use_device"),
         ("any_type_text", "import torch\nif x.type() == 'torch.cuda.FloatTensor':\n    pass\n", "manual", "dtype"),
         ("any_rng_state", "import torch\nwith torch.random.fork_rng():\n    pass\n", "advice", "device_type"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P14", kind="advice", targets=("any",), order=70)
+rule = Rule(__name__, spec="P14", kind="report", targets=("any",), order=70)
 
 
 HOME = "torch.nn.parallel"
@@ -16,8 +16,8 @@ CALLS = ("torch.nn.DataParallel", f"{HOME}.DataParallel", f"{HOME}.data_parallel
 
 
 @rule.call(*CALLS)
-def advise(site: Site) -> None:
-    site.advice(
+def report(site: Site) -> None:
+    site.manual(
         "DataParallel runs on CUDA alone: with several NPUs or MLUs use DistributedDataParallel under torchrun; "
         "with one, leave it out",
         zh="DataParallel 仅支持 CUDA:多张 NPU 或 MLU 请在 torchrun 下使用 DistributedDataParallel;单卡请去掉",
