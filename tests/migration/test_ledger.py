@@ -162,3 +162,25 @@ def test_one_program_does_not_answer_for_another(tmp_path: Path) -> None:
         ("b/train_b.py", "broadcast"),
         ("b/train_b.py", "communication"),
     }
+
+
+def test_the_started_script_starts_communication_for_the_file_that_trains(tmp_path: Path) -> None:
+    """As people lay it out: main.py opens the session and hands it to a model that initialises and trains."""
+    model = (
+        "import tensorflow as tf\nclass Model:\n    def __init__(self, sess):\n        self.sess = sess\n"
+        "    def train(self, loss):\n        step = tf.train.AdamOptimizer(0.1).minimize(loss)\n"
+        "        tf.global_variables_initializer().run()\n        self.sess.run(step)\n"
+    )
+    main = (
+        "import tensorflow as tf\nfrom model import Model\ndef main(_):\n    with tf.Session() as sess:\n"
+        "        Model(sess).train(tf.ones([2]))\nif __name__ == '__main__':\n    tf.app.run()\n"
+    )
+    (tmp_path / "model.py").write_text(model)
+    (tmp_path / "main.py").write_text(main)
+    outcome = migrated_project(tmp_path, distributed=True)
+    assert "init_sess.run(npu_init)" in outcome.by_path["main.py"].new
+    assert "hccl_ops.broadcast" in outcome.by_path["model.py"].new
+    summary = summarise(outcome)
+    for requirement in ("sessions", "optimizers", "broadcast", "communication"):
+        assert counts(summary, requirement) == (1, 1, 0, 0, 0), requirement
+    assert summary.verdict == "complete"

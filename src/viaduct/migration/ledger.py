@@ -36,6 +36,8 @@ TITLES_ZH: dict[State, str] = {
 UNRESOLVED = "engine.unresolved"
 LONGEST = 100
 """Lines of one place or finding that are looked at: a class of a thousand lines is found by its first."""
+BESIDE = ("tf1.session_grad_fusion",)
+"""Rules that add to a place which another rule of the same requirement changes."""
 COUNTED: tuple[Status, ...] = ("changed", "manual", "unresolved")
 
 
@@ -209,7 +211,7 @@ def subject_of(finding: Finding) -> str:
 
 def counts(finding: Finding) -> bool:
     """Advice is not needed, and neither is what only makes things faster."""
-    optional = finding.status == "changed" and finding.kind in ("performance", "advice")
+    optional = finding.status == "changed" and (finding.kind in ("performance", "advice") or finding.rule in BESIDE)
     return finding.status in COUNTED and not optional
 
 

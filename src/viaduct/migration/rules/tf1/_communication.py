@@ -13,6 +13,7 @@ STARTS = (
     *(f"{OPS}.initialize_system", "npu_bridge.npu_init.init_resource"),
     "npu_bridge.estimator.npu.npu_plugin.npu_resource_init",
 )
+INITIALIZERS = ("tensorflow.global_variables_initializer", "tensorflow.initialize_all_variables")
 STOPS = (
     *(f"{OPS}.shutdown_system", "npu_bridge.npu_init.shutdown_resource"),
     "npu_bridge.estimator.npu.npu_plugin.npu_resource_shutdown",
@@ -27,8 +28,15 @@ def wanted(options: Options) -> bool:
 def asks_for_ranks(site: Site) -> bool:
     """Whether this file, or one that it imports, does or will once it is migrated."""
     here = any(name.startswith(("hccl.manage.api.", "npu_bridge.hccl.")) for name in site.work.index.calls)
+    return here or bool(site.work.project.reaches(site.work.path) & asking_files(site))
+
+
+def asking_files(site: Site) -> set[str]:
+    """Files that ask for ranks, and those that run an initialiser in a program that trains: they will broadcast."""
     project = site.work.project
-    return here or bool(project.reaches(site.work.path) & project.rank_files)
+    if not project.reaches(site.work.path) & project.training_files:
+        return project.rank_files
+    return project.rank_files.union(*(project.mentions.get(name, set()) for name in INITIALIZERS))
 
 
 def is_started(site: Site) -> bool:

@@ -90,8 +90,8 @@ def asks(site: Site, node: ast.AST) -> bool:
 
 def asking_modules(site: Site) -> set[str]:
     """The last names of imported modules that ask for ranks, or import others that do."""
-    project = site.work.project
-    asking = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & project.rank_files)
+    project, files = site.work.project, communication.asking_files(site)
+    asking = (path for path in project.imports.get(site.work.path, ()) if project.reaches(path) & files)
     return {project.module_of(path)[0].rpartition(".")[2] for path in asking}
 
 
