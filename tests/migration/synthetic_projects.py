@@ -96,6 +96,7 @@ class Card:
 CARDS = {
     "npu": Card("npu", "hccl", "ASCEND_RT_VISIBLE_DEVICES", "torch_npu"),
     "mlu": Card("mlu", "cncl", "MLU_VISIBLE_DEVICES", "torch_mlu"),
+    "any": Card("cuda", "nccl", "CUDA_VISIBLE_DEVICES", ""),  # the lines of the result are the helper's: not compared
 }
 TorchMaker = Callable[[Words, str, Card], Piece]
 
@@ -468,13 +469,14 @@ def add_file(project: Synthetic, path: str, words: Words, to: str) -> None:
         lines += [indent + line for line in piece.before]
         lines.append("")
     project.files[path] = "\n".join(lines) + "\n"
-    if project.framework == "torch" and uses_card:
+    if project.framework == "torch" and uses_card and to != "any":
         project.extra["plugin", "changed"] += 1
 
 
 def make_piece(framework: str, words: Words, alias: str, to: str) -> Piece:
     if framework == "torch":
-        return words.chance.choice(TORCH)(words, alias, CARDS[to])
+        makers = [maker for maker in TORCH if to != "any" or maker is not already_there]
+        return words.chance.choice(makers)(words, alias, CARDS[to])
     return words.chance.choice(TENSORFLOW)(words, alias)
 
 

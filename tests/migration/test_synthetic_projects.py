@@ -12,9 +12,9 @@ from tests.migration.synthetic_projects import Counts, Placed, Synthetic, make_p
 from viaduct.migration.options import Options
 from viaduct.migration.run import FileResult, Outcome, migrate_project
 
-KINDS = (("torch", "npu"), ("torch", "mlu"), ("tensorflow", "npu"))
-SAMPLE, ALL = 12, 667
-"""Projects of each kind in the suite, and in `make test-all`: 2,668 in all."""
+KINDS = (("torch", "npu"), ("torch", "mlu"), ("torch", "any"), ("tensorflow", "npu"))
+SAMPLE, ALL = 12, 400
+"""Projects of each kind in the suite, and in `make test-all`: 2,000 in all."""
 
 
 @pytest.mark.parametrize(("framework", "to"), KINDS)
@@ -49,7 +49,8 @@ def check(folder: Path, project: Synthetic, to: str, distributed: bool = False) 
     for placed in project.pieces:
         file = outcome.by_path[placed.file]
         result = result_of(file, project.files[placed.file], placed)
-        assert placed.piece.holds or result == wanted(placed), explain(project, placed)
+        if not placed.piece.holds and to != "any":
+            assert result == wanted(placed), explain(project, placed)
         for text in placed.piece.holds:
             assert text in file.new, explain(project, placed)
     for file in outcome.changed:
