@@ -8,7 +8,7 @@ from typing import Literal
 
 from viaduct.migration.diffing import Row, around, compare
 from viaduct.migration.findings import Finding, Status
-from viaduct.migration.ledger import TITLES, TITLES_ZH
+from viaduct.migration.ledger import STATES, TITLES, TITLES_ZH
 from viaduct.migration.rule import all_rules
 from viaduct.migration.run import FileResult, Outcome
 from viaduct.migration.summary import WORDS, Summary, headline, plural, summarise
@@ -61,17 +61,22 @@ def page(outcome: Outcome, language: str = "en") -> Page:
 
 
 def tiles(summary: Summary) -> list[Tile]:
-    manual = summary.statuses["manual"]
     editing = sum(1 for counts in summary.rules.values() if counts["changed"])
-    risks = ", ".join(f"{summary.risks[risk]} {risk}" for risk in ("high", "medium", "low") if summary.risks.get(risk))
+    total = {state: sum(getattr(row, state) for row in summary.ledger) for state in ("needed", *STATES)}
+    left = total["manual"] + total["unresolved"]
     return [
         Tile("files changed", f"{summary.changed:,}", f"of {summary.files:,}, {summary.lines:,} lines"),
         Tile("edits", f"{summary.edits:,}", f"by {plural(editing, 'rule')}"),
         Tile(
-            "left for a person",
-            f"{manual:,}",
-            f"risk: {risks}" if risks else "",
-            good=None if manual or summary.incomplete else True,
+            "places that need a change",
+            f"{total['needed']:,}",
+            f"{total['changed']:,} changed, {total['right']:,} right",
+        ),
+        Tile(
+            "places left",
+            f"{left:,}",
+            f"{total['manual']:,} for manual review, {total['unresolved']:,} unresolved",
+            good=None if left else True,
         ),
         Tile("verdict", summary.verdict, summary.reasons[0], good=SURE[summary.verdict]),
     ]
