@@ -61,16 +61,14 @@ def page(outcome: Outcome, language: str = "en") -> Page:
 
 
 def tiles(summary: Summary) -> list[Tile]:
-    editing = sum(1 for counts in summary.rules.values() if counts["changed"])
     total = {state: sum(getattr(row, state) for row in summary.ledger) for state in ("needed", *STATES)}
     left = total["manual"] + total["unresolved"]
     return [
-        Tile("files changed", f"{summary.changed:,}", f"of {summary.files:,}, {summary.lines:,} lines"),
-        Tile("edits", f"{summary.edits:,}", f"by {plural(editing, 'rule')}"),
+        Tile("edits", f"{summary.edits:,}", f"in {plural(summary.changed, 'file')} of {summary.files:,}"),
         Tile(
-            "places that need a change",
+            "places concerned",
             f"{total['needed']:,}",
-            f"{total['changed']:,} changed, {total['right']:,} right",
+            f"{total['changed']:,} changed, {total['right']:,} already right",
         ),
         Tile(
             "places left",
