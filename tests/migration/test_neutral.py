@@ -203,8 +203,8 @@ def test_reports_show_it(tmp_path: Path) -> None:
     assert (tmp_path / "project" / HELPER).read_text() == helper_text.write({"device", "synchronize"})
 
 
-def test_tensorflow_is_refused_as_before(tmp_path: Path) -> None:
-    project(tmp_path / "project", {"train.py": SCRIPT, "old.py": "import tensorflow as tf\n"})
+def test_a_project_of_tensorflow_alone_is_refused(tmp_path: Path) -> None:
+    project(tmp_path / "project", {"old.py": "import tensorflow as tf\n"})
     done = viaduct("migrate", tmp_path / "project", "--to", "any", "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "device-neutral" in done.stderr

@@ -95,7 +95,8 @@ def test_a_name_of_ones_own_is_not_taken_for_a_framework(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["tensorflow", "torch"])
 def test_a_folder_called_as_a_framework_does_not_take_its_place(tmp_path: Path, name: str) -> None:
     files = {
-        "train.py": "import tensorflow as tf\nimport torch\ntorch.cuda.init()\nwith tf.Session() as s:\n    pass\n",
+        "train.py": "import tensorflow as tf\nimport torch\ntorch.cuda.init()\nwith tf.Session() as s:\n"
+        "    s.run(tf.global_variables_initializer())\n",
         f"convert/{name}/__init__.py": "from .network import Session, cuda\n",
         f"convert/{name}/network.py": f"import {name}\nclass Session:\n    pass\nclass cuda:\n    pass\n",
     }

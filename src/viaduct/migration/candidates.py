@@ -39,11 +39,14 @@ def candidate(work: Work, requirement: str, node: ast.AST, state: State) -> Cand
 def find_candidates(work: Work) -> list[Candidate]:
     """Return the places of a file, in the order of their lines; none where only some rules were asked for."""
     from viaduct.migration import candidates_tf1, candidates_torch
+    from viaduct.migration.frameworks import TENSORFLOW, TORCH
 
     found: list[Candidate] = []
     if work.options.mode == "rewrite" and not work.options.only:
-        for search in (candidates_tf1.find_candidates, candidates_torch.find_candidates):
-            found += search(work)
+        searches = {TENSORFLOW: candidates_tf1.find_candidates, TORCH: candidates_torch.find_candidates}
+        for framework, search in searches.items():
+            if work.project.is_for(framework, work.path):
+                found += search(work)
     return sorted(found, key=lambda one: (one.line, one.requirement))
 
 

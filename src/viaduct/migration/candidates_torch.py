@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from viaduct.migration.candidates import Candidate, State, candidate, uses_any
-from viaduct.migration.classes import meet
 from viaduct.migration.rule import Rule, Site
 
 if TYPE_CHECKING:
@@ -31,12 +30,8 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
 
 
 def concerns_torch(work: Work) -> bool:
-    """Return True if the file imports torch, or imports no framework and belongs to a program that uses torch."""
-    if uses_any(work, ROOTS):
-        return True
-    if uses_any(work, ("tensorflow", "keras", "horovod")):
-        return False
-    return any(meet(work.project, work.path, path) for path in work.project.torch_files)
+    """Return True if the file imports torch, or belongs to a program that does."""
+    return uses_any(work, ROOTS) or bool(work.project.torch_files)
 
 
 def device_words(work: Work) -> tuple[str, str]:
@@ -128,8 +123,11 @@ def is_told_to_people(work: Work, node: ast.AST) -> bool:
 
 
 def loads(work: Work) -> Iterator[Candidate]:
+    from viaduct.migration.rules.torch._loaded import wanted_place
+
     for name in LOADS:
         for call in work.index.calls.get(name, []):
             where = Site(RULE, work, call).argument("map_location", 1)
             given = where is not None and not (isinstance(where, ast.Constant) and where.value is None)
-            yield candidate(work, "checkpoints", call, "right" if given else "needed")
+            right = given or wanted_place(Site(RULE, work, call, name)) == "nothing"
+            yield candidate(work, "checkpoints", call, "right" if right else "needed")

@@ -17,6 +17,7 @@ from typing import Any
 from viaduct.migration.candidates_tf1 import marks_of
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
+from viaduct.migration.frameworks import FAMILIES
 from viaduct.migration.gate import may_concern
 from viaduct.migration.imports import insert_imports
 from viaduct.migration.ledger import Place, audit_file
@@ -202,7 +203,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
         work = original = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
         for rule in all_rules():
-            if rule.wanted(options):
+            if rule.wanted(options) and project.is_for(FAMILIES[rule.family], path):
                 work = run_rule(rule, work)
         work = insert_imports(work)
     except Unparsable as error:

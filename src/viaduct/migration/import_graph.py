@@ -11,10 +11,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.project import Project
 
 LIBRARIES = frozenset(
-    {*sys.stdlib_module_names, "tensorflow", "torch", "keras", "horovod", "numpy", "npu_bridge", "hccl", "absl"}
+    {
+        *sys.stdlib_module_names,
+        *("tensorflow", "torch", "keras", "horovod", "numpy", "npu_bridge", "hccl", "absl"),
+        *PYTORCH_COMPANIONS,
+    }
 )
 """Roots whose submodules (`tensorflow.data`) are never files of the project."""
 IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w, \t(]+)|import[ \t]+([\w., \t]+))", re.M)

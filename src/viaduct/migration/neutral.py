@@ -47,7 +47,10 @@ def plan(found: Walk, texts: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str
 
 def free_name(found: Walk, contents: dict[str, bytes]) -> str:
     """accelerator_device, unless somebody else's module or folder is called so."""
-    taken = {PurePosixPath(path).with_suffix("").name for path in (*found.folders, *found.links, *found.others)}
+    taken = {
+        PurePosixPath(path).with_suffix("").name
+        for path in (*found.folders, *found.links, *found.others, *found.excluded)
+    }
     taken |= {PurePosixPath(path).stem for path, data in contents.items() if not is_helper(data)}
     if found.single:
         taken |= {Path(one).stem for one in os.listdir(found.root) if not is_own(found.root / one)}

@@ -33,5 +33,6 @@ class Options:
     mode: Literal["rewrite", "patch"] = "rewrite"  # patch: only the vendor's run-time patch is imported
     int32_targets: bool = False
     start_up: bool = False  # PyTorch on the NPU: write the settings that are advised for speed
+    exclude: tuple[str, ...] = ()  # patterns of files that are copied as they are
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

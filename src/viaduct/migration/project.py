@@ -22,7 +22,6 @@ FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
 HELPER = "accelerator_device"
 """The module that --to any writes into a project, unless it has one of that name."""
 IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_.][\w.]*)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE)
-IMPORTS_TORCH = re.compile(rb"^[ \t]*(?:import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)torch\b", re.MULTILINE)
 
 
 @dataclass
@@ -37,7 +36,8 @@ class Project:
     optimizers: classes of the project that derive from a TensorFlow optimizer; own_names: folders and modules it has;
     others: parameters, as in `parameters`, for which every call passes something of another library.
     own_methods: names of the methods of its classes; exports: what its modules hand on (reexports.py).
-    torch_files: those that import PyTorch; classes: what they define.
+    torch_files: those that import PyTorch or a library on it; classes: what files define.
+    frameworks: file -> the frameworks whose rules are for it, see frameworks.py.
     uses: what becomes of values that travel between files, see flows.py: question -> answers.
     importers: the reverse of imports; plain_imports: file without any framework -> dotted names that it imports.
     training_files: those that minimise a loss or apply gradients; broadcast_files: those that broadcast variables;
@@ -78,6 +78,7 @@ class Project:
     exports: Exports = field(default_factory=Exports)
     own_methods: set[str] = field(default_factory=set)
     torch_files: set[str] = field(default_factory=set)
+    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     uses: dict[str, set[str]] = field(default_factory=dict)
     classes: dict[str, OwnClass] = field(default_factory=dict)
@@ -96,6 +97,10 @@ class Project:
             pending += fresh
         return found
 
+    def is_for(self, framework: str, path: str) -> bool:
+        """Return True if the rules of a framework are for a file; of one that was not surveyed nobody knows."""
+        return framework in self.frameworks.get(path, (framework,))
+
     def helper_of(self, path: str) -> str:
         """The module that a file imports with --to any."""
         return self.helpers[path][0] if path in self.helpers else HELPER
@@ -111,6 +116,7 @@ class Project:
 def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     """Look through all files of a project: path and content of each."""
     from viaduct.migration.flows import note_uses
+    from viaduct.migration.frameworks import Imports, decide_frameworks, names_framework, read_imports
     from viaduct.migration.habits import note_habits
     from viaduct.migration.import_graph import scan_imports
     from viaduct.migration.module_flow import note_module_flow
@@ -118,21 +124,23 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     project = Project()
     parsed: list[tuple[str, Names]] = []
     others: list[tuple[str, bytes]] = []
+    imports: dict[str, Imports] = {}
     for path, data in files:
         project.own_names.update(PurePosixPath(path).with_suffix("").parts)
-        if not any(word in data for word in FRAMEWORKS):
+        if not names_framework(data):
             project.named |= imported_names(data)
             others.append((path, data))
             project.plain_imports[path] = {*scan_imports(data, path)}
+            imports[path] = Imports(modules=frozenset(project.plain_imports[path]))
             continue
         names = parse_names(path, data)
         if names is None:
             continue
         parsed.append((path, names))
         project.exports.note(names)
-        if IMPORTS_TORCH.search(data):
-            project.torch_files.add(path)
+        imports[path] = read_imports(names)
         note_classes(project, *parsed[-1])
+    decide_frameworks(project, imports)
     parsed += files_that_receive(project, others)
     for _, names in parsed:
         names.exports = project.exports

@@ -104,7 +104,7 @@ REQUIREMENTS = (
         "tensorflow_functions",
         "TensorFlow functions that the device runs",
         "设备支持的 TensorFlow 接口",
-        tf1("unsupported_api", "keras_unsupported", "imports_report", "mlu_report"),
+        tf1("unsupported_api", "keras_unsupported", "imports_report", "mlu_report", "any_left"),
     ),
     # ---- PyTorch
     Requirement(
@@ -126,7 +126,7 @@ REQUIREMENTS = (
         "moves",
         "tensors and modules moved to the device",
         "张量与模块已移至设备",
-        torch("cuda_method", "is_cuda", "any_cuda_method"),
+        torch("cuda_method", "is_cuda", "any_cuda_method", "unknown_program"),
     ),
     Requirement(
         "device_strings",

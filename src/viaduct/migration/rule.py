@@ -59,6 +59,11 @@ class Rule:
         return ".".join(self.module.split(".")[-2:])
 
     @property
+    def family(self) -> str:
+        """The folder in which it lives: torch or tf1."""
+        return self.module.split(".")[-2]
+
+    @property
     def doc(self) -> str:
         return importlib.import_module(self.module).__doc__ or ""
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
@@ -24,10 +23,11 @@ from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, notebooks
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import LEFT, RISK, Finding, Risk
+from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import Place, audit_programs, counts, of_finding
 from viaduct.migration.options import Options
-from viaduct.migration.project import FRAMEWORKS, IMPORTS_TORCH, Project, survey
+from viaduct.migration.project import FRAMEWORKS, Project, survey
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 
@@ -35,7 +35,6 @@ LARGEST = 5_000_000
 """Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""
 PARALLEL_FROM = 300_000
 """Bytes of all files together: below this, starting processes takes longer than the work."""
-IMPORTS_TENSORFLOW = re.compile(rb"^[ \t]*(?:import|from)[ \t]+tensorflow\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,7 @@ class Outcome:
     command: str = ""
     seconds: float = 0.0
     entry: str = ""
+    frameworks: dict[str, frozenset[str]] = field(default_factory=dict)  # see Project
     added: list[FileResult] = field(default_factory=list)  # helpers of --to any: new, or with more in them
     by_path: dict[str, FileResult] = field(init=False)
 
@@ -143,16 +143,14 @@ def not_read(path: Skipped | FileResult) -> Place:
 def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = "") -> Outcome:
     began = time.perf_counter()
     found = walk_whole(path)
+    leave_out(found, options.exclude)
     texts = list(read_all(found))
     options = with_entry(options, found)
-    if options.to == "any":
-        refuse_any(texts)
-    if options.mode == "patch":
-        refuse_patch(texts)
     collecting = gc.isenabled()
     gc.disable()  # trees by the million and no cycles worth a search
     try:
         project = survey((name, parsable(name, data)) for name, data in texts)
+        refuse_framework(project, options)
         project.entry = options.entry
         project.helpers = neutral.plan(found, texts) if options.to == "any" else {}
         results = run_all(texts, options, project, jobs)
@@ -166,6 +164,7 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
         if collecting:
             gc.enable()
     outcome = Outcome(found.root, options, found, results, command, time.perf_counter() - began)
+    outcome.frameworks = project.frameworks
     outcome.entry = options.entry or likely_entry(outcome)
     outcome.added = added
     return outcome
@@ -268,22 +267,33 @@ def with_entry(options: Options, found: Walk) -> Options:
     raise BadValue(f"--entry {options.entry}: the project has no such script.", "Give its path within the project.")
 
 
-def refuse_any(texts: Iterable[tuple[str, bytes]]) -> None:
-    using = [path for path, data in texts if IMPORTS_TENSORFLOW.search(data)]
-    if using:
+def refuse_framework(project: Project, options: Options) -> None:
+    """Refuse what cannot be done for a project whose every file is TensorFlow's."""
+    if project.torch_files:
+        return
+    using = sorted(path for path, found in project.frameworks.items() if TENSORFLOW in found)
+    if options.to == "any" and using:
         raise BadValue(
             f"--to any cannot be done for TensorFlow 1 ({using[0]} imports it).",
             "It has no device-neutral API: the NPU wants its own run configuration, estimator and session options,",
             "and the MLU its own build of TensorFlow. Give --to npu or --to mlu.",
         )
-
-
-def refuse_patch(texts: Iterable[tuple[str, bytes]]) -> None:
-    texts = list(texts)
-    if not any(IMPORTS_TORCH.search(parsable(path, data)) for path, data in texts):
+    if options.mode == "patch":
         raise BadValue(
             "--mode patch is for PyTorch, and no script here imports it.",
             "TensorFlow 1 has no such patch: leave --mode out.",
+        )
+
+
+def leave_out(found: Walk, patterns: tuple[str, ...]) -> None:
+    """Take what --exclude names out of what is migrated; it is copied as it is."""
+    for pattern in patterns:
+        if not found.exclude(pattern):
+            say(f"Note: --exclude {pattern} matches no file of the project.")
+    if patterns and not found.scripts:
+        raise BadValue(
+            f"--exclude {' --exclude '.join(patterns)} leaves no Python file to migrate.",
+            "A pattern is that of .gitignore: docs/, export_*.py, legacy/**.",
         )
 
 

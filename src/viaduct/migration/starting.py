@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from viaduct.migration.frameworks import TENSORFLOW, TORCH, Framework
 from viaduct.migration.run import Outcome
 
 RANKED = re.compile(r"LOCAL_RANK|local[_-]rank")
@@ -15,7 +16,13 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
     if not outcome.changed or outcome.options.to == "any":
         return {}
     files = make(outcome)
-    there = {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.links, *outcome.walk.folders}
+    there = {
+        *outcome.walk.others,
+        *outcome.walk.scripts,
+        *outcome.walk.excluded,
+        *outcome.walk.links,
+        *outcome.walk.folders,
+    }
     taken = any(f"scripts/{name}" in there for name in files) or "scripts" in {
         *outcome.walk.others,
         *outcome.walk.links,
@@ -25,11 +32,11 @@ def start_scripts(outcome: Outcome) -> dict[str, str]:
 
 
 def make(outcome: Outcome) -> dict[str, str]:
-    """Those of TensorFlow 1 or of PyTorch, by the rules that have changed something."""
+    """Those of TensorFlow 1 or of PyTorch, by the script that is started."""
     target = outcome.options.to
     assert target != "any"
     rules = {finding.rule for finding in outcome.findings if finding.status == "changed"}
-    if not any(rule.startswith("torch.") for rule in rules) or any(rule.startswith("tf1.") for rule in rules):
+    if framework_started(outcome) == TENSORFLOW:
         from viaduct.cluster.tf1_scripts import make as make_tf1  # rank tables and all: only where they are written
 
         return make_tf1(target, outcome.entry)
@@ -37,3 +44,13 @@ def make(outcome: Outcome) -> dict[str, str]:
 
     ranked = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)
     return make_torch(target, outcome.entry, ranked, "torch.data_parallel_ddp" in rules)
+
+
+def framework_started(outcome: Outcome) -> Framework:
+    """That of the entry script; where it is not known, or uses both, that of which more files were changed."""
+    found = outcome.frameworks.get(outcome.entry, frozenset())
+    if len(found) == 1:
+        return TORCH if TORCH in found else TENSORFLOW
+    torch = {one.file for one in outcome.findings if one.status == "changed" and one.rule.startswith("torch.")}
+    tensorflow = {one.file for one in outcome.findings if one.status == "changed" and one.rule.startswith("tf1.")}
+    return TORCH if torch and len(torch) >= len(tensorflow) else TENSORFLOW

@@ -34,7 +34,8 @@ CACHES = {
     "node_modules": "installed packages",
     STATE: "viaduct's own",
 }
-DELIBERATE = {*CACHES.values(), "ignored by git", "a virtual environment"}
+EXCLUDED = "left out by --exclude"
+DELIBERATE = {*CACHES.values(), "ignored by git", "a virtual environment", EXCLUDED}
 CHINESE = {
     "cannot be read: ": "无法读取:",
     "version control": "版本控制目录",
@@ -43,6 +44,7 @@ CHINESE = {
     "viaduct's own": "viaduct 自身的文件",
     "a link to nothing": "指向不存在目标的链接",
     "ignored by git": "被 git 忽略",
+    EXCLUDED: "由 --exclude 排除",
     "a virtual environment": "虚拟环境",
     "not a plain file": "不是普通文件",
     "a link to an absolute place; not followed": "指向绝对路径的链接,未跟随",
@@ -78,6 +80,7 @@ class Walk:
     others: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)  # within the project: made again, not followed
     folders: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)  # copied as they are, and not looked into
     skipped: list[Skipped] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)  # folders within, where a migration in place was killed
     single: bool = False
@@ -96,11 +99,31 @@ class Walk:
             self.leave_out(path, f"cannot be read: {error.strerror}")
             return None
 
+    def exclude(self, pattern: str) -> list[str]:
+        """Take the files that a pattern of .gitignore matches out of scripts and others; return them."""
+        parsed = ignoring.parse_pattern(pattern.removeprefix("./"))
+        paths = [*self.scripts, *self.others]
+        found = [path for path in paths if parsed is not None and is_below(parsed, path)]
+        gone = set(found)
+        self.scripts = [path for path in self.scripts if path not in gone]
+        self.others = [path for path in self.others if path not in gone]
+        self.excluded = sorted({*self.excluded, *found})
+        left_out = [Skipped(path, EXCLUDED) for path in found]
+        self.skipped = sorted([*self.skipped, *left_out], key=lambda one: one.path)
+        return found
+
     def leave_out(self, path: str, reason: str) -> None:
-        for paths in (self.scripts, self.others, self.links):
+        for paths in (self.scripts, self.others, self.excluded, self.links):
             if path in paths:
                 paths.remove(path)
         self.skipped = sorted([*self.skipped, Skipped(path, reason)], key=lambda one: one.path)
+
+
+def is_below(pattern: ignoring.Pattern, path: str) -> bool:
+    """Return True if a pattern matches a file, or a folder that it lies in."""
+    parts = path.split("/")
+    folders = ("/".join(parts[:count]) for count in range(1, len(parts)))
+    return any(map(pattern.matches, folders)) or (not pattern.folder_only and pattern.matches(path))
 
 
 def walk(path: Path) -> Walk:
@@ -228,7 +251,7 @@ def unsaved_files(found: Walk) -> list[str] | None:
     inner = {} if found.single else repositories_within(found)
     unsaved = [] if found.single else missing_files(outer, found.root)
     prefix = prefix_of(outer, found.root)
-    for path in {*found.scripts, *found.others, *found.links}:
+    for path in {*found.scripts, *found.others, *found.excluded, *found.links}:
         home = next((folder for folder in folders_above(path) if folder in inner), None)
         if home is None:
             held = outer.index.holds(prefix + path, found.root / path)

@@ -146,7 +146,7 @@ def copy_project(outcome: Outcome, copy: Path, stop: Stop) -> None:
         os.symlink(os.readlink(outcome.root / path), copy / path)
     replaced = {file.path: file for file in outcome.written}
     helpers = [file.path for file in outcome.added if file.before]
-    for path in {*outcome.walk.others, *outcome.walk.scripts, *helpers}:
+    for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
         check_stop(stop)
         if not copy_file(outcome, path, copy / path):
             continue

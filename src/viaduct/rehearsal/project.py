@@ -170,7 +170,15 @@ def last_word(node: ast.expr) -> str:
 
 
 def stage_of(project: Project) -> StageName:
-    """By what the script and its project import; where that is both frameworks, the one that trains."""
+    """By what the script itself surely imports, then by what its project does.
+
+    An import in a `try` or in a function may never happen, such as that of TensorFlow in a script that can export.
+    Where both frameworks are left, the one that trains.
+    """
+    own = [source for source in project.sources if source.path == project.script]
+    for imports in (sure_imports(own), sure_imports(project.sources)):
+        if len(imports) == 1:
+            return imports.pop()
     found = {FRAMEWORKS[name] for name in project.imported() if name in FRAMEWORKS}
     if not found:
         raise BadValue(
@@ -180,6 +188,12 @@ def stage_of(project: Project) -> StageName:
     if len(found) == 1:
         return found.pop()
     return "torch" if project.words() & TRAINS["torch"] else "tf1"
+
+
+def sure_imports(sources: list[Source]) -> set[StageName]:
+    """The frameworks that importing these files surely imports."""
+    roots = {one.module.partition(".")[0] for source in sources for one in source.imports if one.sure}
+    return {FRAMEWORKS[root] for root in roots if root in FRAMEWORKS}
 
 
 # Missing packages

@@ -82,6 +82,14 @@ def main(
     entry: Annotated[
         str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
     ] = "",
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Copy these files as they are: a pattern of .gitignore; may be repeated.",
+            metavar="PATTERN",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes.", min=0, show_default="the cores")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.")] = False,
     mode: Annotated[
@@ -181,7 +189,7 @@ def asked_for(given: dict[str, Any]) -> Asked:
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
 
-    given = {**given, "only": tuple(given["only"] or ()), "skip": tuple(given["skip"] or ())}
+    given = {**given, **{name: tuple(given[name] or ()) for name in ("only", "skip", "exclude")}}
     options = Options(**{field.name: given[field.name] for field in dataclasses.fields(Options)})
     check_options(options)
     own = {field.name for field in dataclasses.fields(Asked)} - {"options"}

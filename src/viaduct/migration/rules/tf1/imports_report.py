@@ -26,8 +26,6 @@ WORDS = ("cupy", "pynvml", "nvidia", "tensorrt", "mpi4py")
 
 @rule.node(ast.Import, ast.ImportFrom, words=WORDS)
 def look(site: Site) -> None:
-    if site.work.project.torch_files and "tensorflow" not in site.source.text:
-        return  # a project of PyTorch: torch.packages speaks of them
     for name in imported(site.node):
         found = next((package for package in WITHOUT if f"{name}.".startswith(f"{package}.")), None)
         if found is not None and not (found == "mpi4py" and site.options.to == "mlu"):  # Horovod stays there

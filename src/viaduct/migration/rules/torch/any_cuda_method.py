@@ -21,6 +21,7 @@ from viaduct.migration.rules.torch._device_texts import head
 from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
 from viaduct.migration.rules.torch.cuda_method import (
     UNBOUND,
+    is_of_torch,
     is_torchs,
     names_the_method,
     root_of,
@@ -34,7 +35,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 @rule.method("cuda")
 def move(site: Site) -> None:
     receiver = site.node.func.value
-    if "torch" not in site.source.text or is_foreign(root_of(site, receiver)):
+    if not is_of_torch(site) or is_foreign(root_of(site, receiver)):
         return
     if receiver_class(site, receiver, "cuda") is not None:
         return

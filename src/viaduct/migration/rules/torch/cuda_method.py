@@ -21,6 +21,7 @@ from viaduct.migration.classes import OBJECT, is_module, owners
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
 from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch.device_string import imports_torch
 
 rule = Rule(__name__, spec="P7 P18 6", kind="mandatory", targets=("npu", "mlu"), order=40)
 
@@ -30,7 +31,7 @@ UNBOUND = ("torch.Tensor.cuda", "torch.nn.Module.cuda", "torch.nn.modules.Module
 @rule.method("cuda")
 def move(site: Site) -> None:
     receiver = site.node.func.value
-    if "torch" not in site.source.text or is_foreign(root_of(site, receiver)):
+    if not is_of_torch(site) or is_foreign(root_of(site, receiver)):
         return
     if receiver_class(site, receiver, "cuda") is not None:
         return
@@ -72,6 +73,11 @@ def root_of(site: Site, node: ast.AST) -> str | None:
     while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
         node = node.func if isinstance(node, ast.Call) else node.value
     return site.qualified(node)
+
+
+def is_of_torch(site: Site) -> bool:
+    """Return True in a file of a PyTorch program, and in one that at least speaks of torch."""
+    return imports_torch(site) or "torch" in site.source.text
 
 
 def is_torchs(site: Site, receiver: ast.expr) -> bool:

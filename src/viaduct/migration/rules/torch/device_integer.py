@@ -21,6 +21,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _numbers as numbers
 from viaduct.migration.rules.torch._devices import FOREIGN, is_foreign, receiver_class
 from viaduct.migration.rules.torch._targets import card
+from viaduct.migration.rules.torch.device_string import imports_torch
 from viaduct.migration.rules.torch.plugin import imported_elsewhere
 
 rule = Rule(__name__, spec="P8 6", kind="mandatory", targets=("npu", "mlu"), order=40)
@@ -32,7 +33,7 @@ FAMILY = ("torch", "torchvision", "torchaudio", "torchtext", "timm", "transforme
 def ask_for_import(site: Site) -> None:
     """Without the import, here or elsewhere, the number would still mean CUDA."""
     target = card(site.options)
-    if site.work.path not in site.work.project.torch_files or imported_elsewhere(site, target):
+    if not imports_torch(site) or imported_elsewhere(site, target):
         return
     for value in taken(site, site.node):
         if any(is_numbered(site, one) for one in branches(value)):

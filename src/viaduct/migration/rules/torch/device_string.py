@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 
+from viaduct.migration.frameworks import TORCH
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_like, is_exact, rename
 from viaduct.migration.rules.torch._devices import Devices
@@ -41,9 +42,8 @@ def name_devices(site: Site) -> None:
 
 def imports_torch(site: Site) -> bool:
     """Or is one of the other files of a PyTorch project."""
-    return site.work.path in site.work.project.torch_files or (
-        bool(site.work.project.torch_files) and "tensorflow" not in site.source.text
-    )
+    project = site.work.project
+    return bool(project.torch_files) and project.is_for(TORCH, site.work.path)
 
 
 def is_default_of_option(site: Site, literal: ast.expr) -> bool:

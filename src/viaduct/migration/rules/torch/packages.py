@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.packages import Package, by_import, imported, installed, told
 from viaduct.migration.rule import Rule, Site
 
@@ -35,9 +36,8 @@ def imports(site: Site) -> None:
 
 def concerns(site: Site) -> bool:
     """Files of a project that uses PyTorch; a TensorFlow file has its own rule."""
-    return bool(site.work.project.torch_files) and not re.search(
-        r"\bimport tensorflow|from tensorflow", site.source.text
-    )
+    project = site.work.project
+    return bool(project.torch_files) and not project.is_for(TENSORFLOW, site.work.path)
 
 
 def own_module(site: Site, name: str) -> bool:

@@ -1,0 +1,37 @@
+"""Name TensorFlow files in a source that is to run on every machine.
+
+     import tensorflow as tf
+     session = tf.Session()
+
+TensorFlow 1 has no device-neutral API: the NPU wants its own session options and the MLU its own build. With `--to any`
+the PyTorch files of a project are migrated, and a TensorFlow file is left as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.frameworks import TENSORFLOW, kind_of
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="6", kind="report", targets=("any",), order=5)
+EXAMPLE_OPTIONS = {"to": "any"}
+
+
+@rule.file(words=("tensorflow", "keras"))
+def name_file(site: Site) -> None:
+    for node in site.source.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom) and TENSORFLOW in kinds(node):
+            site.unresolved(
+                "TensorFlow 1 has no device-neutral API, so this file is left as it is: migrate it with --to npu or "
+                "--to mlu, or leave it out with --exclude",
+                zh="TensorFlow 1 没有与设备无关的接口,此文件保持不变:"
+                "请用 --to npu 或 --to mlu 单独迁移,或用 --exclude 排除",
+                node=node,
+            )
+            return
+
+
+def kinds(node: ast.Import | ast.ImportFrom) -> set[str]:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return {kind for name in names if not getattr(node, "level", 0) for kind in kind_of(name)}

@@ -1,0 +1,30 @@
+"""Point out TensorFlow sessions in a PyTorch file.
+
+     import tensorflow as tf
+     import torch
+     session = tf.compat.v1.Session()
+
+A PyTorch script that also uses TensorFlow, to export a network or to read old weights, keeps that part as it is: it
+runs on the host. Only a file in which TensorFlow trains gets the rules of TensorFlow 1.
+"""
+
+from __future__ import annotations
+
+from viaduct.migration.frameworks import TENSORFLOW
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="6", kind="advice", targets=("npu", "mlu", "any"), order=90)
+
+SESSIONS = ("tensorflow.Session", "tensorflow.InteractiveSession", "tensorflow.python.client.session.Session")
+
+
+@rule.call(*SESSIONS)
+def point_out(site: Site) -> None:
+    project = site.work.project
+    if ("beside",) in site.work.seen or project.is_for(TENSORFLOW, site.work.path):
+        return
+    site.work.seen[("beside",)] = None
+    site.advice(
+        "TensorFlow beside PyTorch: this part is left as it is and runs on the host",
+        zh="PyTorch 文件中的 TensorFlow 代码:保持不变,在主机上运行",
+    )

@@ -1,0 +1,45 @@
+"""Name CUDA code in a file of which nobody sees that it is PyTorch's.
+
+A file that imports no framework belongs to the programs that import it, and is migrated with them. Where none of the
+files that were given imports PyTorch, it is left as it is and named.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.frameworks import TENSORFLOW
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._device_texts import device_like, head
+from viaduct.migration.rules.torch._devices import is_foreign
+from viaduct.migration.rules.torch.cuda_method import root_of
+
+rule = Rule(__name__, spec="P7 P8", kind="report", targets=("npu", "mlu", "any"), order=96)
+
+
+@rule.file(words=('"cuda', "'cuda", ".cuda("))
+def name_file(site: Site) -> None:
+    project = site.work.project
+    if project.torch_files or TENSORFLOW in project.frameworks.get(site.work.path, ()) or "torch" in site.source.text:
+        return
+    first = next(cuda_code(site), None)
+    if first is not None:
+        site.unresolved(
+            "this is CUDA code, and neither this file nor another that was given imports PyTorch: migrate the whole "
+            "project, or change this by hand",
+            zh="此处是 CUDA 代码,但此文件及所给的其他文件均未导入 PyTorch:请迁移整个项目,或手工修改",
+            node=first,
+        )
+
+
+def cuda_code(site: Site) -> Iterator[ast.AST]:
+    """`x.cuda()`, `x.to("cuda")`, `make(device="cuda")`, of no other library."""
+    for node in site.source.nodes:
+        if not isinstance(node, ast.Call) or is_foreign(root_of(site, node.func)):
+            continue
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        given = [word.value for word in node.keywords if word.arg and device_like(word.arg)]
+        given += node.args[:1] if method == "to" else []
+        if method == "cuda" or any(head(value) is not None for value in given):
+            yield node
