@@ -13,9 +13,10 @@ cell by cell.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
@@ -152,3 +153,18 @@ def escape_character(character: str) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # os.fsdecode puts the byte 0x80 there, and so on
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+@contextlib.contextmanager
+def show_progress(unit: str, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr while it is a terminal; call what it gives with what is done and the total."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -100,15 +100,18 @@ def is_torch_object(project: Project, kind: str) -> bool:
 
 def owners(project: Project, method: str, path: str = "") -> list[str]:
     """PyTorch classes that define the method; with a path, those whose objects can get into that file."""
-    torch = project.torch_files
-    found = sorted(name for name, one in project.classes.items() if method in one.methods and one.path in torch)
-    return [name for name in found if not path or meet(project, path, project.classes[name].path)]
+    if method not in project.owning:
+        torch = project.torch_files
+        found = (name for name, one in project.classes.items() if method in one.methods and one.path in torch)
+        project.owning[method] = sorted(found)
+    return [name for name in project.owning[method] if not path or meet(project, path, project.classes[name].path)]
 
 
 def meet(project: Project, one: str, other: str) -> bool:
     """Whether two files are ever in one program: one imports the other, directly or not, or a third imports both."""
     if (one, other) not in project.met:
-        project.met[one, other] = any({one, other} <= project.reaches(path) for path in project.parsed)
+        above = project.all_importers(one) & project.all_importers(other)
+        project.met[one, other] = not project.surveyed.isdisjoint(above)
     return project.met[one, other]
 
 

@@ -84,9 +84,48 @@ class Project:
     classes: dict[str, OwnClass] = field(default_factory=dict)
     class_tails: dict[str, list[str]] = field(default_factory=dict)  # bare name -> classes of that name
     met: dict[tuple[str, str], bool] = field(default_factory=dict)  # see classes.meet
+    owning: dict[str, list[str]] = field(default_factory=dict)  # see classes.owners
     entry: str = ""
     helpers: dict[str, tuple[str, str]] = field(default_factory=dict)  # see neutral.py: file -> (module, its file)
     parsed: dict[str, Names] = field(default_factory=dict)  # the files as they were surveyed, not to be parsed again
+
+    surveyed: set[str] = field(default_factory=set)  # files that were parsed
+    device_options: set[str] = field(default_factory=set)  # of command lines, see shell.note_options
+    backend_options: set[str] = field(default_factory=set)
+
+    holding: dict[str, frozenset[str]] = field(default_factory=dict)  # see files_with
+    above: dict[str, frozenset[str]] = field(default_factory=dict)  # see all_importers
+
+    def files_with(self, text: str) -> frozenset[str]:
+        """The surveyed files that hold a text, searched for once."""
+        if text not in self.holding:
+            held = (path for path, names in self.parsed.items() if text in names.source.text)
+            self.holding[text] = frozenset(held)
+        return self.holding[text]
+
+    def all_importers(self, path: str) -> frozenset[str]:
+        """The file and all files that import it, directly or not."""
+        if path not in self.above:
+            found, pending = {path}, [path]
+            while pending:
+                fresh = self.importers.get(pending.pop(), set()) - found
+                found |= fresh
+                pending += fresh
+            self.above[path] = frozenset(found)
+        return self.above[path]
+
+    def outline(self, members: Iterable[str]) -> Project:
+        """What is of use once the files are migrated: paths and names, no trees. `members` are the files meant."""
+        return Project(
+            frameworks={path: self.frameworks[path] for path in members if path in self.frameworks},
+            torch_files=self.torch_files,
+            entry=self.entry,
+            helpers=self.helpers,
+            surveyed=self.surveyed,
+            imports=self.imports,
+            device_options=self.device_options,
+            backend_options=self.backend_options,
+        )
 
     def reaches(self, path: str) -> set[str]:
         """The file and all that it imports, directly or not."""
@@ -145,6 +184,7 @@ def survey(files: Iterable[tuple[str, bytes]]) -> Project:
     for _, names in parsed:
         names.exports = project.exports
     project.parsed = dict(parsed)
+    project.surveyed = set(project.parsed)
     note_module_flow(project, project.parsed)
     for _ in range(2):
         for path, names in parsed:
@@ -187,6 +227,22 @@ def files_that_receive(project: Project, files: list[tuple[str, bytes]]) -> list
                 fresh += 1
         pending = waiting if fresh else []
     return found
+
+
+def merge_outlines(outlines: Iterable[Project]) -> Project:
+    """The outlines of several parts of a project as one."""
+    merged = Project()
+    for outline in outlines:
+        merged.torch_files |= outline.torch_files
+        merged.frameworks |= outline.frameworks
+        merged.surveyed |= outline.surveyed
+        for path, imported in outline.imports.items():
+            merged.imports.setdefault(path, set()).update(imported)
+        merged.device_options |= outline.device_options
+        merged.backend_options |= outline.backend_options
+        merged.entry = outline.entry
+        merged.helpers |= outline.helpers
+    return merged
 
 
 def imported_names(data: bytes) -> set[str]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from viaduct.errors import BadValue, OutOfMemory
 from viaduct.migration import helper_file, neutral, notebooks
@@ -26,13 +28,19 @@ from viaduct.migration.findings import LEFT, RISK, Finding, Risk
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import Place, audit_programs, counts, of_finding
+from viaduct.migration.limits import TooSlow, limit_cpu
 from viaduct.migration.options import Options
-from viaduct.migration.project import FRAMEWORKS, Project, survey
+from viaduct.migration.parts import Part, split_parts
+from viaduct.migration.project import FRAMEWORKS, Project, merge_outlines, survey
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 
 LARGEST = 5_000_000
 """Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""
+SLOWEST = 20.0
+"""Seconds of a core that one file may take."""
+SURVEYED_A_SECOND = 100_000
+"""Bytes that the survey of many files looks through in a second at least, or one of them is not as it should be."""
 PARALLEL_FROM = 300_000
 """Bytes of all files together: below this, starting processes takes longer than the work."""
 
@@ -140,7 +148,13 @@ def not_read(path: Skipped | FileResult) -> Place:
     return Place("files", path.path, 1, "unresolved", path.path, path.why("en"), zh)
 
 
-def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = "") -> Outcome:
+Progress = Callable[[int, int], None]
+"""Is told how many files are done, and of how many."""
+
+
+def migrate_project(
+    path: Path, options: Options, jobs: int = 0, command: str = "", progress: Progress | None = None
+) -> Outcome:
     began = time.perf_counter()
     found = walk_whole(path)
     leave_out(found, options.exclude)
@@ -149,17 +163,15 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
     collecting = gc.isenabled()
     gc.disable()  # trees by the million and no cycles worth a search
     try:
-        project = survey((name, parsable(name, data)) for name, data in texts)
-        refuse_framework(project, options)
-        project.entry = options.entry
-        project.helpers = neutral.plan(found, texts) if options.to == "any" else {}
-        results = run_all(texts, options, project, jobs)
+        work = Batch(dict(texts), options, neutral.plan(found, texts) if options.to == "any" else {})
+        results, project = work.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:
             results += list(brought_along(found, options))
             results += shell_scripts(found, options, project)
             results += settings_files(found, options)
-        results = with_programs(project, results) if options.distributed and not options.only else results
-        results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path))
+        if options.distributed and not options.only:
+            results = with_programs(project, results, work.surveyed)
+        results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path), work.surveyed)
     finally:
         if collecting:
             gc.enable()
@@ -170,23 +182,23 @@ def migrate_project(path: Path, options: Options, jobs: int = 0, command: str = 
     return outcome
 
 
-def with_programs(project: Project, results: list[FileResult]) -> list[FileResult]:
+def with_programs(project: Project, results: list[FileResult], texts: dict[str, bytes]) -> list[FileResult]:
     """Add what whole programs lack that train on several ranks."""
     known = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
     for place in audit_programs(marks, project.imports, [place for file in results for place in file.places]):
         file = known[place.file]
         known[place.file] = replace(
-            file, places=(*file.places, place), findings=(place.as_finding(), *file.findings), **texts_of(file, project)
+            file, places=(*file.places, place), findings=(place.as_finding(), *file.findings), **texts_of(file, texts)
         )
     return list(known.values())
 
 
-def texts_of(file: FileResult, project: Project) -> dict[str, Any]:
+def texts_of(file: FileResult, texts: dict[str, bytes]) -> dict[str, Any]:
     """The text of a file that had nothing to show so far."""
     if file.old:
         return {}
-    text = project.parsed[file.path].source.text
+    text = decode(texts[file.path])[0]
     return {"old": text, "new": text, "stems": tuple(range(1, len(lines_of(text)) + 1))}
 
 
@@ -203,27 +215,29 @@ def say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def with_helpers(project: Project, found: Walk, results: list[FileResult]) -> tuple[list[FileResult], list[FileResult]]:
+def with_helpers(
+    project: Project, found: Walk, results: list[FileResult], texts: dict[str, bytes]
+) -> tuple[list[FileResult], list[FileResult]]:
     """The results, and beside them the modules that scripts import with --to any, where they come or grow.
 
     One that its owner has changed stays; what it lacks is said where a script asks for it.
     """
     added, told = [], {file.path: file for file in results}
-    for helper in helper_file.gather(found, project, now(project, results)) if project.helpers else ():
+    for helper in helper_file.gather(found, project, now(project, results, texts)) if project.helpers else ():
         for name, path, line in helper.missing():
-            told[path] = with_finding(told[path], project, helper.path, name, line)
+            told[path] = with_finding(told[path], texts, helper.path, name, line)
         if helper.after != helper.before or helper.path not in told:
             added.append(of_helper(helper))
             told.pop(helper.path, None)
     return list(told.values()), added
 
 
-def now(project: Project, results: list[FileResult]) -> Iterator[helper_file.Script]:
+def now(project: Project, results: list[FileResult], texts: dict[str, bytes]) -> Iterator[helper_file.Script]:
     """Scripts as they will be; notebooks have the helper in a cell."""
     for file in results:
-        surveyed = project.parsed.get(file.path)
-        if file.path.endswith(".py") and (file.changed or surveyed is not None):
-            text = file.new if file.changed or surveyed is None else surveyed.source.text
+        surveyed = file.path in project.surveyed
+        if file.path.endswith(".py") and (file.changed or surveyed):
+            text = file.new if file.changed else decode(texts[file.path])[0]
             advised = " ".join(one.message for one in file.findings if one.status != "changed")
             yield helper_file.Script(file.path, text, file.changed, advised)
 
@@ -235,10 +249,10 @@ def of_helper(helper: helper_file.Helper) -> FileResult:
     return FileResult(helper.path, size, lines, changed, helper.before, helper.after, old, new, stems)
 
 
-def with_finding(file: FileResult, project: Project, helper: str, name: str, line: int) -> FileResult:
+def with_finding(file: FileResult, texts: dict[str, bytes], helper: str, name: str, line: int) -> FileResult:
     """On the line of the original from which the question stems."""
     if not file.changed:
-        text = project.parsed[file.path].source.text
+        text = decode(texts[file.path])[0]
         file = replace(file, old=text, new=text, stems=tuple(range(1, len(lines_of(text)) + 1)))
     origin = file.stems[line - 1]
     finding = helper_file.on_missing(helper, name, file.path, origin, lines_of(file.old)[origin - 1])
@@ -340,36 +354,136 @@ def parsable(path: str, data: bytes) -> bytes:
 # ---- many files
 
 
-Task = tuple[str, bytes]
-_shared: tuple[Options, Project] | None = None
+@dataclass(frozen=True)
+class Batch:
+    """The files of a project, and how they are migrated. Forked workers see it as it is; it is not sent to them."""
+
+    texts: dict[str, bytes]
+    options: Options
+    helpers: dict[str, tuple[str, str]]
+
+    @cached_property
+    def surveyed(self) -> dict[str, bytes]:
+        """What the survey reads: of a notebook its code."""
+        return {path: parsable(path, data) for path, data in self.texts.items()}
+
+    def run(self, jobs: int, progress: Progress) -> tuple[list[FileResult], Project]:
+        """Return what became of the files, and what is known of all together."""
+        parts = split_parts(self.surveyed)
+        workers = min(jobs or available_cores(), len(self.texts)) if can_fork() else 1
+        if len(parts) == 1:
+            return self.run_whole(workers, progress)
+        results: list[FileResult] = []
+        outlines: list[Project] = []
+        for made, outline in as_they_come(self.run_part, parts, workers):
+            results += made
+            outlines.append(outline)
+            progress(len(results), len(self.texts))
+        project = merge_outlines(outlines)
+        refuse_framework(project, self.options)
+        return results, project
+
+    def run_whole(self, workers: int, progress: Progress) -> tuple[list[FileResult], Project]:
+        """One survey; then the files one by one, in several processes where it pays."""
+        project, slow = self.survey(self.surveyed)
+        refuse_framework(project, self.options)
+        if sum(map(len, self.texts.values())) < PARALLEL_FROM:
+            workers = 1
+        # Large files first, so that none comes last.
+        paths = sorted((path for path in self.texts if path not in slow), key=lambda path: -len(self.texts[path]))
+        results = [too_slow(path, self.texts[path]) for path in slow]
+        chunk = max(1, min(16, len(paths) // (workers * 4)))
+        pieces = [paths[start : start + chunk] for start in range(0, len(paths), chunk)]
+        for made in as_they_come(partial(self.run_files, project), pieces, workers):
+            results += made
+            progress(len(results), len(self.texts))
+        return results, project
+
+    def run_part(self, part: Part) -> tuple[list[FileResult], Project]:
+        """Survey and migrate the files of one part."""
+        from viaduct.migration.shell import note_options
+
+        paths = [*part.members, *part.around]
+        project, slow = self.survey({path: self.surveyed[path] for path in sorted(paths)})
+        results = [too_slow(path, self.texts[path]) for path in part.members if path in slow]
+        results += self.run_files(project, [path for path in part.members if path not in slow])
+        note_options(project)
+        return results, project.outline(part.members)
+
+    def run_files(self, project: Project, paths: list[str]) -> list[FileResult]:
+        return [run_one(path, self.texts[path], self.options, project) for path in paths]
+
+    def survey(self, texts: dict[str, bytes]) -> tuple[Project, set[str]]:
+        """Look through files together, without those of which one alone takes longer than a file may."""
+        slow: set[str] = set()
+        allowed = SLOWEST + sum(map(len, texts.values())) / SURVEYED_A_SECOND
+        try:
+            with limit_cpu(allowed):
+                project = survey(texts.items())
+        except TooSlow:
+            slow = {path for path, data in texts.items() if not can_survey(path, data)}
+            project = survey((path, data) for path, data in texts.items() if path not in slow)
+        project.entry, project.helpers = self.options.entry, self.helpers
+        return project, slow
 
 
-def run_all(texts: list[tuple[str, bytes]], options: Options, project: Project, jobs: int) -> list[FileResult]:
-    workers = min(jobs or available_cores(), len(texts))
-    if workers < 2 or sum(len(data) for _, data in texts) < PARALLEL_FROM or not can_fork():
-        return [run_one(path, data, options, project) for path, data in texts]
-    return run_parallel(texts, options, project, workers)
-
-
-def run_parallel(tasks: list[Task], options: Options, project: Project, workers: int) -> list[FileResult]:
-    """Forked workers see the survey as it is; it is not sent to them. Large files first, so that none comes last."""
-    global _shared
-    _shared = (options, project)
-    gc.freeze()  # the workers share these pages as long as nobody writes into them
+def can_survey(path: str, data: bytes) -> bool:
     try:
-        tasks = sorted(tasks, key=lambda task: -len(task[1]))
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
-            return list(pool.map(run_task, tasks, chunksize=max(1, min(16, len(tasks) // (workers * 4)))))
+        with limit_cpu(SLOWEST):
+            survey([(path, data)])
+    except TooSlow:
+        return False
+    return True
+
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+_work: Callable[[Any], Any] | None = None
+
+
+def as_they_come(work: Callable[[Item], Made], items: list[Item], workers: int) -> Iterator[Made]:
+    """Do the work for each item, in several processes, and yield what it gives as soon as it is there."""
+    global _work
+    if min(workers, len(items)) < 2:
+        yield from map(work, items)
+        return
+    _work = work
+    gc.freeze()  # the workers share these pages as long as nobody writes into them
+    pool = ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=multiprocessing.get_context("fork"), initializer=leave_signals_to_parent
+    )
+    try:
+        pending = {pool.submit(work_on, item) for item in items}
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+        pool.shutdown()
     except BrokenProcessPool:
         raise OutOfMemory("a process of the migration was killed.", "Perhaps memory was short: try --jobs 1.") from None
     finally:
+        stop_at_once(pool)
         gc.unfreeze()
-        _shared = None
+        _work = None
 
 
-def run_task(task: Task) -> FileResult:
-    assert _shared is not None
-    return run_one(*task, *_shared)
+def work_on(item: Any) -> Any:
+    assert _work is not None
+    made = _work(item)
+    gc.collect()  # a tree may be held by a circle of references
+    return made
+
+
+def leave_signals_to_parent() -> None:
+    """Ctrl-C reaches all processes of a terminal; the parent ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def stop_at_once(pool: ProcessPoolExecutor) -> None:
+    """End workers that still have something to do: nobody waits for it any more."""
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+    pool.shutdown(cancel_futures=True)  # it sees that they are gone, and does not wait
 
 
 def available_cores() -> int:
@@ -401,7 +515,10 @@ def guarded(path: str, data: bytes, options: Options, project: Project) -> FileR
             return too_large(path, data)
         if path.endswith(".py") and neutral.is_helper(data):
             return FileResult(path, 0, 0)
-        return migrate(path, data, options, project)
+        with limit_cpu(SLOWEST):
+            return migrate(path, data, options, project)
+    except TooSlow:
+        return too_slow(path, data)
     except RecursionError:
         return left_alone(path, "is nested too deeply for the parser", "嵌套过深,解析器无法处理", data)
     except Exception as error:
@@ -472,6 +589,13 @@ def too_large(path: str, data: bytes) -> FileResult:
     if not any(word in data for word in FRAMEWORKS):
         return FileResult(path, 0, 0, reason=f"{reason}; it mentions no framework", reason_zh=f"{zh};未提及任何框架")
     return left_alone(path, reason, zh, data)
+
+
+def too_slow(path: str, data: bytes) -> FileResult:
+    reason = f"takes longer than the {SLOWEST:g} s that a file may take"
+    zh = f"处理时间超过单个文件的上限 {SLOWEST:g} 秒"
+    made = left_alone(path, reason, zh, data)
+    return replace(made, findings=tuple(replace(finding, status="unresolved") for finding in made.findings))
 
 
 def left_alone(path: str, reason: str, zh: str, data: bytes) -> FileResult:

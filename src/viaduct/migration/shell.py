@@ -46,10 +46,10 @@ class Declared:
     backends: frozenset[str] = frozenset()
 
 
-def declared(project: Project) -> Declared:
-    devices: set[str] = set()
-    backends: set[str] = set()
-    for path in project.torch_files:
+def note_options(project: Project) -> None:
+    """Note which options of the project's command lines take a device, and which a backend."""
+    devices, backends = project.device_options, project.backend_options
+    for path in project.torch_files & project.parsed.keys():
         for node in project.parsed[path].source.nodes:
             if isinstance(node, ast.Call) and called(node) in ("add_argument", "option"):
                 names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
@@ -59,7 +59,11 @@ def declared(project: Project) -> Declared:
                     devices.update(map(plain, names))
                 if any("backend" in name for name in names) or any(is_nccl(text) for text in texts):
                     backends.update(map(plain, names))
-    return Declared(frozenset(devices), frozenset(backends))
+
+
+def declared(project: Project) -> Declared:
+    note_options(project)
+    return Declared(frozenset(project.device_options), frozenset(project.backend_options))
 
 
 def called(node: ast.Call) -> str:

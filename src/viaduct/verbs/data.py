@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from viaduct.errors import BadValue
+from viaduct.terminal import show_progress
 
 app = typer.Typer(
     add_completion=False,
@@ -56,7 +56,7 @@ def build(
     from viaduct.data.build import build_records
 
     origin = origin_of(source, idx, idx_validation, ignore or [])
-    with progress("pictures") as on_progress, in_flags(BUILD_FLAGS), going_on(out):
+    with show_progress("pictures") as on_progress, in_flags(BUILD_FLAGS), going_on(out):
         built = build_records(
             origin,
             out,
@@ -85,7 +85,7 @@ def fetch(
     """Fetch a public set, checksummed. A transfer that broke off goes on where it was."""
     from viaduct.data.fetch import fetch as get
 
-    with progress("bytes") as on_progress:
+    with show_progress("bytes") as on_progress:
         place = get(name, out, source=source, on_progress=lambda done, total: on_progress(done, total or done))
     print(place)
 
@@ -102,7 +102,7 @@ def index(
     """Index each file for random access. Training does it by itself on first use."""
     from viaduct.data.index import index_records
 
-    with progress("files") as on_progress:
+    with show_progress("files") as on_progress:
         done = index_records(records, dali=dali, dali_folder=dali_folder, rebuild=rebuild, on_progress=on_progress)
     new = sum(file.renewed for file in done)
     count, size = sum(file.records for file in done), sum(file.bytes for file in done)
@@ -123,7 +123,7 @@ def check(
     from viaduct.data.check import check_records
     from viaduct.data.jpeg import decode
 
-    with progress("bytes") as on_progress:
+    with show_progress("bytes") as on_progress:
         report = check_records(records, deep, decode=decode, classes=classes, on_progress=on_progress)
     if as_json:
         print(json.dumps(check_rows(report), indent=1))
@@ -234,21 +234,6 @@ def warn_of(built: Any) -> None:
     tell_some(named, "more are cut short; `viaduct data check --deep` names all that cannot be decoded")
     if not built.validation:
         tell("warning: there are no validation pictures; training needs some to evaluate with.")
-
-
-@contextlib.contextmanager
-def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def check_rows(report: Any) -> dict[str, Any]:

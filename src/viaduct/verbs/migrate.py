@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +201,7 @@ def carry(asked: Asked) -> int:
     """Look, write, report, show; the exit code."""
     check_modes(asked)
     check_reports(asked)
-    outcome = migrate(asked.path, asked.options, asked.jobs)
+    outcome = migrate(asked.path, asked.options, asked.jobs, asked.quiet)
     if asked.in_place and not asked.force:
         warn_without_git(outcome)
     write(outcome, asked)
@@ -253,11 +254,19 @@ def check_reports(asked: Asked) -> None:
     check_places(asked.path, places, asked.out, asked.force)
 
 
-def migrate(path: Path, options: Options, jobs: int) -> Outcome:
+def migrate(path: Path, options: Options, jobs: int, quiet: bool = False) -> Outcome:
     from viaduct.migration.run import migrate_project
     from viaduct.migration.walk import shown
+    from viaduct.terminal import show_progress
 
-    outcome = migrate_project(path, options, jobs, shlex.join(["viaduct", *sys.argv[1:]]))
+    command = shlex.join(["viaduct", *sys.argv[1:]])
+    try:
+        with show_progress("files", quiet) as progress:
+            outcome = migrate_project(path, options, jobs, command, progress)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
+        print("viaduct migrate: interrupted; nothing was written.", file=sys.stderr)
+        raise typer.Exit(130) from None
     for file in outcome.files:
         if file.traceback:
             print(f"{shown(file.path)}:\n{file.traceback}", file=sys.stderr)

@@ -40,7 +40,8 @@ def ask(site: Site) -> None:
 def is_owned(site: Site) -> bool:
     """Some file of the project has an `is_cuda` of its own."""
     if ("is_cuda", "owned") not in site.work.seen and ("is_cuda", "free") not in site.work.seen:
-        sources = [site.source, *(names.source for names in site.work.project.parsed.values())]
+        project = site.work.project
+        sources = [site.source, *(project.parsed[path].source for path in sorted(project.files_with("is_cuda")))]
         site.work.seen["is_cuda", "owned" if any(map(defines, sources)) else "free"] = None
     return ("is_cuda", "owned") in site.work.seen
 

@@ -101,8 +101,7 @@ def migrated_elsewhere(site: Site, target: Card) -> bool:
 
 
 def imported_elsewhere(site: Site, target: Card) -> bool:
-    others = (names for path, names in site.work.project.parsed.items() if path != site.work.path)
-    return any(f"import {target.module}" in names.source.text for names in others)
+    return bool(site.work.project.files_with(f"import {target.module}") - {site.work.path})
 
 
 def uses_the_card(site: Site, target: Card) -> bool:
