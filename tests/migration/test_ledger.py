@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -183,4 +184,17 @@ def test_the_started_script_starts_communication_for_the_file_that_trains(tmp_pa
     summary = summarise(outcome)
     for requirement in ("sessions", "optimizers", "broadcast", "communication"):
         assert counts(summary, requirement) == (1, 1, 0, 0, 0), requirement
+    assert summary.verdict == "complete"
+
+
+def test_the_helper_in_a_notebooks_cell_is_no_place_of_the_script(tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": ["import torch\n", "x = torch.ones(2).cuda()\n"], "metadata": {}}]
+    for cell in cells:
+        cell |= {"outputs": [], "execution_count": None}
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 2}
+    (tmp_path / "try.ipynb").write_text(json.dumps(notebook, indent=1) + "\n")
+    outcome = migrated_project(tmp_path, to="any")
+    assert outcome.changed
+    summary = summarise(outcome)
+    assert counts(summary, "moves") == (1, 1, 0, 0, 0)
     assert summary.verdict == "complete"

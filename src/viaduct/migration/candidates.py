@@ -47,7 +47,17 @@ def find_candidates(work: Work) -> list[Candidate]:
         for framework, search in searches.items():
             if work.project.is_for(framework, work.path):
                 found += search(work)
+    if found and work.options.to == "any":
+        found = [one for one in found if one.line not in helper_lines(work)]
     return sorted(found, key=lambda one: (one.line, one.requirement))
+
+
+def helper_lines(work: Work) -> range:
+    """Return the lines of the helper that stands in a notebook's cell: it names every card on purpose."""
+    from viaduct.migration.helper_cell import CELL
+
+    cell = CELL.search(work.source.text)
+    return range(work.source.line_of(cell.start()), work.source.line_of(cell.end()) + 1) if cell else range(0)
 
 
 def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
