@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.migration.small_project import migrated_project
 
+from migration.small_project import migrated_project
 from viaduct.migration.ledger import Row
 from viaduct.migration.requirements import REQUIREMENTS, by_rule
 from viaduct.migration.rule import all_rules

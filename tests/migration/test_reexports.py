@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.migration.small_project import migrated_project
 
+from migration.small_project import migrated_project
 from viaduct.migration.run import Outcome
 from viaduct.migration.summary import summarise
 

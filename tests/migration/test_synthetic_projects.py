@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.migration.synthetic_projects import Counts, Placed, Synthetic, make_project, make_trainer
 
+from migration.synthetic_projects import Counts, Placed, Synthetic, make_project, make_trainer
 from viaduct.migration.options import Options
 from viaduct.migration.run import FileResult, Outcome, migrate_project
 
