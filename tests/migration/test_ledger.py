@@ -198,3 +198,21 @@ def test_the_helper_in_a_notebooks_cell_is_no_place_of_the_script(tmp_path: Path
     summary = summarise(outcome)
     assert counts(summary, "moves") == (1, 1, 0, 0, 0)
     assert summary.verdict == "complete"
+
+
+def test_files_of_one_program_are_joined_by_a_package_that_only_gathers(tmp_path: Path) -> None:
+    files = {
+        "train.py": (
+            "import tensorflow as tf\nfrom models import build\ndef main():\n    step = build(tf.ones([2]))\n"
+            "    with tf.Session() as s:\n        s.run(tf.global_variables_initializer())\n        s.run(step)\n"
+            "if __name__ == '__main__':\n    main()\n"
+        ),
+        "models/__init__.py": "from .net import build\n",
+        "models/net.py": MODEL,
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    summary = summarise(migrated_project(tmp_path, distributed=True))
+    assert summary.verdict == "complete"
+    assert counts(summary, "broadcast") == (1, 1, 0, 0, 0)

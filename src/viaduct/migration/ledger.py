@@ -255,13 +255,12 @@ def audit_programs(
 
 
 def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]]) -> list[list[str]]:
-    """Group files that import each other, directly or not."""
-    beside: dict[str, set[str]] = {path: set() for path in marks}
+    """Group the files with marks that import each other, directly or by way of others."""
+    beside: dict[str, set[str]] = {}
     for path, others in imports.items():
         for other in others:
-            if path in beside and other in beside:
-                beside[path].add(other)
-                beside[other].add(path)
+            beside.setdefault(path, set()).add(other)
+            beside.setdefault(other, set()).add(path)
     groups, seen = [], set[str]()
     for path in sorted(marks):
         group, pending = [], [path]
@@ -270,9 +269,9 @@ def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]
             if one not in seen:
                 seen.add(one)
                 group.append(one)
-                pending += beside[one]
+                pending += beside.get(one, ())
         if group:
-            groups.append(sorted(group))
+            groups.append(sorted(one for one in group if one in marks))
     return groups
 
 
