@@ -197,13 +197,17 @@ def loss_scales(work: Work) -> Iterator[Candidate]:
 
 
 def horovod(work: Work) -> Iterator[Candidate]:
+    from viaduct.migration.rules.tf1._horovod import is_horovod
+
+    if "horovod" in work.project.own_names:
+        return  # Horovod itself, which is no script that uses it
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name in ROOTS_OF_HOROVOD:  # the module itself, passed on: what it is used for counts where that stands
                 escapes = work.project.escapes.get(work.path, ())
                 unfollowed = [node for node in nodes if node.lineno in escapes]
                 yield from (candidate(work, "communication", node, "needed") for node in unfollowed)
-            elif name.startswith("horovod."):
+            elif is_horovod(name):
                 yield from (candidate(work, horovod_requirement(name), node, "needed") for node in nodes)
 
 
