@@ -35,6 +35,7 @@ class Opened:
     ran: bool = False
     closed: bool = False
     held_by_keras: bool = False  # which lets go of it by itself
+    computes: bool = False  # ran more than the operations that start and end communication: it holds a device graph
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Observer:
 
 
 CLOSERS = {"close", "close_session", "shutdown_resource", "closing"}
+COMMUNICATION = ("NPUInit", "NPUShutdown")
 left_to_exit: list[Any] = []  # functions that the script gave to atexit
 observers: list[Observer] = []
 opened_sessions: list[Opened] = []
@@ -209,9 +211,15 @@ def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> 
 def settle(asked: Pass) -> None:
     opened = asked.opened
     opened.ran = True
+    opened.computes = opened.computes or not all(is_communication(op.name) for op in asked.reach.ops)
     opened.steps += asked.training
     if opened.chosen.npu:
         state.set_communication(True)
+
+
+def is_communication(name: str) -> bool:
+    """Whether an operation only starts or ends communication: its session may stay open as long as that lasts."""
+    return name.rpartition("/")[2].startswith(COMMUNICATION)
 
 
 def closing(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -284,7 +292,7 @@ def tell_open_ones(stopped: bool = False) -> None:
     """NPU sessions that ran and were not closed. A script that we stopped had perhaps not come to its close: then only
     those are told whose file closes nothing."""
     for opened in opened_sessions:
-        left = opened.ran and opened.chosen.npu and not opened.closed and not opened.held_by_keras
+        left = opened.computes and opened.chosen.npu and not opened.closed and not opened.held_by_keras
         left = left and not is_closed_at_exit(opened.session)
         if left and not (stopped and closes_something(opened.place)):
             limits.violated(

@@ -196,15 +196,20 @@ def chain(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
     return (node.id, *reversed(parts))
 
 
-def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
-    """Whether some statement adds a custom optimizer to this very config."""
+def adding_statement(site: Site, config: Held, node: ast.expr) -> ast.stmt | None:
+    """The statement that adds a custom optimizer to this very config."""
     wanted = (*config.parts, "graph_options", "rewrite_options", "custom_optimizers")
-    nodes = site.work.index.by_type.get(ast.Attribute, []) if "custom_optimizers" in site.source.text else []
-    for one in nodes:
+    for one in site.work.index.by_type.get(ast.Attribute, []) if "custom_optimizers" in site.source.text else []:
         adds = isinstance(one, ast.Attribute) and one.attr == "custom_optimizers" and chain(site, one) == wanted
         if adds and same_variable(site, config, one, node):
-            return True
-    return any(site.values.kind(value) == "npu_config_proto" for value in config.values)
+            return site.source.statement(one)
+    return None
+
+
+def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
+    """Whether some statement adds a custom optimizer to this very config."""
+    made = any(site.values.kind(value) == "npu_config_proto" for value in config.values)
+    return made or adding_statement(site, config, node) is not None
 
 
 def same_variable(site: Site, config: Held, one: ast.AST, other: ast.AST) -> bool:

@@ -110,11 +110,33 @@ def configure(site: Site, keyword: str, position: int) -> None:
             return
         site.set_argument(keyword, new_config(site), position)
         say_configured(site)
-    elif value is not None and not is_ready(site, value) and not stays_on_host(site):
+    elif value is not None and is_ready(site, value):
+        switch_remapping_off(site, value)
+    elif value is not None and not stays_on_host(site):
         if without_device(site, value):
             say_off(site)
         else:
             fill_value(site, value)
+
+
+def switch_remapping_off(site: Site, value: ast.expr) -> None:
+    """In code that was migrated by hand: a config that carries NpuOptimizer and says nothing of remapping."""
+    config = proto.held(site, value)
+    if config is None or len(config.assigned) != 1 or ("remapping", config.assigned[0]) in site.work.seen:
+        return
+    added = proto.adding_statement(site, config, value)
+    if added is None or "remapping" in site.source.text or "npu_init" in site.source.text:
+        return  # set by somebody, if not at this place; importing npu_init sets it for every session
+    site.work.seen[("remapping", config.assigned[0])] = None
+    last = proto.last_setting(site, config, added)
+    last = last if proto.ends_line(site, last) else added
+    site.edit.after(
+        last, [f"{config.text}.graph_options.rewrite_options.remapping = {proto.rewriter_config(site)}.OFF"]
+    )
+    site.changed(
+        "remapping is switched off: it fuses operators into ones that the accelerator does not have",
+        zh="关闭 remapping:它会融合出昇腾不支持的算子",
+    )
 
 
 def say_off(site: Site) -> None:
