@@ -56,7 +56,7 @@ class Work:
         module, package = self.project.module_of(self.path)
         names = Names(self.source, module, package, self.needed)
         names.exports = self.project.exports
-        names.aliases = self.project.aliases
+        names.aliases = self.project.aliases if self.path in self.project.alias_files else {}
         return names
 
     @cached_property

@@ -11,6 +11,7 @@ a result, `module.Class.attribute` and, for other objects, `.attribute`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from viaduct.migration.names import Names, all_arguments
@@ -39,13 +40,16 @@ def note_module_flow(project: Project, files: dict[str, Names]) -> None:
     for _ in range(ROUNDS):
         before = len(project.aliases)
         project.escapes.clear()
-        for path, names in files.items():
+        for path, names in flow.concerned().items():
+            names.aliases = project.aliases
             names.resolved.clear()  # what was unknown may be an alias by now
             flow.follow_file(path, names)
         if len(project.aliases) == before:
             break
     flow.drop_mixed()
-    for path, names in files.items():
+    concerned = flow.concerned()
+    project.alias_files |= {*concerned}
+    for path, names in concerned.items():
         if any(has_no_like(names, node) for node in names.source.nodes):
             project.horovod_kept.add(path)
 
@@ -68,7 +72,6 @@ class Flow:
         self.functions: dict[str, tuple[Names, FunctionNode]] = {}
         self.methods: dict[str, list[str]] = {}
         for names in files.values():
-            names.aliases = project.aliases
             for node in names.source.tree.body:
                 if isinstance(node, FunctionNode):
                     self.functions[f"{names.own}.{node.name}"] = (names, node)
@@ -78,6 +81,12 @@ class Flow:
                             qualified = f"{names.own}.{node.name}.{method.name}"
                             self.functions[qualified] = (names, method)
                             self.methods.setdefault(method.name, []).append(qualified)
+
+    def concerned(self) -> dict[str, Names]:
+        """Files that hold Horovod's name, or that of something which holds its module."""
+        words = {re.split(r"[.(]", key.rstrip(")"))[-1] or key[:-2].rpartition(".")[2] for key in self.project.aliases}
+        wanted = re.compile("|".join(sorted({"horovod", *(rf"\b{re.escape(word)}\b" for word in words if word)})))
+        return {path: names for path, names in self.files.items() if wanted.search(names.source.text)}
 
     def follow_file(self, path: str, names: Names) -> None:
         for name, bound in names.scopes[names.source.tree].bound.items():
@@ -183,27 +192,52 @@ class Flow:
         return known[0] if len(known) == 1 else None
 
     def drop_mixed(self) -> None:
-        """A parameter that some call gives something else is no alias; what gave it the module is an escape."""
-        mixed = set(self.given_otherwise())
+        """What at times is given something else is no alias; what gave it the module is an escape."""
+        mixed = {*self.given_otherwise(), *self.kept_otherwise()}
         for key in mixed:
             self.project.aliases.pop(key, None)
-        for names in self.files.values():
+        concerned = self.concerned()
+        for names in concerned.values():
             names.resolved.clear()
         if mixed:
             self.project.escapes.clear()
-            for path, names in self.files.items():
+            for path, names in concerned.items():
                 for node in names.source.nodes:
                     if self.root_of(names, node) is not None:
                         goal = self.destination(names, node)
                         if goal is None or goal in mixed:
                             self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
+                    elif self.is_lost(names, node, mixed):
+                        self.project.escapes.setdefault(path, set()).add(getattr(node, "lineno", 1))
+
+    @staticmethod
+    def is_lost(names: Names, node: ast.AST, mixed: set[str]) -> bool:
+        """`trainer.comm.rank()`, where `comm` is the module in one class and something else in another."""
+        if not isinstance(node, ast.Attribute) or node.attr not in CONVERTED:
+            return False
+        held = node.value
+        of_other = isinstance(held, ast.Attribute) and f".{held.attr}" in mixed and not is_self(held.value)
+        return of_other and names.qualified(node) is None
+
+    def kept_otherwise(self) -> Iterator[str]:
+        """Attributes to which another object's class assigns something else."""
+        attributes = {key for key in self.project.aliases if key.startswith(".")}
+        for names in self.concerned().values() if attributes else ():
+            for node in names.source.nodes:
+                if not isinstance(node, ast.Assign) or len(node.targets) != 1 or is_none(node.value):
+                    continue
+                target = node.targets[0]
+                known = isinstance(target, ast.Attribute) and f".{target.attr}" in attributes
+                if isinstance(target, ast.Attribute) and known and names.qualified(node.value) not in ROOTS:
+                    yield f".{target.attr}"
 
     def given_otherwise(self) -> Iterator[str]:
         wanted = {key.partition("(")[0] for key in self.project.aliases if key.endswith(")") and "()" not in key}
         if not wanted:
             return
+        called = re.compile("|".join(sorted(rf"\b{re.escape(called_as(name))}\b" for name in wanted)))
         for names in self.files.values():
-            for node in names.source.nodes:
+            for node in names.source.nodes if called.search(names.source.text) else ():
                 name = self.callee(names, node) if isinstance(node, ast.Call) else None
                 if name not in wanted or not isinstance(node, ast.Call):
                     continue
@@ -214,6 +248,12 @@ class Flow:
                     is_none = isinstance(value, ast.Constant) and not value.value
                     if key in self.project.aliases and not is_none and names.qualified(value) not in ROOTS:
                         yield str(key)
+
+
+def called_as(function: str) -> str:
+    """The word by which a function is called; of `__init__` the class."""
+    parts = function.split(".")
+    return parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
 
 
 def is_question(source: Source, node: ast.AST) -> bool:
@@ -292,7 +332,7 @@ def resolve_alias(names: Names, node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute):
         owner = class_around(names, node) if is_self(node.value) else None
         own = aliases.get(f"{names.own}.{owner.name}.{node.attr}") if owner else None
-        return own or aliases.get(f".{node.attr}")
+        return own or aliases.get(f".{node.attr}")  # of another object, or inherited
     if isinstance(node, ast.Call):
         if not is_dotted(node.func):
             return None

@@ -44,7 +44,8 @@ class Project:
     fed: function that makes a dataset -> which of train, evaluate and predict get it;
     npu_helpers: functions that add NpuOptimizer to a config, as `module.function`, methods also as `.method`;
     initialisers: what holds an initialiser of all variables: `module.name`, `module.function`, `.attribute`;
-    aliases, escapes: see module_flow.py; horovod_kept: files that use of Horovod what the device has nothing like.
+    aliases, alias_files, escapes: see module_flow.py;
+    horovod_kept: files that use of Horovod what the device has nothing like.
     other_attributes: attributes, as `.attribute`, to which something else is assigned somewhere.
     named: modules that files without any framework import, such as a main.py that only starts the training.
     """
@@ -66,6 +67,7 @@ class Project:
     training_files: set[str] = field(default_factory=set)
     broadcast_files: set[str] = field(default_factory=set)
     aliases: dict[str, str] = field(default_factory=dict)
+    alias_files: set[str] = field(default_factory=set)
     escapes: dict[str, set[int]] = field(default_factory=dict)
     horovod_kept: set[str] = field(default_factory=set)
     fed: dict[str, set[str]] = field(default_factory=dict)

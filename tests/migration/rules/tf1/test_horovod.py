@@ -440,6 +440,7 @@ ESCAPES = {
     "a dictionary": "backends = {'hvd': hvd}\n",
     "another thing at times": "script.build(hvd)\nscript.build(fake)\n",
     "getattr": "size = getattr(hvd, name)()\n",
+    "an attribute that is something else elsewhere": "args.backend = hvd\n\n\ndef f(x):\n    x.backend = 'gloo'\n",
 }
 
 
@@ -649,3 +650,18 @@ def test_a_whole_script_ends_without_horovod() -> None:
     ):
         assert part in text, text
     assert text.count("NPUBroadcastGlobalVariablesHook(") == 1
+
+
+def test_an_attribute_of_the_same_name_in_another_class_is_not_taken_for_horovod() -> None:
+    source = HEAD + (
+        "hvd.init()\nclass A:\n    def __init__(self):\n        self.comm = hvd\n    def f(self):\n"
+        "        return self.comm.rank()\nclass B:\n    def __init__(self, comm):\n        self.comm = comm\n"
+        "    def f(self):\n        return self.comm.rank()\n"
+    )
+    text = migrated(source, distributed=True).after.decode()
+    assert text.count("return get_rank_id()") == 1
+    assert text.endswith("return self.comm.rank()\n")
+    outside = source + "print(A().comm.size(), a.comm.rank())\n"
+    left = migrated(outside, distributed=True)
+    assert left.after.decode() == outside, "which of the two `a` holds is not seen"
+    assert any(one.status == "unresolved" for one in left.findings)
