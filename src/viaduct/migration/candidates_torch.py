@@ -60,6 +60,7 @@ def device_calls(work: Work) -> Iterator[Candidate]:
 def moves(work: Work) -> Iterator[Candidate]:
     from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
     from viaduct.migration.rules.torch.cuda_method import root_of
+    from viaduct.migration.rules.torch.is_cuda import is_own_field
 
     own = device_words(work)[0]
     for method, state in (("cuda", "needed"), (own, "right")):
@@ -70,6 +71,8 @@ def moves(work: Work) -> Iterator[Candidate]:
                 yield candidate(work, "moves", call, state)  # type: ignore[arg-type]
     for node in work.index.by_type.get(ast.Attribute, []):
         if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+            if is_own_field(Site(RULE, work, node)):
+                continue
             yield candidate(work, "moves", node, "needed")
         elif node.attr == f"is_{own}" and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
             yield candidate(work, "moves", node, "right")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite
+from migration.checking import check_noop, check_rewrite, check_says
 
 RULE = "torch.is_cuda"
 
@@ -23,10 +23,21 @@ def test_a_field_of_the_project_is_left_alone(text: str) -> None:
     check_noop(RULE, text)
 
 
+FIELD = {"s.py": "import torch\nclass S:\n    is_cuda = 1\n"}
+
+
 def test_a_field_of_another_file_is_left_alone() -> None:
-    check_noop(
-        RULE, "import torch\nprint(settings.is_cuda)\n", others={"s.py": "import torch\nclass S:\n    is_cuda = 1\n"}
-    )
+    check_noop(RULE, "import torch\nfrom s import S\nprint(settings.is_cuda)\n", others=FIELD)
+
+
+def test_what_may_be_a_field_or_a_tensors_is_unresolved() -> None:
+    source = "import torch\nfrom s import S\ndef f(x):\n    return x.is_cuda\n"
+    check_says(RULE, source, "unresolved", "is_npu", others=FIELD)
+
+
+def test_a_field_of_another_program_is_nobodys_business() -> None:
+    before = "import torch\nimport torch_npu\ndef f(x):\n    return x.is_cuda\n"
+    check_rewrite(RULE, before, before.replace("is_cuda", "is_npu"), others=FIELD)
 
 
 @pytest.mark.parametrize("receiver", ["x", "next(model.parameters())", "self.weight", "batch['image']"])

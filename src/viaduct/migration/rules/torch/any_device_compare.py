@@ -27,7 +27,7 @@ from viaduct.migration.rules.torch._devices import Devices
 from viaduct.migration.rules.torch.device_compare import is_asked_for_key
 from viaduct.migration.rules.torch.device_integer import branches
 from viaduct.migration.rules.torch.device_string import imports_torch
-from viaduct.migration.rules.torch.is_cuda import is_owned
+from viaduct.migration.rules.torch.is_cuda import is_tensors
 
 rule = Rule(__name__, spec="P9 P10", kind="mandatory", targets=("any",), order=15)
 EXAMPLE_OPTIONS = {"to": "any"}
@@ -185,7 +185,7 @@ def leave_case(site: Site, devices: Devices, node: ast.AST) -> None:
 
 @rule.node(ast.Attribute, words=("is_cuda",))
 def is_cuda(site: Site) -> None:
-    if site.node.attr != "is_cuda" or not isinstance(site.node.ctx, ast.Load) or is_owned(site):
+    if not is_tensors(site, "x.device.type in accelerator.TYPES"):
         return
     if neutral.scripted(site, site.node):
         return
