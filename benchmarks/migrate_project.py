@@ -1,19 +1,19 @@
-"""Lines a second of `viaduct migrate`, on files that it edits and on those that it leaves alone; and its memory.
+"""What `viaduct migrate` takes for a project, in seconds, seconds of all cores and memory; and how one file grows.
 
-    python benchmarks/migrate_project.py                        57 files, then 1,000 files
-    python benchmarks/migrate_project.py --out docs/results/migrate_project_cpu.json
+    python benchmarks/migrate_project.py                 100 and 1,000 files, then patterns of 1,000 to 8,000 lines
+    python benchmarks/migrate_project.py --full          10,000 files with 2.5 million lines as well
+    python benchmarks/migrate_project.py --full --out docs/results/migrate_project_cpu.json \\
+        --out-growth docs/results/migrate_growth_cpu.json
 
-The projects are generated: a third of the files (and 17 of the 57) need edits, in the styles that TensorFlow 1 scripts
-have; the others are models in TensorFlow that need none, and plain Python. `whole` is the command as a user gives it,
-from its start to a written copy, on all cores. The rates of edited and untouched files are from one process, file by
-file, in seconds of a core; the look through the whole project (the survey), which reads only files that mention a
-framework, is shared out among those by their lines.
+The projects are generated, the same every time, as a model zoo is: folders of ten files that import each other, of
+which half are TensorFlow 1 and half PyTorch. A third of the files need edits, a third are models that need none, a
+third are plain Python. What is measured is the command as a user gives it, from its start to a written copy, on all
+cores. Memory is the most that all its processes had at one time, shared pages counted once.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import random
@@ -25,13 +25,9 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from viaduct import devices
-from viaduct.migration.options import Options
-from viaduct.migration.project import FRAMEWORKS, survey
-from viaduct.migration.run import FileResult, migrate_project
 from viaduct.training.summary import commit, machine
 
 HEAD = '''"""{title}: generated for measuring, in the manner of a TensorFlow 1 training script."""
@@ -129,57 +125,134 @@ def towers(images):
         x = tf.nn.relu(x)
     return tf.reduce_mean(x, axis=[1, 2])
 """
+TORCH_HEAD = '''"""{title}: generated for measuring, in the manner of a PyTorch training script."""
+import argparse
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+{imports}
+'''
+TORCH_LAYERS = '''
+
+class Block_{number}(nn.Module):
+    """A residual block with {filters} filters."""
+
+    def __init__(self, inputs, filters={filters}, stride=1):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, filters, 3, stride, 1, bias=False)  # {comment}
+        self.norm1 = nn.BatchNorm2d(filters, momentum={momentum})
+        self.conv2 = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(filters)
+
+    def forward(self, x):
+        out = torch.relu(self.norm1(self.conv1(x)))
+        out = self.norm2(self.conv2(out))
+        return torch.relu(out + x)
+'''
+TORCH_MAIN = """
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default={batch})
+    parser.add_argument("--local_rank", type=int, default=0)
+    args = parser.parse_args()
+    torch.cuda.set_device(args.local_rank)
+    dist.init_process_group(backend="nccl")
+    device = torch.device("cuda", args.local_rank)
+    model = nn.Sequential(nn.Conv2d(3, {filters}, 7, 2), nn.ReLU()).cuda()
+    model = nn.parallel.DistributedDataParallel(model, device_ids=[args.local_rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum={momentum})
+    scaler = torch.cuda.amp.GradScaler()
+    for step in range(1000):
+        images = torch.randn(args.batch, 3, 224, 224).cuda(non_blocking=True)
+        target = torch.randint(0, 10, (args.batch,), device=device)
+        with torch.cuda.amp.autocast():
+            loss = nn.functional.cross_entropy(model(images).flatten(1), target)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
+"""
 EDITED = (INPUT + ESTIMATOR, INPUT + SESSION, INPUT + DEVICE)
-LINES = 150
-CASES = {"57 files": (57, 17), "1,000 files": (1000, 340)}
+CASES = {"100 files": (100, 160), "1,000 files": (1000, 160)}
+FULL = {"10,000 files": (10_000, 250)}
+TORCH, TF = "import torch\n", "import tensorflow as tf\n"
+PATTERNS: dict[str, Callable[[int], str]] = {
+    "x = x.cuda()": lambda n: f"{TORCH}x = torch.zeros(3)\n" + "x = x.cuda()\n" * n,
+    "x = hvd.size()": lambda n: f"{TF}import horovod.tensorflow as hvd\nhvd.init()\n" + "x = hvd.size()\n" * n,
+    "with tf.device(…)": lambda n: TF + 'with tf.device("/gpu:0"):\n    x = tf.zeros(3)\n' * (n // 2),
+    "self.ds = self.ds.map(f)": lambda n: (
+        f"{TF}class A:\n    def f(self):\n        self.ds = tf.data.Dataset.range(3)\n"
+        + "        self.ds = self.ds.map(f)\n" * n
+        + "        self.ds = self.ds.batch(8)\n"
+    ),
+    "x = x.attribute": lambda n: TORCH + "x = x.attribute\n" * n,
+    "def f(x): return x.cuda()": lambda n: TORCH + "".join(f"def f{i}(x): return x.cuda()\n" for i in range(n)),
+    "a table of numbers": lambda n: f"{TORCH}X = [\n" + "    1, 2, 3, 4, 5, 6, 7, 8,\n" * n + "]\nx = x.cuda()\n",
+}
+LENGTHS = (1000, 2000, 4000, 8000)
 
 
-def make_file(kind: str, number: int, dice: random.Random) -> str:
+def make_file(kind: str, framework: str, number: int, lines: int, dice: random.Random) -> str:
     def fill(text: str) -> str:
         facts = {"number": dice.randrange(1000), "filters": dice.choice((64, 128, 256)), "classes": 10}
         facts |= {"comment": dice.choice(("as in the paper", "kept", "see above")), "batch": 32, "momentum": 0.9}
-        return text.format(title=f"file {number}", **facts)
+        imports = f"from .file_{number // 10 * 10:05d} import *" if number % 10 else ""
+        return text.format(title=f"file {number}", imports=imports, **facts)
 
-    body = LAYERS if kind != "plain" else PLAIN
-    text = fill(HEAD) if kind != "plain" else '"""Records."""\n'
-    tail = fill(dice.choice(EDITED)) if kind == "edited" else ""
-    while text.count("\n") + tail.count("\n") < LINES:
+    body = PLAIN if kind == "plain" else TORCH_LAYERS if framework == "torch" else LAYERS
+    head = '"""Records."""\n' if kind == "plain" else fill(TORCH_HEAD if framework == "torch" else HEAD)
+    tail = fill(TORCH_MAIN if framework == "torch" else dice.choice(EDITED)) if kind == "edited" else ""
+    text = head
+    while text.count("\n") + tail.count("\n") < lines:
         text += fill(body)
     return text + tail
 
 
-def make_project(folder: Path, files: int, edited: int) -> None:
-    """The same every time; ten files a package."""
+def make_project(folder: Path, files: int, lines: int) -> int:
+    """Write the files, the same every time, ten to a folder; return the number of their lines."""
     dice = random.Random(files)
-    kinds = ["edited"] * edited
-    kinds += [("model", "plain")[place % 2] for place in range(files - edited)]
-    dice.shuffle(kinds)
-    for number, kind in enumerate(kinds):
-        target = folder / f"package_{number // 10:03d}" / f"{kind}_{number:04d}.py"
+    written = 0
+    for number in range(files):
+        kind = ("edited", "model", "plain")[dice.randrange(3)]
+        framework = "torch" if number // 10 % 2 else "tf"
+        target = folder / f"area_{number // 1000:02d}" / f"package_{number // 10:04d}" / f"file_{number:05d}.py"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(make_file(kind, number, dice))
+        text = make_file(kind, framework, number, lines, dice)
+        target.write_text(text)
+        written += text.count("\n")
+    return written
 
 
-def seconds(run: Callable[[], object]) -> float:
-    began = time.process_time()
-    run()
-    return time.process_time() - began
-
-
-def whole(project: Path, scratch: Path) -> tuple[float, float]:
-    """Of the command itself: its seconds, and the most memory of all its processes together, in MiB."""
-    out = scratch / f"out_{time.monotonic_ns()}"
+def run_command(path: Path, out: Path) -> dict[str, float]:
+    """Migrate into a copy: seconds, seconds of all cores, and the most memory of all processes together, in MiB."""
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "viaduct", "migrate", str(project), "--out", str(out), "--quiet"],
+        [sys.executable, "-m", "viaduct", "migrate", str(path), "--out", str(out), "--quiet"],
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    memory = 0.0
-    while process.poll() is None:
+    memory, status = 0.0, 0
+    while True:
+        found, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if found:
+            break
         memory = max(memory, sum(map(own_memory, [process.pid, *children_of(process.pid)])))
-        time.sleep(0.05)
-    assert process.returncode == 0
-    return time.perf_counter() - began, memory / 1024
+        time.sleep(0.1)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"viaduct migrate {path} ended with {process.returncode}")
+    return {
+        "seconds": time.perf_counter() - began,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "memory_mib": memory / 1024,
+    }
 
 
 def children_of(process: int) -> list[int]:
@@ -198,87 +271,90 @@ def own_memory(process: int) -> float:
     return next((float(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0.0)
 
 
-def measure(name: str, files: int, edited: int, runs: int) -> dict[str, Any]:
+def measure_project(name: str, files: int, lines: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
-        project = Path(scratch) / "project"
-        make_project(project, files, edited)
-        wholes = [whole(project, Path(scratch)) for _ in range(runs)]
-        migrate_project(project, Options(), jobs=1)  # the rules are imported, the files are in memory
-        samples = [rates(project) for _ in range(runs)]
-    return {
-        "case": name,
-        "whole_s": [took for took, _ in wholes],
-        "memory_mib": [memory for _, memory in wholes],
-        "lines": samples[0]["lines"],
-        "edited_files": samples[0]["edited_files"],
-        "edited": [sample["edited"] for sample in samples],
-        "untouched": [sample["untouched"] for sample in samples],
-    }
+        written = make_project(Path(scratch) / "project", files, lines)
+        found = run_command(Path(scratch) / "project", Path(scratch) / "out")
+    return {"case": name, "lines": written, **found}
 
 
-def rates(project: Path) -> dict[str, Any]:
-    outcome = migrate_project(project, Options(), jobs=1)
-    texts = [(file.path, (project / file.path).read_bytes()) for file in outcome.files]
-    gc.disable()  # as migrate_project does
-    surveyed = seconds(lambda: survey(texts))
-    gc.enable()
-    with_framework = {path for path, data in texts if any(word in data for word in FRAMEWORKS)}
-    lines = sum(file.line_count for file in outcome.files)
-    surveyed_lines = sum(file.line_count for file in outcome.files if file.path in with_framework)
-
-    def rate(files: list[FileResult]) -> float:
-        mine = sum(file.line_count for file in files)
-        shared = sum(file.line_count for file in files if file.path in with_framework) / surveyed_lines
-        return mine / (sum(file.seconds for file in files) + surveyed * shared)
-
-    changed = outcome.changed
-    untouched = [file for file in outcome.files if not file.changed]
-    return {
-        "lines": lines,
-        "edited_files": len(changed),
-        "edited": rate(changed),
-        "untouched": rate(untouched),
-    }
+def measure_growth(name: str) -> dict[str, Any]:
+    """Seconds of a core for files of growing length, less those of a file with one line of the pattern."""
+    seconds = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for number, lines in enumerate((2, *LENGTHS)):
+            script = Path(scratch) / f"script_{number}.py"
+            script.write_text(PATTERNS[name](lines))
+            seconds.append(run_command(script, Path(scratch) / f"out_{number}.py")["cpu_seconds"])
+    return {"pattern": name, "start": seconds[0], "cpu_seconds": [found - seconds[0] for found in seconds[1:]]}
 
 
-def row(found: dict[str, Any]) -> dict[str, str]:
+def project_row(found: dict[str, Any]) -> dict[str, str]:
     return {
         "project": found["case"],
         "lines": f"{found['lines']:,}",
-        "files edited": f"{found['edited_files']:,}",
-        "whole, s": f"{median(found['whole_s']):.2f}",
-        "edited, lines/s": f"{median(found['edited']):,.0f}",
-        "untouched, lines/s": f"{median(found['untouched']):,.0f}",
-        "memory, MiB": f"{max(found['memory_mib']):,.0f}",
+        "seconds": f"{found['seconds']:.1f}",
+        "CPU seconds": f"{found['cpu_seconds']:.1f}",
+        "memory, MiB": f"{found['memory_mib']:,.0f}",
+        "CPU µs/line": f"{found['cpu_seconds'] / found['lines'] * 1e6:.0f}",
     }
+
+
+def growth_row(found: dict[str, Any]) -> dict[str, str]:
+    columns = {
+        f"{lines:,} lines": f"{seconds:.2f}" for lines, seconds in zip(LENGTHS, found["cpu_seconds"], strict=True)
+    }
+    return {
+        "pattern": f"`{found['pattern']}`" if "(" in found["pattern"] or "=" in found["pattern"] else found["pattern"]
+    } | columns
+
+
+def show(rows: list[dict[str, str]]) -> None:
+    widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in rows[0]}
+    for line in [dict(zip(widths, widths, strict=True)), *rows]:
+        print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
+
+
+def write_record(path: Path, title: str, note: str, rows: list[dict[str, str]], samples: list[dict[str, Any]]) -> None:
+    record = {
+        "kind": "benchmark",
+        "title": title,
+        "command": shlex.join(["python", "benchmarks/migrate_project.py", *sys.argv[1:]]),
+        "commit": commit(),
+        "machine": machine(devices.get("cpu")),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "note": note,
+        "columns": list(rows[0]),
+        "rows": rows,
+        "samples": samples,
+    }
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--case", choices=[*CASES], action="append", help="one of them; else all")
-    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    parser.add_argument("--full", action="store_true", help="10,000 files with 2.5 million lines as well")
+    parser.add_argument("--case", choices=[*CASES, *FULL, "growth"], action="append", help="one of them; else all")
+    parser.add_argument("--out", type=Path, help="write the figures of the projects here, for docs/results/")
+    parser.add_argument("--out-growth", type=Path, help="write the figures of the growth here")
     options = parser.parse_args()
-    found = [measure(name, *CASES[name], options.runs) for name in options.case or CASES]
-    rows = [row(one) for one in found]
-    widths = {column: max(len(column), *(len(one[column]) for one in rows)) for column in rows[0]}
-    for line in [dict(zip(widths, widths, strict=True)), *rows]:
-        print("  ".join(f"{line[column]:>{width}}" for column, width in widths.items()))
+    cases = {**CASES, **FULL}
+    wanted = options.case or [*CASES, *(FULL if options.full else ()), "growth"]
+    projects = [measure_project(name, *cases[name]) for name in wanted if name != "growth"]
+    if projects:
+        rows = [project_row(found) for found in projects]
+        show(rows)
+        if options.out:
+            note = "The command on all cores, its start and the copy included; memory is of all processes together."
+            write_record(options.out, "Migrating a project", note, rows, projects)
+    if "growth" in wanted:
+        growth = [measure_growth(name) for name in PATTERNS]
+        rows = [growth_row(found) for found in growth]
+        show(rows)
+        if options.out_growth:
+            note = "CPU seconds for one file that holds a pattern so many times, less those for a short file."
+            write_record(options.out_growth, "Migrating one long file", note, rows, growth)
     print(f"{os.cpu_count()} cores", file=sys.stderr)
-    if options.out:
-        record = {
-            "kind": "benchmark",
-            "title": "Migrating a project",
-            "command": shlex.join(["python", "benchmarks/migrate_project.py", *sys.argv[1:]]),
-            "commit": commit(),
-            "machine": machine(devices.get("cpu")),
-            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-            "note": "Rates are of one process; `whole` is the command on all cores, its start and the copy included.",
-            "columns": list(rows[0]),
-            "rows": rows,
-            "samples": found,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

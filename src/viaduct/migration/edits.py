@@ -230,9 +230,7 @@ class Edits:
         """Lines that begin inside a string: their white space belongs to it."""
         held: set[int] = set()
         opened: list[Token] = []
-        for token in self.source.tokens:
-            if token.end <= start or token.start >= end:
-                continue
+        for token in self.source.tokens_between(start, end):
             name = tokenize.tok_name[token.kind]
             if name == "STRING":
                 held.update(range(self.source.line_of(token.start) + 1, self.source.line_of(token.end - 1) + 1))

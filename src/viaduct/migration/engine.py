@@ -106,8 +106,15 @@ class Index:
         self.methods: dict[str, list[ast.Call]] = {}
         self.by_type: dict[type[ast.AST], list[ast.AST]] = {}
         called: set[ast.AST] = set()
+        parents, plain = work.source.parents, (ast.Constant, ast.arg, ast.keyword)
         for node in work.source.nodes:
-            self.by_type.setdefault(type(node), []).append(node)
+            kind = type(node)
+            if kind in self.by_type:
+                self.by_type[kind].append(node)
+            else:
+                self.by_type[kind] = [node]
+            if kind in plain:
+                continue
             if isinstance(node, ast.Call):
                 called.add(node.func)
                 name = work.names.qualified(node.func)
@@ -116,7 +123,7 @@ class Index:
                 if isinstance(node.func, ast.Attribute) and (name is None or not is_module_like(name)):
                     self.methods.setdefault(node.func.attr, []).append(node)
             elif isinstance(node, ast.Name | ast.Attribute) and node not in called:
-                if isinstance(work.source.parents.get(node), ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                if type(parents.get(node)) is ast.Attribute or type(node.ctx) is not ast.Load:
                     continue
                 name = work.names.qualified(node)
                 if name:

@@ -37,6 +37,10 @@ BINDING = (
     *(ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Name, ast.Global, ast.Nonlocal),
     *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
 )
+SPECIAL = {
+    *(*BINDING, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
+}
 # Modules that people import with a star for their functions.
 TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions")
 FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
@@ -101,8 +105,18 @@ class Names:
         pending: list[ast.AST] = [*body] if isinstance(body, list) else [body]
         if isinstance(node, Comprehension):
             pending = [*self.source.inner[node]]
-        while pending:
-            self.visit(pending.pop(), scope, pending)
+        inner, homes = self.source.inner, self.homes
+        while pending:  # most nodes bind nothing and open no scope
+            at = pending.pop()
+            kind = type(at)
+            if kind is ast.Name:
+                homes[at] = scope
+                if type(at.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    self.bindings(at, scope)
+            elif kind in SPECIAL:
+                self.visit(at, scope, pending)
+            else:
+                pending += inner[at]
 
     def visit(self, node: ast.AST, scope: Scope, pending: list[ast.AST]) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -122,10 +136,7 @@ class Names:
         else:
             if isinstance(node, BINDING):
                 self.bindings(node, scope)
-            if isinstance(node, ast.Name):
-                self.homes[node] = scope
-            else:
-                pending += self.source.inner[node]
+            pending += self.source.inner[node]
 
     def bindings(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Import):

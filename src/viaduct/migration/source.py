@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 # Fields that hold no nodes; operators and contexts are shared, so they are nobody's children.
@@ -124,6 +125,17 @@ def is_python2(text: str, error: SyntaxError) -> bool:
     return any(sign in (error.msg or "") for sign in PYTHON2_ERRORS) or PYTHON2_LINE.search(line) is not None
 
 
+def tokenized(text: str, offset: int) -> Iterator[Token]:
+    """The tokens of a text that begins at an offset of another one."""
+    starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+    lines = iter([text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)])
+    for kind, string, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
+        if start[0] <= len(starts):
+            # tokenize counts characters, not bytes
+            place = starts[start[0] - 1] + start[1], starts[min(end[0], len(starts)) - 1] + end[1]
+            yield Token(kind, string, offset + min(place[0], len(text)), offset + min(place[1], len(text)))
+
+
 NONE: list[ast.AST] = []
 FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 
@@ -138,7 +150,8 @@ def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
 def children(node: ast.AST) -> list[ast.AST]:
     """As ast.iter_child_nodes has them, less operators and contexts, and several times as fast."""
     found: list[ast.AST] = []
-    for name in inner_fields(type(node)):
+    kind = type(node)
+    for name in FIELDS[kind] if kind in FIELDS else inner_fields(kind):
         value = getattr(node, name, None)
         if value.__class__ is list:
             found += [one for one in value if isinstance(one, ast.AST)]
@@ -323,50 +336,73 @@ class Source:
     # ---- tokens
 
     @cached_property
-    def tokens(self) -> list[Token]:
-        lines = iter([self.text[a:b] for a, b in zip(self.starts, [*self.starts[1:], len(self.text)], strict=True)])
-        found = []
-        for kind, text, start, end, _ in tokenize.generate_tokens(lambda: next(lines, "")):
-            if start[0] <= len(self.starts):
-                # tokenize counts characters, not bytes
-                place = self.starts[start[0] - 1] + start[1], self.starts[min(end[0], len(self.starts)) - 1] + end[1]
-                found.append(Token(kind, text, min(place[0], len(self.text)), min(place[1], len(self.text))))
-        return found
+    def chunk_starts(self) -> list[int]:
+        """Where the text can be cut into pieces of whole statements: tokenizing takes longer than parsing."""
+        found, line = [0], 0
+        for statement in self.tree.body:
+            start, column = statement.lineno, statement.col_offset
+            for decorator in getattr(statement, "decorator_list", ()):
+                start = min(start, decorator.lineno)
+            if start > line and column == 0 and not self.text.endswith("\\", 0, self.line_stop_before(start)):
+                found.append(self.starts[start - 1])
+            line = statement.end_lineno or start
+        return sorted({*found})
+
+    def line_stop_before(self, line: int) -> int:
+        """Where the line before this one ends, without its line end."""
+        end = self.starts[line - 1]
+        return end - len(self.newline) if line > 1 else 0
 
     @cached_property
-    def token_starts(self) -> list[int]:
-        return [token.start for token in self.tokens]
+    def chunks(self) -> dict[int, tuple[list[Token], list[int]]]:
+        """The tokens of the pieces that were asked for, and where each begins."""
+        return {}
+
+    def chunk(self, number: int) -> tuple[list[Token], list[int]]:
+        if number not in self.chunks:
+            start = self.chunk_starts[number]
+            end = self.chunk_starts[number + 1] if number + 1 < len(self.chunk_starts) else len(self.text)
+            tokens = list(tokenized(self.text[start:end], start))
+            self.chunks[number] = tokens, [token.start for token in tokens]
+        return self.chunks[number]
+
+    def chunk_at(self, offset: int) -> int:
+        return bisect_right(self.chunk_starts, offset) - 1
+
+    def all_from(self, offset: int) -> Iterator[Token]:
+        """Tokens that begin at the offset or after it."""
+        for number in range(self.chunk_at(offset), len(self.chunk_starts)):
+            tokens, starts = self.chunk(number)
+            for place in range(bisect_left(starts, offset), len(tokens)):
+                yield tokens[place]
 
     def tokens_from(self, offset: int) -> Iterator[Token]:
         """Those that begin at the offset or after it, layout left out."""
-        for place in range(bisect_left(self.token_starts, offset), len(self.tokens)):
-            if not self.tokens[place].quiet:
-                yield self.tokens[place]
+        return (token for token in self.all_from(offset) if not token.quiet)
 
     def token_before(self, offset: int) -> Token | None:
         """The last one that ends at the offset or before it, layout left out."""
-        for place in range(bisect_left(self.token_starts, offset) - 1, -1, -1):
-            if not self.tokens[place].quiet:
-                return self.tokens[place]
+        for number in range(self.chunk_at(offset), -1, -1):
+            tokens, starts = self.chunk(number)
+            for place in range(bisect_left(starts, offset) - 1, -1, -1):
+                if not tokens[place].quiet:
+                    return tokens[place]
         return None
+
+    def tokens_between(self, start: int, end: int) -> Iterator[Token]:
+        """Tokens that begin in a span."""
+        return takewhile(lambda token: token.start < end, self.all_from(start))
 
     def comments(self, start: int, end: int) -> list[Token]:
         """Those that begin in a span."""
         if "#" not in self.text[start:end]:
             return []
-        places = range(bisect_left(self.token_starts, start), bisect_left(self.token_starts, end))
-        return [self.tokens[place] for place in places if self.tokens[place].kind == tokenize.COMMENT]
+        return [token for token in self.tokens_between(start, end) if token.kind == tokenize.COMMENT]
 
     def comment_after(self, offset: int) -> Token | None:
         """A comment on the same line, behind the offset."""
-        stop = self.line_stop(offset)
-        for place in range(bisect_left(self.token_starts, offset), len(self.tokens)):
-            token = self.tokens[place]
-            if token.start >= stop:
-                return None
-            if token.kind == tokenize.COMMENT:
-                return token
-        return None
+        found = self.tokens_between(offset, self.line_stop(offset))
+        return next((token for token in found if token.kind == tokenize.COMMENT), None)
 
     def slots(self, opening: Token) -> tuple[list[Slot], Token]:
         """What stands between a bracket and its partner, cut at the commas; and the partner."""

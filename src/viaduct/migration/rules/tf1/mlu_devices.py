@@ -86,8 +86,8 @@ def pieces(site: Site, value: ast.expr) -> list[tuple[int, int]]:
     """Where a string of the expression says gpu."""
     start, end = site.source.span(value)
     found = []
-    for token in site.source.tokens:
-        if start <= token.start and token.end <= end and tokenize.tok_name[token.kind] in STRINGS:
+    for token in site.source.tokens_between(start, end):
+        if token.end <= end and tokenize.tok_name[token.kind] in STRINGS:
             found += [(token.start + match.start(), token.start + match.end()) for match in GPU.finditer(token.text)]
     return found
 
