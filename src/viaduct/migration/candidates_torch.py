@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from viaduct.migration.candidates import Candidate, State, candidate, uses_any
@@ -23,10 +24,10 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 def find_candidates(work: Work) -> Iterator[Candidate]:
     if not concerns_torch(work):
         return
-    yield from device_calls(work)
-    yield from moves(work)
-    yield from texts(work)
-    yield from loads(work)
+    for search in (device_calls, moves, texts, loads):
+        for found in search(work):
+            served = work.served and work.lines[found.line - 1] in work.served
+            yield replace(found, state="right") if served else found
 
 
 def concerns_torch(work: Work) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from viaduct.migration.candidates_tf1 import marks_of
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
-from viaduct.migration.frameworks import FAMILIES
+from viaduct.migration.frameworks import FAMILIES, TORCH
 from viaduct.migration.gate import may_concern
 from viaduct.migration.imports import insert_imports
 from viaduct.migration.ledger import Place, audit_file
@@ -25,6 +25,7 @@ from viaduct.migration.names import Names
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
+from viaduct.migration.served import find_served
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
 from viaduct.migration.values import Values
 
@@ -44,6 +45,7 @@ class Work:
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.once
+    served: dict[int, int] = field(default_factory=dict)  # lines of the original that rules leave alone, see served.py
 
     def __post_init__(self) -> None:
         self.edits = Edits(self.source)
@@ -83,6 +85,11 @@ class Work:
         self.names.added[local] = qualified
         return local
 
+    def is_served(self, node: ast.AST) -> bool:
+        """Return True for a place of a PyTorch file that has code for the target already."""
+        line = getattr(node, "lineno", 0)
+        return bool(self.served) and 0 < line <= len(self.lines) and self.lines[line - 1] in self.served
+
     def free_name(self, wanted: str) -> str:
         name, number = wanted, 2
         while name in self.names.taken:
@@ -94,7 +101,9 @@ class Work:
         """The same with its edits made."""
         text, lines = self.edits.apply(self.lines)
         source = Source(text)
-        return Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
+        made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
+        made.served = self.served
+        return made
 
 
 class Index:
@@ -148,6 +157,8 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         for kind, handler in rule.nodes:
             found += [(Site(rule, work, node), handler) for node in work.index.by_type.get(kind, [])]
         found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
+    if work.served and rule.family == "torch" and rule.kind == "mandatory":
+        found = [(site, handler) for site, handler in found if not work.is_served(site.node)]
     order = work.source.places if len(found) > 1 else {}
     yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))
 
@@ -209,6 +220,8 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
         surveyed = project.parsed.get(path)
         source = surveyed.source if surveyed is not None and surveyed.source.text == text else Source(text)
         work = original = Work(path, source, options, project, list(range(1, len(source.starts) + 1)))
+        if project.is_for(TORCH, path) and options.mode == "rewrite":
+            work.served = find_served(work)
         for rule in all_rules():
             if rule.wanted(options) and project.is_for(FAMILIES[rule.family], path):
                 work = run_rule(rule, work)

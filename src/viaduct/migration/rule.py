@@ -235,6 +235,8 @@ class Site:
 
     def _say(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         at: Any = node or self.node
+        if status != "advice" and self.rule.family == "torch" and self.work.is_served(at):
+            return  # the other branch of this place is the target's
         line, end, column = getattr(at, "lineno", 1), getattr(at, "end_lineno", 1), getattr(at, "col_offset", 0)
         stems = self.work.lines
         self.work.findings.append(

@@ -203,9 +203,30 @@ def dict_items(made: ast.AST) -> list[tuple[object, ast.expr]] | None:
     return None
 
 
+def serves_target(site: Site, value: ast.AST) -> bool:
+    """Return True for a backend that follows the device: torch's own choice, or a table that has the card's."""
+    value = site.values.origin(value)
+    if isinstance(value, ast.Call):
+        name = site.qualified(value.func) or ""
+        if name.rpartition(".")[2] == "get_default_backend_for_device":
+            return True
+        looked_up = isinstance(value.func, ast.Attribute) and value.func.attr == "get"
+        return looked_up and has_entry(site, value.func.value)  # type: ignore[attr-defined]
+    return isinstance(value, ast.Subscript) and has_entry(site, value.value)
+
+
+def has_entry(site: Site, table: ast.expr) -> bool:
+    items = dict_items(site.values.origin(table)) or []
+    target = card(site.options)
+    return any(
+        name == target.device and isinstance(value, ast.Constant) and value.value == target.backend
+        for name, value in items
+    )
+
+
 def swap(site: Site, text: ast.Constant) -> bool:
     """The backend's name in one string; False where it was done already or cannot be edited."""
-    if site.source.in_f_string(text):
+    if site.source.in_f_string(text) or site.work.is_served(text):
         return False
     start, end = site.source.span(text)
     if ("backend", start) in site.work.seen:

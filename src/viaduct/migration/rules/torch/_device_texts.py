@@ -47,6 +47,8 @@ def is_text(node: ast.AST | None, *texts: str) -> bool:
 
 def rename(site: Site, literal: ast.expr, word: str) -> bool:
     """The first word of a literal; False where it cannot be edited, and then a person is told."""
+    if site.work.is_served(literal):
+        return False
     start, _ = site.source.span(literal)
     opening = OPENING.match(site.text(literal)) if not site.source.in_f_string(literal) else None
     if opening is None:

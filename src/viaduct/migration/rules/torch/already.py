@@ -1,7 +1,14 @@
-"""Point out files that already have code for the card beside code for CUDA.
+"""List places that already have code for the card beside code for CUDA.
 
-A script that chooses between CUDA and the card by itself needs no rewriting: its CUDA branches become a second branch
-for the same card. That does no harm, but it is seldom what is wanted: leave such a file out, or look at the branches.
+     import torch
+     def wait(device: torch.device) -> None:
+         if device.type == "cuda":
+             torch.cuda.synchronize()
+         elif device.type == "npu":
+             torch.npu.synchronize()
+
+A branch, an entry of a table or a function for each card: such a place is left as it is, so that CUDA still works. So
+is a branch for CUDA whose `else` asks torch.accelerator. Code for CUDA outside of such places is migrated.
 """
 
 from __future__ import annotations
@@ -14,19 +21,12 @@ from viaduct.migration.rules.torch._targets import card
 rule = Rule(__name__, spec="P1 6", kind="advice", targets=("npu", "mlu"), order=5)
 
 
-@rule.file(words=("torch.npu", "torch.mlu", "torch_npu", "torch_mlu"))
-def report(site: Site) -> None:
-    target = card(site.options)
-    names = [*site.work.index.calls, *site.work.index.references]
-    both = [any(name.startswith(f"{root}.") for name in names) for root in (target.root, "torch.cuda")]
-    if all(both):
-        first = next(node for node in site.source.nodes if is_in(site, node, f"{target.root}."))
+@rule.file(words=("cuda", "CUDA", "nccl", "NCCL"))
+def list_places(site: Site) -> None:
+    title = card(site.options).title
+    for line in sorted(set(site.work.served.values())):
         site.advice(
-            f"this file already has code for the {target.title} beside code for CUDA: see that both are still wanted",
-            zh=f"此文件中已有 {target.title} 与 CUDA 两种代码:请确认两者是否都还需要",
-            node=first,
+            f"serves the {title} or whatever device there is beside CUDA: left as it is",
+            zh=f"此处除 CUDA 外已支持 {title} 或任意设备:保持不变",
+            node=ast.Pass(lineno=line, end_lineno=line, col_offset=0),
         )
-
-
-def is_in(site: Site, node: ast.AST, root: str) -> bool:
-    return isinstance(node, ast.Attribute) and (site.qualified(node) or "").startswith(root)

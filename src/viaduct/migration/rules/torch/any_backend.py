@@ -42,7 +42,8 @@ def process_group(site: Site) -> None:
 def leave(site: Site, unknown: list[ast.AST]) -> None:
     """Not where the helper is asked already."""
     given = [site.text(one) for one in unknown]
-    if not any(".backend()" in text for text in given):
+    follows = (".backend()", "get_default_backend_for_device(")
+    if not any(sign in text for text in given for sign in follows):
         site.manual(
             f"the backend is decided at run time ({given[0]}): nccl is CUDA's alone; accelerator.backend() is right",
             zh=f"通信后端在运行时决定({given[0]}):nccl 仅适用于 CUDA,请使用 accelerator.backend()",

@@ -48,7 +48,7 @@ def process_group(site: Site) -> None:
         if collectives.swap(site, text):
             site.work.effects.add(card(site.options).module)  # importing it registers the backend
             collectives.say_swapped(site, text)
-    if found.unknown and not found.texts:
+    if found.unknown and not found.texts and not collectives.serves_target(site, found.unknown[0]):
         leave(site, found.unknown[0])
 
 

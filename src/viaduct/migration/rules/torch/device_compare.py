@@ -52,9 +52,23 @@ def compare_sides(site: Site, devices: Devices, node: ast.Compare) -> None:
             if not any(head(part) for part in parts(one)):
                 continue
             if devices.is_device(other):
-                change(site, one)
+                if not (site.work.served and is_text(one, "cuda") and ask_for_both(site, node, other)):
+                    change(site, one)
             elif any(is_exact(part) for part in parts(one)) and not is_asked_for_key(operator, left, one):
                 undecided(site, node)
+
+
+def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
+    """`device.type == "cuda"` in a file that serves both cards asks for either; False where it is asked otherwise."""
+    if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or site.source.in_f_string(node):
+        return False
+    if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
+        return False
+    word = card(site.options).device
+    negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
+    site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{word}")')
+    site.changed(f"the device is compared with {word} too", zh=f"设备同时与 {word} 比较", node=node)
+    return True
 
 
 def is_asked_for_key(operator: ast.cmpop, left: ast.expr, one: ast.expr) -> bool:

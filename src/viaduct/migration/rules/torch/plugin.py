@@ -90,12 +90,16 @@ def only_for_checkers(site: Site, statement: ast.stmt) -> bool:
 def migrated_elsewhere(site: Site, target: Card) -> bool:
     """Nothing was changed here, and another file of the project imports the plug-in: somebody has seen to it.
 
+    So has somebody where the file has branches for both cards: an import at its top would end its use with CUDA.
+
     With --only and nothing changed, this rule was not meant.
     """
     asked = target.module in site.work.effects
     if asked or any(one.status == "changed" and one.rule.startswith("torch.") for one in site.work.findings):
         return False
     if site.options.only and not any(named(word, rule) for word in site.options.only):
+        return True
+    if site.work.served:
         return True
     return imported_elsewhere(site, target)
 

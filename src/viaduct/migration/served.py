@@ -1,0 +1,252 @@
+"""Lines of a PyTorch file that already serve the target beside CUDA, or whatever device there is: they are left alone.
+
+    if device.type == "cuda":            # left alone: the card has a branch of its own
+        torch.cuda.synchronize()
+    elif device.type == "npu":
+        torch.npu.synchronize()
+
+Seen in the text as it was given, before any rule has changed it: afterwards every branch would speak of the card. What
+stands outside such places is migrated as ever.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from viaduct.migration.engine import Work
+
+BACKENDS = {"npu": "hccl", "mlu": "cncl"}
+CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
+GENERIC = re.compile(r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)")
+TWINS = 50
+"""So many branches for the target are looked through for a statement: a block that has more is generated."""
+LEAVES = ast.Return | ast.Raise | ast.Continue | ast.Break
+Simple = ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign
+
+
+@lru_cache(maxsize=8)
+def target_word(to: str) -> re.Pattern[str]:
+    """`npu`, `is_npu_available`, `torch_npu`, `NPUAccelerator`, `hccl`; not `input`."""
+    big, title, backend = to.upper(), to.title(), BACKENDS[to]
+    return re.compile(
+        rf"(?<![A-Za-z])(?:{to}|{title}|{backend})(?![a-z])|(?<![A-Za-z])(?:{big}|{backend.upper()})(?![A-Z]{{2}}\b)"
+        rf"|(?<=[a-z])(?:{title}|{big})(?![a-z])"
+    )
+
+
+def find_served(work: Work) -> dict[int, int]:
+    """Return the served lines, each with the line at which its place begins."""
+    to, text = work.options.to, work.source.text
+    if to not in BACKENDS or not CUDA.search(text):
+        return {}
+    found = Search(work)
+    if target_word(to).search(text) or GENERIC.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():
+        found.run()
+    return found.lines
+
+
+class Search:
+    """Looks for places that have a branch, an entry or a function for each card."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.source = work, work.source
+        self.word = target_word(work.options.to)
+        self.to = work.options.to
+        self.lines: dict[int, int] = {}
+
+    def run(self) -> None:
+        if self.has_twin_file():
+            self.serve(self.source.tree.body, self.source.tree.body[0])
+            return
+        for node in self.source.nodes:
+            if isinstance(node, ast.If):
+                self.look_at_branches(node)
+            elif isinstance(node, ast.IfExp | ast.BoolOp | ast.Dict | ast.List | ast.Tuple | ast.Set):
+                self.look_at_expression(node)
+            elif isinstance(node, ast.Match):
+                self.look_at_cases(node)
+            elif isinstance(node, ast.Try):
+                self.look_at_attempt(node)
+            for block in blocks_of(node):
+                self.look_at_block(block)
+
+    # ---- noting
+
+    def serve(self, nodes: Sequence[ast.stmt | ast.expr | ast.pattern], place: ast.AST) -> None:
+        for node in nodes:
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                self.lines.setdefault(line, place.lineno)  # type: ignore[attr-defined]
+
+    # ---- asking
+
+    def text(self, node: ast.AST) -> str:
+        return self.source.text_of(node)
+
+    def is_for_target(self, node: ast.AST) -> bool:
+        """Return True if an expression speaks of the target: in names, attributes or whole texts."""
+        for one in ast.walk(node):
+            match one:
+                case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
+                    if self.word.search(text):
+                        return True
+        return False
+
+    @staticmethod
+    def is_for_cuda(node: ast.AST) -> bool:
+        for one in ast.walk(node):
+            match one:
+                case ast.Name(id=text) | ast.Attribute(attr=text) | ast.Constant(value=str(text)):
+                    if CUDA.search(text):
+                        return True
+        return False
+
+    def as_cuda(self, text: str) -> str:
+        """A text with the target's name replaced by CUDA's, to be compared with code for CUDA."""
+        pairs = ((self.to, "cuda"), (self.to.upper(), "CUDA"), (self.to.title(), "Cuda"))
+        for old, new in pairs:
+            text = re.sub(rf"(?<![a-z]){old}(?![a-z])" if old.islower() else old, new, text)
+        return text.replace(BACKENDS[self.to], "nccl")
+
+    def has_twin_file(self) -> bool:
+        """`cuda_accelerator.py` beside `npu_accelerator.py`."""
+        path = PurePosixPath(self.work.path)
+        if "cuda" not in path.stem.lower() or self.word.search(path.stem):
+            return False
+        twin = str(path.with_name(path.name.replace("cuda", self.to).replace("CUDA", self.to.upper())))
+        return twin != str(path) and twin in self.work.project.frameworks and bool(self.source.tree.body)
+
+    # ---- places
+
+    def look_at_branches(self, node: ast.If) -> None:
+        """One chain of branches of which one is the target's: all others are left alone."""
+        if self.is_for_target(node.test):
+            negated = is_negated(node.test)
+            others = node.body if negated else node.orelse
+            if others or self.is_for_cuda(node.test):
+                self.serve([node.test], node)
+            if self.is_for_cuda_anywhere(others):
+                self.serve(others, node)
+        elif self.is_for_cuda(node.test) and self.else_serves(node):
+            self.serve([node.test], node)
+            self.serve(node.body, node)
+
+    def else_serves(self, node: ast.If) -> bool:
+        """Return True if a later branch is the target's, or the last one works on whatever device there is."""
+        orelse = node.orelse
+        while len(orelse) == 1 and isinstance(orelse[0], ast.If):
+            inner = orelse[0]
+            if self.is_for_target(inner.test) and not is_negated(inner.test):
+                return True
+            orelse = inner.orelse
+        return bool(orelse) and any(GENERIC.search(ast.unparse(one)) for one in orelse)
+
+    def is_for_cuda_anywhere(self, statements: list[ast.stmt]) -> bool:
+        return any(self.is_for_cuda(one) for one in statements)
+
+    def look_at_expression(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Dict):
+            kinds = [[key for key in node.keys if key is not None]]
+        elif isinstance(node, ast.List | ast.Tuple | ast.Set):
+            kinds = [node.elts]
+        elif isinstance(node, ast.IfExp):
+            if self.chooses_card(node):
+                self.serve([node], node)
+            return
+        else:
+            either = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)
+            asked = node.values if isinstance(node, ast.BoolOp) and either else []
+            if any(map(self.is_for_target, asked)) and any(map(self.is_for_cuda, asked)):
+                self.serve([node], node)
+            return
+        for entries in kinds:
+            texts = {one.value for one in entries if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            roots = {text.partition(":")[0] for text in texts}
+            if {"cuda", self.to} <= roots or {"nccl", BACKENDS[self.to]} <= texts:
+                self.serve([self.option_around(node)], node)
+
+    def chooses_card(self, node: ast.IfExp) -> bool:
+        """`"npu" if is_npu() else "cuda"`, or CUDA first; not `"cuda" if torch.npu.is_available() else "cpu"`."""
+        if self.is_for_target(node.test):
+            sides = (node.orelse, node.body) if is_negated(node.test) else (node.body, node.orelse)
+            return self.is_for_cuda(sides[1]) and not self.is_for_cuda(sides[0])
+        return self.is_for_cuda(node) and self.is_for_target(node.orelse)
+
+    def option_around(self, node: ast.expr) -> ast.expr:
+        """The add_argument in which choices stand: its default is for the one who calls it to choose."""
+        for parent in self.source.ancestors(node):
+            if isinstance(parent, ast.Call) and "add_argument" in ast.unparse(parent.func):
+                return parent
+            if isinstance(parent, ast.stmt):
+                break
+        return node
+
+    def look_at_cases(self, node: ast.Match) -> None:
+        patterns = {case: self.text(case.pattern) for case in node.cases}
+        if any(self.word.search(text) for text in patterns.values()):
+            for case, text in patterns.items():
+                if not self.word.search(text):
+                    self.serve([case.pattern], node)
+                    self.serve(case.body, node)
+
+    def look_at_attempt(self, node: ast.Try) -> None:
+        """`try: import torch_npu … except ImportError: torch.cuda…`."""
+        handlers = [one for handler in node.handlers for one in handler.body]
+        tries = any(isinstance(one, Simple) and self.is_for_target(one) for one in node.body)
+        if tries and self.is_for_cuda_anywhere(handlers):
+            self.serve(handlers, node)
+
+    def look_at_block(self, block: list[ast.stmt]) -> None:
+        """Statements for CUDA beside the same for the target, and what follows a branch that leaves."""
+        aimed = [one for one in block if self.concerns_target(one)]
+        if not aimed:
+            return
+        twins = {self.as_cuda(ast.unparse(one)) for one in aimed}
+        within = [twin for twin in twins if twin.startswith("if ")][:TWINS]
+        for statement in block:
+            if statement in aimed or not self.is_for_cuda(statement):
+                continue
+            if self.has_twin(statement, twins, within):
+                self.serve([statement], statement)
+        for place, statement in enumerate(block):
+            leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], LEAVES)
+            if isinstance(statement, ast.If) and leaves and statement in aimed and not is_negated(statement.test):
+                rest = [one for one in block[place + 1 :] if self.is_for_cuda(one)]
+                if self.is_for_target(statement.test) and not isinstance(statement.body[-1], ast.Raise):
+                    self.serve(rest, statement)
+
+    def concerns_target(self, statement: ast.stmt) -> bool:
+        """A branch, a definition or a call for the target alone."""
+        if isinstance(statement, ast.If):
+            return self.is_for_target(statement.test)
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return self.word.search(statement.name) is not None
+        return isinstance(statement, Simple) and self.is_for_target(statement) and not self.is_for_cuda(statement)
+
+    def has_twin(self, statement: ast.stmt, twins: set[str], within: list[str]) -> bool:
+        """Return True for a definition or a statement that is also there for the target, or in a branch for it."""
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            kind = "class" if isinstance(statement, ast.ClassDef) else "def"
+            heads = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
+            return any(one is not None and one[1] == statement.name for one in heads)
+        wanted = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
+        return isinstance(statement, ast.If | Simple) and (wanted in twins or any(wanted in twin for twin in within))
+
+
+def is_negated(test: ast.expr) -> bool:
+    """`not is_npu()`, `device.type != "npu"`."""
+    if isinstance(test, ast.UnaryOp):
+        return isinstance(test.op, ast.Not)
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq | ast.NotIn | ast.IsNot)
+
+
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list) and len(block) > 1:
+            yield block
