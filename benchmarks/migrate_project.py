@@ -286,7 +286,11 @@ def measure_growth(name: str) -> dict[str, Any]:
             script = Path(scratch) / f"script_{number}.py"
             script.write_text(PATTERNS[name](lines))
             seconds.append(run_command(script, Path(scratch) / f"out_{number}.py")["cpu_seconds"])
-    return {"pattern": name, "start": seconds[0], "cpu_seconds": [found - seconds[0] for found in seconds[1:]]}
+    return {
+        "pattern": name,
+        "start": seconds[0],
+        "cpu_seconds": [max(0.0, found - seconds[0]) for found in seconds[1:]],
+    }
 
 
 def project_row(found: dict[str, Any]) -> dict[str, str]:
