@@ -26,8 +26,9 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
         return
     for search in (device_calls, moves, texts, loads):
         for found in search(work):
-            served = work.served and work.lines[found.line - 1] in work.served
-            yield replace(found, state="right") if served else found
+            line = work.lines[found.line - 1]
+            if line not in work.left:
+                yield replace(found, state="right") if line in work.served else found
 
 
 def concerns_torch(work: Work) -> bool:

@@ -45,6 +45,7 @@ class Work:
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.once
+    left: dict[int, int] = field(default_factory=dict)  # the same, because a finding on another line covers them
     served: dict[int, int] = field(default_factory=dict)  # lines of the original that rules leave alone, see served.py
 
     def __post_init__(self) -> None:
@@ -86,9 +87,11 @@ class Work:
         return local
 
     def is_served(self, node: ast.AST) -> bool:
-        """Return True for a place of a PyTorch file that has code for the target already."""
+        """Return True for a place of a PyTorch file that is left alone: it has code for the target, or never can."""
         line = getattr(node, "lineno", 0)
-        return bool(self.served) and 0 < line <= len(self.lines) and self.lines[line - 1] in self.served
+        if not (self.served or self.left) or not 0 < line <= len(self.lines):
+            return False
+        return self.lines[line - 1] in self.served or self.lines[line - 1] in self.left
 
     def free_name(self, wanted: str) -> str:
         name, number = wanted, 2
@@ -102,7 +105,7 @@ class Work:
         text, lines = self.edits.apply(self.lines)
         source = Source(text)
         made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
-        made.served = self.served
+        made.served, made.left = self.served, self.left
         return made
 
 
@@ -157,7 +160,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         for kind, handler in rule.nodes:
             found += [(Site(rule, work, node), handler) for node in work.index.by_type.get(kind, [])]
         found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
-    if work.served and rule.family == "torch" and rule.kind == "mandatory":
+    if (work.served or work.left) and rule.leaves_served:
         found = [(site, handler) for site, handler in found if not work.is_served(site.node)]
     order = work.source.places if len(found) > 1 else {}
     yield from sorted(found, key=lambda pair: order.get(pair[0].node, 0))

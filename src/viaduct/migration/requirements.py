@@ -178,7 +178,7 @@ REQUIREMENTS = (
         "torch_functions",
         "operators, kernels and packages that the device has",
         "设备支持的算子与软件包",
-        torch("operators", "kernels", "packages", "double", "patch_limits", "any_vendor_code"),
+        torch("operators", "kernels", "packages", "double", "patch_limits", "any_vendor_code", "nvidia_runtime"),
     ),
     Requirement("other", "other places", "其他"),
 )

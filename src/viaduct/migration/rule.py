@@ -52,6 +52,7 @@ class Rule:
     nodes: list[tuple[type[ast.AST], Handler]] = field(default_factory=list)
     whole: list[Handler] = field(default_factory=list)
     patch: bool = False  # whether it also runs in --mode patch, where nothing but an import is written
+    everywhere: bool = False  # also speaks of places that are left alone, see served.py
     words: tuple[str, ...] = ()  # for nodes and whole: the file must hold one of these texts
 
     @property
@@ -62,6 +63,11 @@ class Rule:
     def family(self) -> str:
         """The folder in which it lives: torch or tf1."""
         return self.module.split(".")[-2]
+
+    @property
+    def leaves_served(self) -> bool:
+        """Return True for a rule of PyTorch that does not look at places which are left alone."""
+        return self.family == "torch" and not self.everywhere
 
     @property
     def doc(self) -> str:
@@ -235,7 +241,7 @@ class Site:
 
     def _say(self, status: Status, message: str, zh: str, risk: Risk, node: ast.AST | None) -> None:
         at: Any = node or self.node
-        if status != "advice" and self.rule.family == "torch" and self.work.is_served(at):
+        if status != "advice" and self.rule.leaves_served and self.work.is_served(at):
             return  # the other branch of this place is the target's
         line, end, column = getattr(at, "lineno", 1), getattr(at, "end_lineno", 1), getattr(at, "col_offset", 0)
         stems = self.work.lines

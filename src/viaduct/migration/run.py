@@ -29,6 +29,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.journal import recover, recover_folder
 from viaduct.migration.ledger import Place, audit_programs, counts, of_finding
 from viaduct.migration.limits import TooSlow, limit_cpu
+from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
 from viaduct.migration.project import FRAMEWORKS, Project, merge_outlines, survey
@@ -166,6 +167,7 @@ def migrate_project(
         work = Batch(dict(texts), options, neutral.plan(found, texts) if options.to == "any" else {})
         results, project = work.run(jobs, progress or (lambda done, total: None))
         if project.torch_files:
+            results = gather_notes(results)
             results += list(brought_along(found, options))
             results += shell_scripts(found, options, project)
             results += settings_files(found, options)

@@ -28,7 +28,7 @@ class Limit:
 
 
 MISSING = Limit("it is listed as unsupported", "列为不支持", "high")
-ON_CPU = Limit("it may fall back to the CPU, with a copy there and back", "可能回退至 CPU 执行")
+ON_CPU = Limit("it may fall back to the CPU, with a copy there and back", "可能回退至 CPU 执行", "low")
 SINGLE = Limit("float32 only", "仅支持 fp32")
 NO_DOUBLE = Limit("not in double precision", "不支持双精度")
 HALF_OR_SINGLE = Limit("float16 and float32 only", "仅支持 fp16、fp32")

@@ -70,7 +70,11 @@ def option(site: Site) -> None:
 
 
 def change(site: Site, text: ast.Constant) -> None:
-    if ("any", text) in site.work.seen or isinstance(site.source.parents.get(text), ast.Compare):
+    if (
+        ("any", text) in site.work.seen
+        or site.work.is_served(text)
+        or isinstance(site.source.parents.get(text), ast.Compare)
+    ):
         return
     site.work.seen[("any", text)] = None
     if not is_text(text, "nccl", "NCCL") or site.source.in_f_string(text):

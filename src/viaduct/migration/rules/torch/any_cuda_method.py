@@ -24,6 +24,7 @@ from viaduct.migration.rules.torch.cuda_method import (
     is_of_torch,
     is_torchs,
     names_the_method,
+    names_the_module,
     root_of,
     within_own,
 )
@@ -62,6 +63,15 @@ def asked_by_name(site: Site) -> None:
         site.manual(
             "'cuda' is looked up by name: if a tensor's or module's method is meant, call .to(accelerator.device())",
             zh="此处按名称查找 'cuda':若指张量或模块的方法,请改用 .to(accelerator.device())",
+        )
+
+
+@rule.node(ast.Call, words=("getattr",))
+def module_by_name(site: Site) -> None:
+    if names_the_module(site):
+        site.manual(
+            "torch.cuda is looked up by its name: take the helper's accelerator, which has its names",
+            zh="此处按名称查找 torch.cuda:请改用辅助模块的 accelerator,其名称相同",
         )
 
 

@@ -170,7 +170,7 @@ def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
 
 
 def replace(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
-    if neutral.scripted(site, node):
+    if site.work.is_served(node) or neutral.scripted(site, node):
         return
     site.edit.node(node, text)
     site.changed("the branch for CUDA is the one for any card", zh="针对 CUDA 的分支改为针对任意加速卡", node=said)

@@ -106,6 +106,8 @@ def add_keys(site: Site, each: ast.Dict) -> None:
 
 def change(site: Site, literal: ast.expr) -> None:
     node = neutral.whole(site, literal)
+    if site.work.is_served(node):
+        return
     given = neutral.number(site, node)
     if given is None or site.source.in_f_string(node):
         site.manual(

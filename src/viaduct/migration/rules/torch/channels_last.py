@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P22", kind="advice", targets=("npu",), order=90)
+rule = Rule(__name__, spec="P22", kind="advice", targets=("npu",), order=90, everywhere=True)
 
 
 @rule.reference("torch.channels_last", "torch.channels_last_3d")

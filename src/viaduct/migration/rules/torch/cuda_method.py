@@ -58,6 +58,23 @@ def asked_by_name(site: Site) -> None:
         )
 
 
+@rule.node(ast.Call, words=("getattr",))
+def module_by_name(site: Site) -> None:
+    if names_the_module(site):
+        word = card(site.options).device
+        site.manual(
+            f"torch.cuda is looked up by its name: write {word!r}, or look up torch.{word}",
+            zh=f"此处按名称查找 torch.cuda:请改为 {word!r}",
+        )
+
+
+def names_the_module(site: Site) -> bool:
+    """`getattr(torch, "cuda")`."""
+    texts = [one.value for one in site.node.args[1:2] if isinstance(one, ast.Constant)]
+    called = isinstance(site.node.func, ast.Name) and site.node.func.id == "getattr"
+    return called and "cuda" in texts and is_torch(site)
+
+
 def names_the_method(site: Site) -> bool:
     called = site.node.func.id if isinstance(site.node.func, ast.Name) else getattr(site.node.func, "attr", "")
     texts = [one.value for one in site.node.args if isinstance(one, ast.Constant)]

@@ -14,7 +14,7 @@ from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._places import CARDS, is_cpu, is_move, place_of
 from viaduct.migration.rules.torch._targets import cards
 
-rule = Rule(__name__, spec="P5 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P5 6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True, everywhere=True)
 
 TYPES = tuple(f"torch.{root}.Double{kind}" for root in CARDS for kind in ("Tensor", "Storage"))
 DOUBLE = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}

@@ -13,7 +13,7 @@ import ast
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True, everywhere=True)
 
 HOME = "torch.utils.cpp_extension"
 INSTEAD = {

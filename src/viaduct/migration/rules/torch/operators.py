@@ -1,33 +1,52 @@
 """Say what the vendor documents of operators that are missing or limited.
 
 For instance, the NPU's table for torch 2.6 has `grid_sample` and `scatter_reduce` as unsupported, and no `kthvalue` for
-int64. A finding names the table it comes from; where a newer release is used, that is the place to look.
+int64. A finding names the table it comes from; where a newer release is used, that is the place to look. What works on
+the host is left out: datasets, tensors that stay on the CPU, tests and setup.py. A project gets one note for each
+operator, with the count and the first places (`migration/operator_notes.py`); what stops a run comes first.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._operators import METHODS, OPERATORS, SOURCE, Limit
+from viaduct.migration.rules.torch._places import place_of, within_dataset
 from viaduct.migration.rules.torch._targets import Card, cards
 
-rule = Rule(__name__, spec="5 6", kind="report", targets=("npu", "mlu", "any"), order=92, patch=True)
+rule = Rule(__name__, spec="5 6", kind="report", targets=("npu", "mlu", "any"), order=92, patch=True, everywhere=True)
 
+HOST_FILE = re.compile(r"(?:^|/)(?:tests?/|test_[^/]*\.py$|[^/]*_test\.py$|conftest\.py$|setup\.py$)")
 NAMES = sorted({f"torch.{name}" for table in OPERATORS.values() for name in table})
 
 
 @rule.call(*NAMES)
 def function(site: Site) -> None:
-    look(site, site.name[len("torch.") :])
+    if not is_on_host(site, site.node.args[:1]):
+        look(site, site.name[len("torch.") :])
 
 
 @rule.method(*METHODS)
 def method(site: Site) -> None:
     """Of something that no other library made."""
     name = site.values.names.qualified(site.node.func) or ""
-    if name.partition(".")[0] not in ("pandas", "numpy", "scipy", "polars", "tensorflow"):
+    other = name.partition(".")[0] in ("pandas", "numpy", "scipy", "polars", "tensorflow")
+    if not other and not is_on_host(site, [site.node.func.value]):
         look(site, site.name)
+
+
+def is_on_host(site: Site, values: list[ast.expr]) -> bool:
+    """Return True in a test or a dataset, and for a tensor that is seen to be on the CPU."""
+    if HOST_FILE.search(site.work.path) or within_dataset(site, site.node):
+        return True
+    return bool(values) and place_of(site, values[0]) == "cpu" and not values_move(site)
+
+
+def values_move(site: Site) -> bool:
+    """Return True if the file sets a default device: then nothing that is made without one is on the CPU."""
+    return any(name in site.work.index.calls for name in ("torch.set_default_device", "torch.set_default_tensor_type"))
 
 
 def look(site: Site, name: str) -> None:

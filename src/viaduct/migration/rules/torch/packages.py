@@ -16,7 +16,7 @@ from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.packages import Package, by_import, imported, installed, told
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True)
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True, everywhere=True)
 
 WORDS = tuple(
     sorted({name.partition(".")[0] for name in by_import()} - {"cuda", "apex"} | {"import cuda", "from cuda"})

@@ -19,7 +19,7 @@ from viaduct.migration.imports import imported_modules
 from viaduct.migration.rule import Rule, Site, named
 from viaduct.migration.rules.torch._targets import Card, card
 
-rule = Rule(__name__, spec="P1 6", kind="mandatory", targets=("npu", "mlu"), order=95, always=True)
+rule = Rule(__name__, spec="P1 6", kind="mandatory", targets=("npu", "mlu"), order=95, always=True, everywhere=True)
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")

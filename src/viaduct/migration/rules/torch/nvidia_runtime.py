@@ -1,0 +1,74 @@
+"""Leave code of NVIDIA's inference engines as it is, and say so once.
+
+     import torch
+     cuda = torch.cuda.is_available()
+     providers = ["CUDAExecutionProvider"] if cuda else ["CPUExecutionProvider"]
+
+ONNX Runtime's CUDA provider and TensorRT run on NVIDIA cards alone. A question about CUDA that decides on them keeps
+its answer: asked of another card it would choose what is not there. The same holds for the statements around an import
+of TensorRT or its like inside a function.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=3, everywhere=True)
+
+CHOSEN = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "onnxruntime-gpu", "onnxruntime_gpu")
+ENGINES = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
+ASKED = ("torch.cuda.is_available", "torch.cuda.device_count")
+
+
+@rule.file(words=CHOSEN)
+def leave_choice(site: Site) -> None:
+    """Report the first text that names NVIDIA's provider; leave the questions that decide on any."""
+    named = [node for node in site.work.index.by_type.get(ast.Constant, []) if is_chosen(node)]
+    for node in named:
+        for question in questions(site, node):
+            leave(site, question, question.end_lineno or question.lineno, node)
+    if named:
+        titles = " or the ".join(target.title for target in cards(site.options))
+        site.manual(
+            f"NVIDIA's runtime for ONNX is chosen here, and the {titles} has none of that name: what asks for CUDA in "
+            "order to choose it is left as it is, so the CPU's is taken; install the vendor's and name its provider",
+            zh="此处选择 NVIDIA 的 ONNX 运行时,目标设备没有同名运行时:对 CUDA 的判断保持不变,因此会使用 CPU;"
+            "请安装厂商的运行时并写明其 provider",
+            node=named[0],
+        )
+
+
+def is_chosen(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(CHOSEN)
+
+
+def questions(site: Site, node: ast.AST) -> Iterator[ast.expr]:
+    """The calls of torch.cuda that decide whether a text is taken."""
+    child = node
+    for parent in site.source.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
+            for part in ast.walk(parent.test):
+                made = site.values.origin(part)
+                calls = [one for one in ast.walk(made) if isinstance(one, ast.Call)]
+                yield from (one for one in calls if site.qualified(one.func) in ASKED)
+        child = parent
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=ENGINES)
+def leave_engine(site: Site) -> None:
+    """Leave what stands beside the import in a function; `packages` reports the import itself."""
+    names = [alias.name for alias in site.node.names] if isinstance(site.node, ast.Import) else [site.node.module or ""]
+    if not any(name.partition(".")[0] in ENGINES for name in names) or site.source.function(site.node) is None:
+        return
+    block = site.source.block(site.node)
+    leave(site, site.node, block[-1].end_lineno or site.node.lineno, site.node)
+
+
+def leave(site: Site, node: ast.expr | ast.stmt, last: int, place: ast.AST) -> None:
+    lines = site.work.lines
+    for line in range(node.lineno, last + 1):
+        site.work.left[lines[line - 1]] = lines[place.lineno - 1]  # type: ignore[attr-defined]

@@ -1,0 +1,69 @@
+"""ONNX Runtime's CUDA provider, TensorRT, and torch.cuda looked up by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from migration.checking import migrated
+
+PROVIDERS = "providers = ['CUDAExecutionProvider'] if cuda else ['CPUExecutionProvider']\n"
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cuda = torch.cuda.is_available() and device.type != 'cpu'\n{PROVIDERS}",
+        f"def load(path):\n    cuda = torch.cuda.is_available()\n    {PROVIDERS}",
+        "need('onnxruntime-gpu' if torch.cuda.is_available() else 'onnxruntime')\n",
+        "providers = []\nif torch.cuda.is_available():\n    providers.append('CUDAExecutionProvider')\n",
+        "class A:\n    def go(self):\n        use = torch.cuda.device_count() > 0\n        if use:\n"
+        "            self.session(providers=['TensorrtExecutionProvider', 'CPUExecutionProvider'])\n",
+    ],
+)
+def test_a_question_that_decides_on_nvidias_runtime_is_left_and_reported_once(text: str, to: str) -> None:
+    result = migrated(f"import torch\n{text}", to=to)
+    assert not result.changed, result.after.decode()
+    assert [(one.rule, one.status) for one in result.findings] == [("torch.nvidia_runtime", "manual")]
+
+
+def test_other_questions_of_the_file_are_migrated() -> None:
+    device = "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+    after = migrated(f"import torch\ncuda = torch.cuda.is_available()\n{PROVIDERS}{device}").after.decode()
+    assert "cuda = torch.cuda.is_available()\n" in after
+    assert "device = 'npu' if torch.npu.is_available() else 'cpu'\n" in after
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_tensorrt_inside_a_function_is_reported_once_and_not_edited(to: str) -> None:
+    text = (
+        "import torch\n"
+        "def load(path, device):\n"
+        "    if path.endswith('.engine'):\n"
+        "        import tensorrt as trt\n"
+        "        if device.type == 'cpu':\n"
+        "            device = torch.device('cuda:0')\n"
+        "        stream = torch.cuda.current_stream()\n"
+    )
+    result = migrated(text, to=to)
+    assert not result.changed, result.after.decode()
+    assert [(one.rule, one.status) for one in result.findings] == [("torch.packages", "manual")]
+    other = text + "    else:\n        return torch.load(path).cuda()\n"
+    assert ".cuda()" not in migrated(other, to=to).after.decode()
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_torch_cuda_looked_up_by_its_name_is_reported_once(to: str) -> None:
+    result = migrated("import torch\nmodule = getattr(torch, 'cuda')\nmodule.synchronize()\n", to=to)
+    assert not result.changed
+    assert [one.status for one in result.findings] == ["manual"]
+
+
+def test_a_question_whether_torch_has_cuda_is_nobodys_business() -> None:
+    assert not migrated("import torch\nok = hasattr(torch, 'cuda')\n").findings
+
+
+def test_a_module_that_is_imported_by_its_name_is_edited_and_not_reported() -> None:
+    result = migrated("import importlib\nimport torch\nm = importlib.import_module('torch.cuda')\n")
+    assert "import_module('torch.npu')" in result.after.decode()
+    assert {one.status for one in result.findings} == {"changed"}
