@@ -264,3 +264,17 @@ def test_both_halves_of_a_choice_go_together() -> None:
     source = "import torch\ndevice = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
     after = migrated(source, "", to="any").after.decode()
     assert "torch.device(accelerator.name(0) if accelerator.is_available() else 'cpu')" in after
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if d.type == 'cuda':\n    a()\nelif d.type == 'npu':\n    b()\n",
+        "if d.type == 'npu':\n    b()\nelif d.type == 'cuda':\n    a()\nelse:\n    c()\n",
+        "k = 1 if d.type == 'cuda' else 2 if d.type == 'mlu' else 3\n",
+        "if d.type == 'cpu':\n    c()\nelif d.type == 'xpu':\n    b()\nelif d.type == 'cuda':\n    a()\n",
+    ],
+)
+def test_a_branch_beside_that_of_another_card_is_left_to_a_person(source: str) -> None:
+    text = f"import torch\nd = torch.device(name)\n{source}"
+    check_says("torch.any_device_compare", text, "manual", "its branch", to="any")

@@ -30,6 +30,7 @@ from viaduct.migration.rules.torch.device_string import imports_torch
 from viaduct.migration.rules.torch.is_cuda import is_tensors
 
 rule = Rule(__name__, spec="P9 P10", kind="mandatory", targets=("any",), order=15)
+OTHER_CARDS = ("npu", "mlu", "xpu", "hpu", "musa")
 EXAMPLE_OPTIONS = {"to": "any"}
 CUT = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip", "strip")
 
@@ -172,8 +173,41 @@ def among(site: Site, held: ast.Tuple | ast.List | ast.Set, name: str) -> str:
 def replace(site: Site, node: ast.expr, text: str, said: ast.AST) -> None:
     if site.work.is_served(node) or neutral.scripted(site, node):
         return
+    if has_branch_for_another_card(site, node):
+        site.manual(
+            "another branch here is for a card of its own, and this one would take its place: see that each card has "
+            "its branch",
+            zh="此处另有针对其他加速卡的分支,改写后会被本分支取代:请确认各加速卡都有自己的分支",
+            node=said,
+        )
+        return
     site.edit.node(node, text)
     site.changed("the branch for CUDA is the one for any card", zh="针对 CUDA 的分支改为针对任意加速卡", node=said)
+
+
+def has_branch_for_another_card(site: Site, node: ast.AST) -> bool:
+    """`if d.type == "cuda": … elif d.type == "npu": …`, whichever comes first."""
+    chain = next((one for one in site.source.ancestors(node) if isinstance(one, ast.If | ast.IfExp)), None)
+    if chain is None or not any(one is node for one in ast.walk(chain.test)):
+        return False
+    while isinstance(outer := site.source.parents.get(chain), ast.If | ast.IfExp) and is_else_of(chain, outer):
+        chain = outer
+    tests, branch = [chain.test], else_of(chain)
+    while isinstance(branch, ast.If | ast.IfExp):
+        tests.append(branch.test)
+        branch = else_of(branch)
+    return any(is_text(one, *OTHER_CARDS) for test in tests for one in ast.walk(test))
+
+
+def else_of(branch: ast.If | ast.IfExp) -> ast.AST | None:
+    """Return the one thing that stands behind `else`."""
+    if isinstance(branch, ast.IfExp):
+        return branch.orelse
+    return branch.orelse[0] if len(branch.orelse) == 1 else None
+
+
+def is_else_of(inner: ast.AST, outer: ast.If | ast.IfExp) -> bool:
+    return else_of(outer) is inner
 
 
 def leave_case(site: Site, devices: Devices, node: ast.AST) -> None:
