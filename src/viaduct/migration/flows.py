@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from viaduct.migration.names import Function, Names, Scope
@@ -90,6 +90,8 @@ class Flow:
     def __init__(self, names: Names, project: Project) -> None:
         self.names, self.source, self.project = names, names.source, project
         self.questions: set[str] = set()
+        self.known: dict[tuple[ast.AST | None, str], tuple[set[str], set[str]]] = {}  # see uses_everywhere
+        self.is_asking = False
         self.blocks: dict[int, dict[str, list[ast.stmt]]] = {}  # see assigned_in_block
 
     # ---- asking
@@ -293,10 +295,29 @@ class Flow:
             return
         seen.add((scope.node, name, first, last))
         near, far = self.readings.get((scope.node, name), ([], []))
+        if first == 0 and not self.is_asking:
+            found |= self.uses_everywhere((scope.node, name), (*near, *far), {(scope.node, name, first, last)})
+            return
         start = bisect_left(near, first, key=lambda use: use.lineno)
         stop = bisect_right(near, last, key=lambda use: use.lineno)
         for use in (*near[start:stop], *far):
             self.follow(use, found, seen, depth + 1)
+
+    def uses_everywhere(self, key: tuple[ast.AST | None, str], nodes: Sequence[ast.AST], seen: set[object]) -> set[str]:
+        """What becomes of a name or attribute wherever it is read; answered once, as a loop may bind it very often."""
+        if key not in self.known:
+            outer, self.questions = self.questions, set()
+            self.is_asking, found = True, set[str]()
+            try:
+                for node in nodes:
+                    self.follow(node, found, seen, 1)
+            finally:
+                self.is_asking = False
+            self.known[key] = found, self.questions
+            self.questions = outer
+        found, asked = self.known[key]
+        self.questions |= asked
+        return found.union(*(self.project.uses.get(question, set()) for question in asked))
 
     def lines_reached(self, name: str, scope: Scope, since: ast.AST | None) -> tuple[int, int]:
         """Between which lines a value that a statement binds to a name can be read under it, in the same function.
@@ -336,6 +357,10 @@ class Flow:
         if ("attribute", target.attr) in seen:
             return
         seen.add(("attribute", target.attr))
+        if not self.is_asking:
+            read = self.attributes_of.get(target.attr, [])
+            found |= self.uses_everywhere((None, target.attr), read, {("attribute", target.attr)})
+            return
         for use in self.attributes_of.get(target.attr, []):
             self.follow(use, found, seen, depth + 1)
 
@@ -451,22 +476,38 @@ class Flow:
 def note_uses(project: Project, files: dict[str, Names]) -> None:
     """Answer the questions that loads in one file put to others, in `project.uses`."""
     flows = {path: Flow(names, project) for path, names in files.items() if path in project.torch_files}
-    asked: set[str] = set()
+    asked: dict[str, set[str]] = {}  # question -> those that its answers depend on
     for flow in flows.values():
         for call in loads_in(flow.names):
             flow.uses(call)
     for _ in range(ROUNDS):
-        fresh = {question for flow in flows.values() for question in flow.questions} - asked
-        if not fresh:
-            return
-        asked |= fresh
-        for flow in flows.values():
-            for question in sorted(fresh):
+        fresh = {question for flow in flows.values() for question in flow.questions} - asked.keys()
+        concerned = flows_by_name(flows.values(), {question.rpartition(".")[2] for question in fresh})
+        for question in sorted(fresh):
+            asked[question] = set()
+            for flow in concerned.get(question.rpartition(".")[2], ()):
+                outer, flow.questions = flow.questions, set()
                 found = answer(flow, question)
                 if found and flow.works_on_card:
                     found.add(CARD)
+                asked[question] |= flow.questions
+                flow.questions |= outer
                 if found:
                     project.uses.setdefault(question, set()).update(found)
+    for _ in range(ROUNDS):
+        for question, needed in asked.items():
+            found = set[str]().union(*(project.uses.get(one, set()) for one in needed))
+            if found:
+                project.uses.setdefault(question, set()).update(found)
+
+
+def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:
+    """The files that call or define a function of each name."""
+    found: dict[str, list[Flow]] = {}
+    for flow in flows if names else ():
+        for name in names & (flow.calls_named.keys() | flow.functions_named.keys()):
+            found.setdefault(name, []).append(flow)
+    return found
 
 
 def loads_in(names: Names) -> Iterator[ast.Call]:

@@ -206,3 +206,14 @@ def test_a_lambda_and_a_string_follow_their_own_rules() -> None:
     after = migrated(HEAD + source, to="mlu").after.decode()
     assert "s.mlu(0)" in after
     assert "map_location='mlu:0'" in after
+
+
+def test_a_value_is_followed_through_several_files() -> None:
+    others = {
+        "lib/io.py": HEAD + "from lib.disk import read\ndef weights(path):\n    return read(path)['net']\n",
+        "lib/net.py": HEAD + "from lib.io import weights\ndef build(path):\n    return fill(make(), weights(path))\n"
+        "def fill(net, state):\n    net.load_state_dict(state)\n    return net.cuda()\n",
+    }
+    reader = HEAD + "def read(path):\n    return torch.load(path)\n"
+    after = migrated(reader, "map_location", path="lib/disk.py", others=others).after.decode()
+    assert 'torch.load(path, map_location="cpu")' in after

@@ -6,10 +6,15 @@ import ast
 from typing import Literal
 
 from viaduct.migration.flows import CARD, HOST, MODULE, MOVED, STATE, Flow
-from viaduct.migration.rule import Site
+from viaduct.migration.rule import Site, once
 from viaduct.migration.rules.torch._places import within_dataset
 
 Wanted = Literal["host", "card", "nothing", "unknown"]
+
+
+@once
+def flow_of(site: Site) -> Flow:
+    return Flow(site.work.names, site.work.project)
 
 
 def wanted_place(site: Site) -> Wanted:
@@ -19,7 +24,7 @@ def wanted_place(site: Site) -> Wanted:
     to the card at once: on the host it would meet data that is on the card. What is read on the host was saved there,
     and so was everything in a script that has nothing to do with a card.
     """
-    flow = Flow(site.work.names, site.work.project)
+    flow = flow_of(site)
     uses = flow.uses(site.node)
     on_card = flow.works_on_card or CARD in uses
     scripted = site.name == "torch.jit.load"

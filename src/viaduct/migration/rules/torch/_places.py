@@ -70,9 +70,22 @@ def place_of_attribute(site: Site, node: ast.Attribute, depth: int) -> Place:
 
 
 def place_of_name(site: Site, node: ast.Name, depth: int) -> Place:
+    """Answered once for each name of a scope; what is still being asked is not known."""
     if within_dataset(site, node):
         return "cpu"
-    bound = site.work.names.lookup(node.id, site.work.names.scope_of(node)) or []
+    names, scope = site.work.names, site.work.names.scope_of(node)
+    while node.id not in scope.bound and scope.outer is not None:
+        scope = scope.elsewhere.get(node.id, scope.outer)
+    known, key = site.work.answers, ("place", scope.node, node.id)
+    if key not in known:
+        known[key] = None
+        known[key] = place_of_bound(site, node, names.lookup(node.id, scope) or [], depth)
+    found: Place = known[key]
+    return found
+
+
+def place_of_bound(site: Site, node: ast.Name, bound: list[str | ast.expr | None], depth: int) -> Place:
+    """Where all is that is bound to a name."""
     found = [place_of(site, what, depth + 1) for what in bound if isinstance(what, ast.expr)]
     if "card" in found:
         return "card"
