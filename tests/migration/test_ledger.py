@@ -12,7 +12,7 @@ from migration.small_project import migrated_project
 from viaduct.migration.ledger import Row
 from viaduct.migration.requirements import REQUIREMENTS, by_rule
 from viaduct.migration.rule import all_rules
-from viaduct.migration.summary import Summary, summarise
+from viaduct.migration.summary import Summary, headline, summarise
 
 
 def summary_of(folder: Path, text: str, **options: Any) -> Summary:
@@ -216,3 +216,51 @@ def test_files_of_one_program_are_joined_by_a_package_that_only_gathers(tmp_path
     summary = summarise(migrated_project(tmp_path, distributed=True))
     assert summary.verdict == "complete"
     assert counts(summary, "broadcast") == (1, 1, 0, 0, 0)
+
+
+def migrate_files(folder: Path, files: dict[str, str], **options: Any) -> Summary:
+    for path, text in files.items():
+        (folder / path).write_text(text)
+    return summarise(migrated_project(folder, **options))
+
+
+def test_a_device_from_another_file_without_the_plug_in_is_never_called_complete(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import torch\nfrom config import DEVICE\nx = torch.ones(2).to(DEVICE)\n",
+        "config.py": 'DEVICE = "cuda"\n',
+    }
+    summary = migrate_files(tmp_path, files)
+    assert counts(summary, "plugin") == (1, 0, 0, 0, 1)
+    assert summary.verdict == "incomplete"
+
+
+def test_a_device_from_a_settings_file_without_the_plug_in_is_never_called_complete(tmp_path: Path) -> None:
+    files = {"train.py": "import torch\nx = torch.ones(2).to(settings['device'])\n", "c.yaml": "device: cuda\n"}
+    summary = migrate_files(tmp_path, files)
+    assert counts(summary, "plugin") == (1, 0, 0, 0, 1)
+    assert summary.verdict == "incomplete"
+
+
+def test_a_run_time_patch_is_never_called_complete(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "import torch\nx = torch.ones(2).cuda()\n", mode="patch")
+    assert summary.verdict == "incomplete"
+    assert "was not checked" in summary.reasons[0]
+
+
+def test_excluded_files_are_said_beside_the_verdict(tmp_path: Path) -> None:
+    files = {"train.py": "import torch\nx = torch.ones(2)\n", "old.py": "import torch\nx = torch.ones(2).cuda()\n"}
+    summary = migrate_files(tmp_path, files, exclude=("old.py",))
+    assert headline(summary).startswith("nothing to change: 1 file excluded; ")
+
+
+def test_input_that_no_rank_shards_needs_review(tmp_path: Path) -> None:
+    text = "import tensorflow as tf\ndef input_fn(files):\n    return tf.data.TFRecordDataset(files)\n"
+    assert counts(summary_of(tmp_path, text, distributed=True), "shards") == (1, 0, 0, 1, 0)
+
+
+def test_a_class_with_a_batch_method_does_not_hide_a_dataset(tmp_path: Path) -> None:
+    text = (
+        "import tensorflow as tf\nclass A:\n    def batch(self, n):\n        return n\n"
+        "parts = {'train': tf.data.Dataset.range(9)}\nparts['train'].batch(4)\n"
+    )
+    assert counts(summary_of(tmp_path, text), "batches")[3:] in ((1, 0), (0, 1))

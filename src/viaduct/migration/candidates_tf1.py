@@ -61,7 +61,7 @@ MARKS = {
 
 def marks_of(work: Work) -> frozenset[str]:
     """Return what a file does that concerns the other files of its program: trains, broadcasts, communicates."""
-    if not uses_any(work, ROOTS):
+    if not work.options.distributed or work.options.to != "npu" or not uses_any(work, ROOTS):
         return frozenset()
     trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
     found = {mark for mark, words in MARKS.items() if any(word in work.source.text for word in words)}
@@ -172,10 +172,15 @@ def batch_state(work: Work, call: ast.Call, position: int) -> State:
 
 
 def is_somebody_elses(work: Work, call: ast.Call, method: str) -> bool:
-    """Return True if a class of the project has a method of that name, or another library's object is asked."""
+    """Return True if another library's object is asked, or one of the project in which nobody makes a dataset."""
     if work.values.is_other(call.func.value) or work.names.qualified(call.func) is not None:  # type: ignore[attr-defined]
         return True
-    return method in work.project.own_methods
+    return method in work.project.own_methods and not makes_datasets(work)
+
+
+def makes_datasets(work: Work) -> bool:
+    names = work.project.mentions
+    return any(constructed(name) == "dataset" or name.startswith("tensorflow_datasets.") for name in names)
 
 
 # ---- device strings, mixed precision, Horovod

@@ -31,6 +31,26 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
                 yield replace(found, state="right") if line in work.served else found
 
 
+ON_THE_CARD = ("moves", "device_calls", "device_strings", "amp", "backend")
+
+
+def marks_of(work: Work) -> frozenset[str]:
+    """Return what a file does that concerns the other files of its program: uses torch, names the card, imports it."""
+    from viaduct.migration.rules.torch._targets import CARDS
+
+    card = CARDS.get(work.options.to)
+    if card is None or not concerns_torch(work):
+        return frozenset()
+    named = any(one.requirement in ON_THE_CARD and one.state == "right" for one in find_candidates(work))
+    found = {
+        "torch": uses_any(work, ROOTS[:3]),
+        "takes device": ".to(" in work.source.text or "device" in work.source.text,
+        "names card": named,
+        "imports plug-in": card.module in work.source.text,
+    }
+    return frozenset(mark for mark, is_so in found.items() if is_so)
+
+
 def concerns_torch(work: Work) -> bool:
     """Return True if the file imports torch, or belongs to a program that does."""
     return uses_any(work, ROOTS) or bool(work.project.torch_files)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from viaduct.migration.candidates_tf1 import marks_of
+from viaduct.migration import candidates_tf1, candidates_torch
 from viaduct.migration.edits import Edits, Overlap
 from viaduct.migration.findings import Finding
 from viaduct.migration.frameworks import FAMILIES, TORCH
@@ -234,7 +234,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     after = data if work.source.text == text else work.source.text.encode(encoding)
     findings = list(finished(work, text))
     places = audit_file(original, work, findings)
-    marks = marks_of(work) if options.distributed and options.to == "npu" else frozenset()
+    marks = candidates_tf1.marks_of(work) | candidates_torch.marks_of(work)
     if any(place.is_new for place in places):
         work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
         findings = list(finished(work, text))

@@ -237,21 +237,44 @@ NEEDED_BY_RANKS = (
 )
 
 
+NO_PLUGIN = (
+    "this program names the card, and none of its files imports the plug-in that makes it known to torch",
+    "该程序使用了加速卡,但没有任何文件导入使 torch 识别它的插件",
+)
+
+
 def audit_programs(
-    marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]], places: Iterable[Place]
+    marks: Mapping[str, frozenset[str]],
+    imports: Mapping[str, set[str]],
+    places: Iterable[Place],
+    is_set_outside: bool = False,
 ) -> list[Place]:
-    """Return what programs that train on several ranks lack. `marks`: file -> what it does (candidates_tf1)."""
+    """Return what programs as a whole lack. `marks`: file -> what it does (candidates_tf1, candidates_torch).
+
+    `is_set_outside`: a settings file of the project names the card.
+    """
     spoken = {(place.requirement, place.file) for place in places}
-    found = []
+    found: list[Place] = []
     for files in programs(marks, imports):
         done = frozenset[str]().union(*(marks[path] for path in files))
-        if "trains" not in done or "delegates" in done:
-            continue
-        first = next(path for path in files if "trains" in marks[path])
-        for requirement, mark, message, zh in NEEDED_BY_RANKS:
-            if mark not in done and not any((requirement, path) in spoken for path in files):
-                found.append(Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True))
+        found += lacks_communication(files, marks, done, spoken)
+        names_card = "names card" in done or (is_set_outside and "takes device" in done)
+        if "torch" in done and names_card and "imports plug-in" not in done:
+            first = next(path for path in files if "torch" in marks[path])
+            found.append(Place("plugin", first, 1, "unresolved", first, *NO_PLUGIN, is_new=True))
     return found
+
+
+def lacks_communication(
+    files: list[str], marks: Mapping[str, frozenset[str]], done: frozenset[str], spoken: set[tuple[str, str]]
+) -> Iterator[Place]:
+    """Yield what a program that trains on several ranks needs and nobody brings."""
+    if "trains" not in done or "delegates" in done:
+        return
+    first = next(path for path in files if "trains" in marks[path])
+    for requirement, mark, message, zh in NEEDED_BY_RANKS:
+        if mark not in done and not any((requirement, path) in spoken for path in files):
+            yield Place(requirement, first, 1, "unresolved", first, message, zh, is_new=True)
 
 
 def programs(marks: Mapping[str, frozenset[str]], imports: Mapping[str, set[str]]) -> list[list[str]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from viaduct.migration.names import Names
 
 ROOTS = ("tensorflow", "torch", "keras", "horovod", "npu_bridge", "torch_npu", "torch_mlu", "tf_slim", "hccl")
-STEPS = 8
+STEPS = 100
 """Modules through which a name is followed."""
 
 

@@ -171,7 +171,7 @@ def migrate_project(
             results += list(brought_along(found, options))
             results += shell_scripts(found, options, project)
             results += settings_files(found, options)
-        if options.distributed and not options.only:
+        if not options.only and options.mode == "rewrite":
             results = with_programs(project, results, work.surveyed)
         results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path), work.surveyed)
     finally:
@@ -185,10 +185,12 @@ def migrate_project(
 
 
 def with_programs(project: Project, results: list[FileResult], texts: dict[str, bytes]) -> list[FileResult]:
-    """Add what whole programs lack that train on several ranks."""
+    """Add what programs as a whole lack."""
     known = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
-    for place in audit_programs(marks, project.imports, [place for file in results for place in file.places]):
+    places = [place for file in results for place in file.places]
+    is_set_outside = any(file.changed and not file.path.endswith((".py", ".ipynb")) for file in results)
+    for place in audit_programs(marks, project.imports, places, is_set_outside):
         file = known[place.file]
         known[place.file] = replace(
             file, places=(*file.places, place), findings=(place.as_finding(), *file.findings), **texts_of(file, texts)

@@ -29,6 +29,7 @@ class Summary:
     unread: int  # looked at, but not understood
     skipped: int
     incomplete: int  # files and folders of which nothing can be said: not read, not understood, left out
+    excluded: int  # by --exclude: copied as they are
     edits: int  # findings of status changed
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
@@ -56,7 +57,8 @@ def summarise(outcome: Outcome) -> Summary:
         rules=by_rule(findings),
         risks=dict(Counter(finding.risk for finding in outcome.by_risk)),
         ledger=ledger,
-        verdict="incomplete" if outcome.options.only else judge(ledger),
+        excluded=len(outcome.walk.excluded),
+        verdict="incomplete" if outcome.options.only or outcome.options.mode == "patch" else judge(ledger),
         reasons=reasons_for(outcome, ledger),
     )
 
@@ -78,7 +80,11 @@ def reasons_for(outcome: Outcome, ledger: list[Row]) -> tuple[str, ...]:
     unresolved, manual = sum(row.unresolved for row in ledger), sum(row.manual for row in ledger)
     doubtful = sum(1 for finding in outcome.findings if finding.status == "changed" and finding.risk != "low")
     unread = len(outcome.unread)
+    patch = "--mode patch rewrites nothing: what the vendor's patch does when the script runs was not checked"
+    excluded = len(outcome.walk.excluded)
     return (
+        *([patch] if outcome.options.mode == "patch" else []),
+        *counted_reason(excluded, "file was excluded and not looked into", "files were excluded and not looked into"),
         *(["only some rules were run (--only): nothing is known of the rest"] if outcome.options.only else []),
         *counted_reason(unread, "path was not read or not understood", "paths were not read or not understood"),
         *counted_reason(unresolved, "place could not be resolved", "places could not be resolved"),
@@ -101,7 +107,8 @@ def headline(summary: Summary) -> str:
         *([f"{plural(unresolved, 'place')} unresolved"] if unresolved else []),
         *([f"{plural(manual, 'place')} for manual review"] if manual else []),
     ]
-    return f"{summary.verdict}: {'; '.join([*left, done])}"
+    excluded = [f"{plural(summary.excluded, 'file')} excluded"] if summary.excluded else []
+    return f"{summary.verdict}: {'; '.join([*left, *excluded, done])}"
 
 
 def plural(count: int, thing: str) -> str:

@@ -718,7 +718,7 @@ def test_data_that_is_never_sharded_is_mentioned_once() -> None:
         HEAD + "def input_fn():\n    ds = tf.data.Dataset.list_files(p)\n"
         "    return ds.interleave(lambda f: tf.data.TFRecordDataset(f))\n"
     )
-    result = check_says("dataset_unsharded", source, "advice", "same examples", distributed=True)
+    result = check_says("dataset_unsharded", source, "manual", "same examples", distributed=True)
     assert len(result.findings) == 1
     check_noop("dataset_unsharded", source.replace("input_fn", "eval_input_fn"), distributed=True)
     check_noop("dataset_unsharded", source.replace("return ds", "return ds.shard(n, i)"), distributed=True)

@@ -1,4 +1,4 @@
-"""Mention input that every rank would read whole.
+"""Name input that every rank would read whole.
 
 Only with `--distributed`. An input function that opens files and never shards gives all ranks the same examples; a
 shard right behind the source, `dataset.shard(get_rank_size(), get_rank_id())`, gives each its own. Evaluation and
@@ -11,7 +11,7 @@ import ast
 
 from viaduct.migration.rule import Rule, Site
 
-rule = Rule(__name__, spec="D6", kind="advice", order=90, on=lambda options: options.distributed)
+rule = Rule(__name__, spec="D6", kind="report", order=90, on=lambda options: options.distributed)
 
 SOURCES = (
     *("tensorflow.data.TFRecordDataset", "tensorflow.data.TextLineDataset", "tensorflow.data.FixedLengthRecordDataset"),
@@ -29,7 +29,7 @@ def whole(site: Site) -> None:
         return
     if ("source", outer) not in site.work.seen:
         site.work.seen[("source", outer)] = None
-        site.advice(
+        site.manual(
             f"{outer.name} reads its data without a shard: every rank would see the same examples; add "
             ".shard(get_rank_size(), get_rank_id()) behind this",
             zh=f"{outer.name} 未切分数据集:各 rank 会读取相同样本;请在此之后添加 "
