@@ -30,7 +30,15 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     assert "this executes train.py, with your rights" in forced.talk
     assert (tmp_path / "train.py").read_text() == TORCH
     page = (forced.out / "report.html").read_text()
-    for heading in ("It arrives whole", "Losses", "Drift by layer", "Limits", "Changes", "On the real machine"):
+    for heading in (
+        "Agrees on the NPU stand-in",
+        "Files that were executed",
+        "Losses",
+        "Drift by layer",
+        "Limits",
+        "Changes",
+        "On the real machine",
+    ):
         assert heading in page
     assert "https://" not in page
 
@@ -104,15 +112,17 @@ def test_a_full_path_that_the_first_run_writes_to_is_noticed(tmp_path: Path) -> 
 def test_an_original_that_fails_is_no_proof_and_its_line_is_named(tmp_path: Path) -> None:
     source = "import torch\n\n\ndef read():\n    return open('data.bin')\n\n\nread()\n"
     journey = with_copy(tmp_path, source, source)
-    assert (journey.code, journey.record["verdict"]) == (2, "no original")
+    assert (journey.code, journey.record["verdict"]) == (2, "could not run")
     json.loads((journey.out / "carry.json").read_text(), parse_constant=pytest.fail)
     assert "data.bin" in journey.said
-    assert "at original train.py:5" in journey.said
+    assert "At fault: a file that is not there, original train.py:5." in journey.said
+    assert journey.record["fault"]["whose"] == "file"
     assert "migrated" not in journey.record["runs"]
 
 
 def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> None:
     journey = with_copy(tmp_path, TORCH, ON_THE_NPU.replace("x.npu(non_blocking=True)", "x.cuda()"), "--steps", "2")
-    assert (journey.code, journey.record["verdict"]) == (1, "failed")
+    assert (journey.code, journey.record["verdict"]) == (2, "could not run")
+    assert journey.record["fault"]["whose"] == "limit"
     assert [hit["name"] for hit in journey.record["limits"]] == ["cuda-left"]
     assert "What it said" in (journey.out / "report.html").read_text()

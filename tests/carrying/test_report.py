@@ -30,11 +30,12 @@ def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **m
         summary=SimpleNamespace(steps=1),
         observed=SimpleNamespace(ranks=[SimpleNamespace(losses=[[1.0]])]),
     )
-    verdicts = {"same": "agrees", "rounding": "agrees", "differ": "differs", "unsure": "unsure"}
+    verdicts = {"same": "agrees", "rounding": "agrees", "differ": "differs", "unsure": "not proved"}
     made = {
         "agreement": agreement,
         "verdict": verdicts[agreement.verdict],
-        "asked": SimpleNamespace(to="npu", limits=limits, ranks=1),
+        "asked": SimpleNamespace(to="npu", limits=limits, ranks=1, lang="en"),
+        "doubts": [],
         "original": run,
         "base": run,
         "migrated": SimpleNamespace(**{**vars(run), "side": "migrated"}),
@@ -54,18 +55,18 @@ def test_a_kind_that_was_not_seen_is_not_said_to_agree() -> None:
     losses_only = [pair for pair in EQUAL if pair.kind == "loss"]
     tile = report.agreement_tile(judge(losses_only), "weight")
     assert (tile.value, tile.note, tile.good) == ("not seen", "not compared", None)
-    told = headline(carried(losses_only))
-    assert "arrives whole" not in told
-    assert told == "The losses agree on the NPU stand-in; gradients and weights could not be compared."
+    assert headline(carried(losses_only)) == "Agrees on the NPU stand-in: 1 loss of 1 step is equal in every bit."
 
 
-def test_the_whole_is_claimed_only_where_all_was_compared() -> None:
-    assert headline(carried(EQUAL)).startswith("It arrives whole: ")
-    idle = SimpleNamespace(name="optimizer", what={"class": "SGD"}, at=None)
-    assert "arrives whole" not in headline(carried(EQUAL, idle=[idle]))
-    hidden = Agreement("rounding", EQUAL, ["From step 3 on the script magnifies …"])
-    told = headline(carried(EQUAL, agreement=hidden))
-    assert told == "What could be compared on the NPU stand-in agrees, up to rounding; the notes say what could not."
+def test_the_headline_claims_what_was_compared_and_nothing_more() -> None:
+    told = "Agrees on the NPU stand-in: 1 loss of 1 step, 1 gradient of the first step and 1 tensor at the end "
+    assert headline(carried(EQUAL)) == told + "are equal in every bit."
+    assert headline(carried(EQUAL, agreement=Agreement("rounding", EQUAL))) == told + "agree up to rounding."
+    hidden = [replace(pair, error=0.6, noise=1.0, allowed=17.0) if pair.kind == "weight" else pair for pair in EQUAL]
+    assert "tensor" not in headline(carried(EQUAL, agreement=Agreement("rounding", hidden)))
+    chinese = carried(EQUAL)
+    chinese.asked.lang = "zh"
+    assert headline(chinese) == "一致:在 NPU 替身上,1 个损失、第一步的 1 个梯度、结束时的 1 个张量逐位相等。"
 
 
 def test_what_is_mostly_rounding_neither_agrees_nor_differs() -> None:

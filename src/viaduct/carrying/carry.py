@@ -13,6 +13,7 @@ from viaduct.carrying.agreement import Agreement
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.branching import Branch, branches
 from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
+from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.running import Run, plan_for, plan_of, run, stage_of
@@ -21,7 +22,8 @@ from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.plan import StageName
 
 Tell = Callable[[str], None]
-Verdict = Literal["agrees", "differs", "unsure", "limits", "failed", "no original"]
+Verdict = Literal["agrees", "differs", "not proved", "could not run"]
+EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2, "not proved": 3}
 
 
 @dataclass
@@ -45,12 +47,18 @@ class Carried:
     unfelt: list[Other] = field(default_factory=list)  # made differently, though both agree
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
+    doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
     aside: Path | None = None  # where the old content of OUT is now
 
     @property
     def exit_code(self) -> int:
         """0 only where the migrated run finished and agrees."""
-        return {"agrees": 0, "no original": 2}.get(self.verdict, 1)
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def failed_run(self) -> Run | None:
+        """The run that did not come through; None where both did."""
+        return next((run for run in (self.original, self.migrated) if run is not None and not run.finished), None)
 
     @property
     def limits(self) -> list[dict[str, Any]]:
@@ -76,7 +84,7 @@ def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
     tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
     before = sharing.newest(asked.arguments)
     original = run("original", plan, tell)
-    carried = Carried(asked, sides, stage, original, "no original", base=original)
+    carried = Carried(asked, sides, stage, original, "could not run", base=original)
     carried.branches = branches(sides.original, sides.root.resolve())
     carried.shared = sharing.written_since(before)
     if not original.finished:
@@ -84,11 +92,10 @@ def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
     tell(f"the migrated script is run: a stand-in on the CPU plays the {asked.to}.")
     carried.migrated = run("migrated", plan_for("migrated", plan, asked, sides), tell)
     if not carried.migrated.finished:
-        carried.verdict = "failed"
         return carried
     compare(carried, tell)
     if any(hit["mode"] == "error" for hit in carried.limits):
-        carried.verdict = "limits"
+        carried.verdict = "could not run"
     return carried
 
 
@@ -97,11 +104,10 @@ def compare(carried: Carried, tell: Tell) -> None:
     if found.verdict == "differ" and (rules := reference.rules_that_count(carried.sides)):
         found = with_known_changes(carried, rules, tell) or found
     carried.agreement = found
-    carried.verdict = "differs" if found.verdict == "differ" else "unsure" if found.verdict == "unsure" else "agrees"
     assert carried.base is not None
     assert carried.migrated is not None
     carried.idle = idle(carried.base.observed, carried.migrated.observed)
-    if carried.verdict == "agrees":
+    if found.verdict != "differ":
         unlike = {(str((carried.sides.folder / f).resolve()), n) for f, ns in carried.sides.unlike.items() for n in ns}
         carried.unfelt = without_effect(carried.base.observed, carried.migrated.observed, unlike)
     if found.verdict == "differ":
@@ -110,6 +116,18 @@ def compare(carried: Carried, tell: Tell) -> None:
         at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]
         words = carried.explanation.words
         carried.explanation.others.sort(key=lambda other: rank_of(other, at, words))
+    carried.doubts = find_doubts(carried)
+    carried.verdict = decide(carried)
+
+
+def decide(carried: Carried) -> Verdict:
+    """A difference counts only where each side ran its own files; an agreement only where nothing was left out."""
+    assert carried.agreement is not None
+    if any(doubt.hides_differences for doubt in carried.doubts):
+        return "not proved"
+    if carried.agreement.verdict == "differ":
+        return "differs"
+    return "not proved" if carried.doubts else "agrees"
 
 
 def rank_of(other: Other, suspected: list[str], words: tuple[str, ...]) -> tuple[bool, int]:

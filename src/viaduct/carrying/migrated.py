@@ -63,7 +63,7 @@ class Sides:
 
 
 def project_of(asked: Asked) -> tuple[Path, str]:
-    """What to migrate, and the script within it. A script with files of its own beside it stands for its folder."""
+    """What to migrate, and the script within it. A script with files of its own stands for the folder of them all."""
     if asked.source.is_dir():
         return asked.source, asked.options.entry
     if not asked.source.exists():
@@ -73,8 +73,17 @@ def project_of(asked: Asked) -> tuple[Path, str]:
     if asked.options.entry and asked.options.entry != asked.source.name:
         raise BadValue(f"--entry {asked.options.entry}: {asked.source} is a script already.", "Leave --entry out.")
     known = project.read(asked.source.resolve())
-    beside = len(known.sources) > 1
-    return (asked.source.resolve().parent, asked.source.name) if beside else (asked.source, asked.source.name)
+    if len(known.sources) == 1:
+        return asked.source, asked.source.name
+    if asked.migrated is not None and holds_only_folder(asked.migrated, known):
+        return known.script.parent, known.script.name
+    return known.root, known.script.relative_to(known.root).as_posix()
+
+
+def holds_only_folder(migrated: Path, known: project.Project) -> bool:
+    """Return True if somebody's copy is one of the script's folder, not of the whole project."""
+    script = known.script
+    return not (migrated / script.relative_to(known.root)).is_file() and (migrated / script.name).is_file()
 
 
 def migrate(asked: Asked) -> Sides:

@@ -12,6 +12,7 @@ from viaduct import __version__
 from viaduct.carrying.agreement import Pair
 from viaduct.carrying.carry import Carried
 from viaduct.carrying.commands import commands
+from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
 from viaduct.carrying.words import headline, remarks
 
@@ -28,6 +29,8 @@ def as_record(carried: Carried) -> dict[str, Any]:
         "tool": {"name": "viaduct", "version": __version__, "verb": "carry"},
         "verdict": carried.verdict,
         "exit_code": carried.exit_code,
+        "not_proved": [asdict(doubt) for doubt in carried.doubts],
+        "fault": of_fault(carried),
         "headline": headline(carried),
         "remarks": [{"name": name, "text": text} for name, text in remarks(carried)],
         "command": asked.command,
@@ -56,6 +59,16 @@ def as_record(carried: Carried) -> dict[str, Any]:
     }
 
 
+def of_fault(carried: Carried) -> dict[str, str] | None:
+    if carried.verdict != "could not run":
+        return None
+    if carried.failed_run is None:
+        return {"side": "migrated", "whose": "limit"}
+    found = find_fault(carried.failed_run)
+    side = "migrated" if carried.failed_run.side == "migrated" else "original"
+    return {"side": side, "whose": found.whose, "text": found.text, "advice": found.advice}
+
+
 def runs(carried: Carried) -> list[Run]:
     known = [carried.original, carried.migrated, carried.base, carried.shaken]
     return list({id(run): run for run in known if run is not None}.values())
@@ -63,10 +76,8 @@ def runs(carried: Carried) -> list[Run]:
 
 def of_run(run: Run) -> dict[str, Any]:
     kept = asdict(run.summary)
-    return {
-        name: kept[name]
-        for name in ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
-    }
+    names = ("script", "on", "steps", "exit_code", "seconds", "peak_bytes", "failure", "versions")
+    return {name: kept[name] for name in names} | run.provenance.as_record()
 
 
 def of_pair(pair: Pair) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from viaduct.carrying.carry import Carried, Verdict
 from viaduct.carrying.causes import shown_value
 from viaduct.carrying.commands import commands
 from viaduct.carrying.migrated import Sides
+from viaduct.carrying.provenance import Executed
 from viaduct.carrying.running import Run
 from viaduct.carrying.words import headline, remarks, shown
 from viaduct.migration.summary import plural
@@ -40,17 +41,17 @@ from viaduct.reporting import (
 )
 
 TONES: dict[Verdict, Tone] = {
-    "agrees": "good", "differs": "bad", "unsure": "warn", "limits": "bad", "failed": "bad", "no original": "bad",
+    "agrees": "good", "differs": "bad", "not proved": "warn", "could not run": "bad",
 }  # fmt: skip
-WORDS: dict[Verdict, str] = {
-    "agrees": "agrees", "differs": "differs", "unsure": "not proved", "limits": "refused", "failed": "fails",
-    "no original": "no original",
+CHINESE: dict[Verdict, str] = {
+    "agrees": "一致", "differs": "不一致", "not proved": "未证明", "could not run": "无法运行",
 }  # fmt: skip
 Layer = tuple[str, dict[str, Pair]]
 """The name of a layer, and its pairs by kind."""
 KINDS: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
 MOMENTS: dict[Kind, str] = {"gradient": "gradient of the first step", "weight": "weight at the end"}
 CHARTED = 60  # layers; the table has all
+SHOWN = 5  # files of neither tree
 OTHERS = 40  # rows of things that were made with other numbers
 EXECUTES = "Both scripts were executed on this machine; no accelerator took part. The numbers are the CPU's."
 
@@ -66,6 +67,7 @@ def page(carried: Carried) -> Page:
         *places(carried),
         *losses(carried),
         *drift(carried),
+        *executed(carried),
         *limits(carried),
         left(carried),
         changes(carried),
@@ -77,9 +79,10 @@ def page(carried: Carried) -> Page:
 
 
 def tiles(carried: Carried) -> list[Tile]:
-    good = True if carried.verdict == "agrees" else None if carried.verdict == "unsure" else False
+    good = True if carried.verdict == "agrees" else None if carried.verdict == "not proved" else False
+    verdict = CHINESE[carried.verdict] if carried.asked.lang == "zh" else carried.verdict
     return [
-        Tile("verdict", WORDS[carried.verdict], bits(carried), good),
+        Tile("verdict", verdict, bits(carried), good),
         steps_tile(carried),
         *(agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
         limits_tile(carried),
@@ -163,7 +166,7 @@ def places(carried: Carried) -> list[Section]:
 
 
 def output_of_failure(carried: Carried) -> list[Section]:
-    run = {"no original": carried.original, "failed": carried.migrated}.get(carried.verdict)
+    run = carried.failed_run
     if run is None:
         return []
     return [Section("What it said", "The last lines.", [Code(run.last_words, f"runs/{run.side}/output.txt")])]
@@ -293,6 +296,38 @@ def write_difference(pair: Pair | None) -> Value | None:
     if pair.why:
         return Value("not compared", math.inf)
     return Value(f"{pair.error:.1e}" if math.isfinite(pair.error) else "no measure", pair.error)
+
+
+# ---- which files ran
+
+
+def executed(carried: Carried) -> list[Section]:
+    """The project's files that each side executed, with the hash of what was compiled."""
+    if carried.migrated is None or carried.base is None:
+        return []
+    ours, theirs = (
+        {file.position: file for file in run.provenance.executed} for run in (carried.base, carried.migrated)
+    )
+    positions = [*dict.fromkeys([*ours, *theirs, *carried.sides.files])]
+    rows = [executed_row(carried, path, ours.get(path), theirs.get(path)) for path in positions]
+    columns = ["file", "original", "migrated", "in processes", "remark"]
+    words = "Hashes (SHA-256) of the source that was compiled; each side may execute files of its own tree only."
+    outside = sorted({*carried.base.provenance.outside, *carried.migrated.provenance.outside})
+    if outside:
+        words += f" Outside of both trees, shared by both sides and not migrated: {', '.join(outside[:SHOWN])}"
+        words += f" and {len(outside) - SHOWN} more." if len(outside) > SHOWN else "."
+    return [Section("Files that were executed", words, [Table(columns, rows)] if rows else [])]
+
+
+def executed_row(carried: Carried, path: str, left: Executed | None, right: Executed | None) -> list[object]:
+    hashes = [file.sha256[:12] or "no source" if file else "not executed" for file in (left, right)]
+    counts = [file.processes for file in (left, right) if file]
+    remark = next((f"{file.problem}: {file.detail}" for file in (right, left) if file and file.problem), "")
+    if not remark and right is None and path in carried.sides.files:
+        remark = "rewritten, never executed"
+    if not remark and left and right:
+        remark = "rewritten" if left.sha256 != right.sha256 else "the same"
+    return [path, *hashes, max(counts, default=0), remark]
 
 
 # ---- what is left

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from viaduct.carrying import provenance
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.listening import kept_in
 from viaduct.carrying.migrated import Sides
 from viaduct.carrying.observed import Observed, read
 from viaduct.carrying.places import RUNS
+from viaduct.carrying.provenance import Provenance
 from viaduct.errors import ViaductError
 from viaduct.rehearsal import project, tf1_stage
 from viaduct.rehearsal.plan import Plan, StageName
@@ -35,6 +37,7 @@ class Run:
     plan: Plan
     summary: Summary
     observed: Observed
+    provenance: Provenance = field(default_factory=Provenance)
 
     @property
     def finished(self) -> bool:
@@ -59,7 +62,7 @@ class Run:
     def failed_at(self) -> tuple[str, int] | None:
         """The innermost line of the user's own in the last traceback."""
         frames = [(file, int(line)) for file, line in FRAME.findall(self.said_by(self.summary.failed_rank))]
-        own = [at for at in frames if at[0].startswith(self.plan.project + "/")]
+        own = [at for at in frames if at[0].startswith(f"{self.plan.tree or self.plan.project}/")]
         return own[-1] if own else None
 
 
@@ -107,6 +110,9 @@ def plan_of(asked: Asked, sides: Sides, stage: StageName) -> Plan:
         limits="off",
         fake_data=asked.fake_data,
         look=True,
+        tree=str(sides.root.resolve()),
+        other_trees=(str(sides.folder.resolve()),),
+        origin=str(Path.cwd()),
         language=asked.lang,
         command=asked.command,
     )
@@ -115,17 +121,28 @@ def plan_of(asked: Asked, sides: Sides, stage: StageName) -> Plan:
 def plan_for(side: Side, first: Plan, asked: Asked, sides: Sides, script: Path | None = None) -> Plan:
     record = Path(first.record).parent / side
     plan = replace(first, record=str(record), work=str(record / "work"))
+    root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
+        plan = replace(plan, tree=folder, other_trees=(root,), replaces=root)
         return replace(plan, on=asked.to, script=str(sides.migrated), limits=asked.limits)
+    if script is not None and not script.is_relative_to(root):
+        tree = str(script)[: -len(sides.entry) - 1]
+        plan = replace(plan, tree=tree, other_trees=(root, folder), replaces=root)
     return replace(plan, script=str(script or first.script), shake=side == "shaken")
+
+
+def scene_of(plan: Plan) -> Scene:
+    """The mirror of the working folder; where the project lies in it, with the files of the side that is run."""
+    overlay = (Path(plan.replaces), Path(plan.tree)) if plan.replaces else None
+    return Scene(Path(plan.origin), Path(plan.work), overlay)
 
 
 def run(side: Side, plan: Plan, tell: Callable[[str], None]) -> Run:
     Path(plan.record).mkdir(parents=True)
     with kept_in(Path(plan.record) / OUTPUT):
-        summary = rehearse(plan, Scene(Path.cwd(), Path(plan.work)), tell)
+        summary = rehearse(plan, scene_of(plan), tell)
     for line in told(summary, plan)[:1]:
         tell(f"{side}: {line}")
     if summary.interrupted:
         raise Interrupted(summary.interrupted, f"while {side_words(side)} ran")
-    return Run(side, plan, summary, read(plan))
+    return Run(side, plan, summary, read(plan), provenance.read(plan))

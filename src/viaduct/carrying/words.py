@@ -7,54 +7,108 @@ from pathlib import Path
 
 from viaduct.carrying.agreement import Kind, Pair
 from viaduct.carrying.carry import Carried
-from viaduct.carrying.running import Run
+from viaduct.carrying.doubts import Doubt
+from viaduct.carrying.faults import Whose, find_fault
 
+NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "原因"), "Try": ("Try", "建议")}
+NAMES |= {"Not compared": ("Not compared", "未比较")}
+FAULTS: dict[Whose, tuple[str, str]] = {
+    "script": ("the script itself", "脚本本身"),
+    "package": ("a package that is not installed", "缺少软件包"),
+    "file": ("a file that is not there", "缺少文件"),
+    "limit": ("a documented limit of the card", "加速卡的文档限制"),
+    "bound": ("the bounds of this run", "本次运行的时间或内存限制"),
+    "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
+}
+KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
 SHOWN = 3  # things that were made with other numbers, places that ask for the device
 
 
 def headline(carried: Carried) -> str:
-    to = carried.asked.to.upper()
-    match carried.verdict:
-        case "agrees":
-            return agreement_headline(carried, to)
-        case "differs":
-            assert carried.explanation is not None
-            return carried.explanation.headline
-        case "unsure":
-            return "Nothing is proved: the two runs are not equal, and it cannot be told why."
-        case "limits":
-            count = len(carried.limits)
-            return f"The card would refuse it: {count} documented {'limit is' if count == 1 else 'limits are'} met."
-        case "failed":
-            return f"The migrated script does not run through on the {to} stand-in."
-        case "no original":
-            return "The original itself does not run through here, so there is nothing to compare with."
+    to, chinese = carried.asked.to.upper(), carried.asked.lang == "zh"
+    if carried.verdict == "agrees":
+        return agreement_headline(carried, to)
+    if carried.verdict == "differs":
+        assert carried.explanation is not None
+        return f"不一致:{carried.explanation.headline}" if chinese else carried.explanation.headline
+    if carried.verdict == "not proved":
+        return doubt_headline(carried)
+    if carried.failed_run is None:
+        count = len(carried.limits)
+        limits = f"{count} documented {'limit is' if count == 1 else 'limits are'} met"
+        return (
+            f"无法运行:触及加速卡的 {count} 个文档限制。"
+            if chinese
+            else f"Could not run: the card would refuse it, {limits}."
+        )
+    found = find_fault(carried.failed_run)
+    return f"无法运行:{found.chinese}。" if chinese else f"Could not run: {found.text}."
 
 
 def agreement_headline(carried: Carried, to: str) -> str:
-    """Claim the whole only where losses, gradients and weights were all seen and can all show a mistake."""
+    """Name what was compared, and nothing more."""
     assert carried.agreement is not None
-    rounding = ", up to rounding" if carried.agreement.verdict == "rounding" else ""
-    names: dict[Kind, str] = {"loss": "losses", "gradient": "gradients", "weight": "weights"}
-    unseen = [names[kind] for kind in names if not carried.agreement.judged(kind)]
-    if not unseen and not carried.agreement.remarks and not carried.idle:
-        return (
-            f"It arrives whole: on the {to} stand-in the migrated script computes what the original computes{rounding}."
-        )
-    if not unseen:
-        return f"What could be compared on the {to} stand-in agrees{rounding}; the notes say what could not."
-    seen = " and ".join(name for name in names.values() if name not in unseen)
-    return f"The {seen} agree on the {to} stand-in{rounding}; {' and '.join(unseen)} could not be compared."
+    counts = [count_words(carried, kind) for kind in KINDS]
+    compared = listed([count for count in counts if count], carried.asked.lang)
+    if carried.asked.lang == "zh":
+        how = "在舍入误差内一致" if carried.agreement.verdict == "rounding" else "逐位相等"
+        return f"一致:在 {to} 替身上,{compared}{how}。"
+    single = sum(len(carried.agreement.judged(kind)) for kind in KINDS) == 1
+    how = "equal in every bit"
+    if carried.agreement.verdict == "rounding":
+        how = "agrees up to rounding" if single else "agree up to rounding"
+    else:
+        how = f"{'is' if single else 'are'} {how}"
+    return f"Agrees on the {to} stand-in: {compared} {how}."
+
+
+def count_words(carried: Carried, kind: Kind) -> str:
+    """How many values of a kind were compared; those that show nothing but rounding are not."""
+    assert carried.agreement is not None
+    count = len(carried.agreement.judged(kind))
+    if not count:
+        return ""
+    if carried.asked.lang == "zh":
+        return {
+            "loss": f"{count} 个损失",
+            "gradient": f"第一步的 {count} 个梯度",
+            "weight": f"结束时的 {count} 个张量",
+        }[kind]
+    many = "s" if count > 1 else ""
+    return {
+        "loss": f"{count} loss{'es' if many else ''} of {steps(carried)}",
+        "gradient": f"{count} gradient{many} of the first step",
+        "weight": f"{count} tensor{many} at the end",
+    }[kind]
+
+
+def listed(parts: list[str], language: str) -> str:
+    if language == "zh":
+        return "、".join(parts)
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def doubt_headline(carried: Carried) -> str:
+    assert carried.agreement is not None
+    first, *more = sorted(carried.doubts, key=lambda doubt: not doubt.hides_differences)
+    chinese = carried.asked.lang == "zh"
+    agrees = carried.agreement.verdict in ("same", "rounding") and not first.hides_differences
+    if chinese:
+        begin = "未证明:执行到的部分一致,但" if agrees else "未证明:"
+        return f"{begin}{first.chinese}{f'(另有 {len(more)} 个原因)' if more else ''}。"
+    begin = "Not proved: what ran agrees, but " if agrees else "Not proved: "
+    others = f" ({len(more)} further reason{'s' if len(more) > 1 else ''} below)" if more else ""
+    return f"{begin}{first.text.removesuffix('.')}{others}."
 
 
 def remarks(carried: Carried) -> list[tuple[str, str]]:
     """(name, sentence), in the order in which they are read."""
-    found = [*failure(carried), *where(carried), *compared(carried)]
+    found = [*failure(carried), *doubts(carried), *where(carried), *compared(carried), *not_compared(carried)]
     found += [
         ("Meant", f"Made in the original too, since it is known to change numbers: {what}.") for what in carried.known
     ]
     if carried.agreement is not None:
-        found += [("Note", remark) for remark in (*carried.agreement.remarks, *unfelt(carried), *idle(carried))]
+        found += [("Note", remark) for remark in (*carried.agreement.remarks, *idle(carried))]
     for path in carried.shared:
         found.append(
             ("Shared", f"The original wrote to {path}, and the migrated script found it there: give a relative path.")
@@ -70,13 +124,18 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
     return found
 
 
-def unfelt(carried: Carried) -> list[str]:
-    """Two runs may agree because they were too short for what differs."""
-    if not carried.unfelt:
-        return []
-    shown_ones = "; ".join(f"{other.words}{at(carried, other.right_at)}" for other in carried.unfelt[:SHOWN])
-    more = f"; and {len(carried.unfelt) - SHOWN} more" if len(carried.unfelt) > SHOWN else ""
-    return [f"Made differently, without effect in {steps(carried)}: {shown_ones}{more}. --steps N shows more of it."]
+def doubts(carried: Carried) -> list[tuple[str, str]]:
+    return [(NAMES["Not proved"][carried.asked.lang == "zh"], doubt_words(carried, doubt)) for doubt in carried.doubts]
+
+
+def doubt_words(carried: Carried, doubt: Doubt) -> str:
+    text = doubt.say(carried.asked.lang).removesuffix(".")
+    text = text[:1].upper() + text[1:]
+    if not doubt.items:
+        return f"{text}."
+    more = len(doubt.items) - SHOWN
+    shown_items = "; ".join(doubt.items[:SHOWN]) + (f"; +{more}" if more > 0 else "")
+    return f"{text}: {shown_items}."
 
 
 def idle(carried: Carried) -> list[str]:
@@ -97,31 +156,21 @@ def at(carried: Carried, place: tuple[str, int] | None) -> str:
 
 
 def failure(carried: Carried) -> list[tuple[str, str]]:
-    """The card's limits say it best; without one, how the run ended and where."""
-    if carried.verdict not in ("no original", "failed", "limits"):
+    """The card's limits say it best; without one, how the run ended, where, and what to do."""
+    if carried.verdict != "could not run":
         return []
+    chinese = carried.asked.lang == "zh"
     met = [("Limit", limit_words(carried, hit)) for hit in carried.limits if hit["mode"] == "error"]
-    run = carried.original if carried.verdict == "no original" else carried.migrated
-    if met or run is None:
+    run = carried.failed_run
+    if run is None:
         return met
+    found = find_fault(run)
+    whose = FAULTS[found.whose]
     last = run.failed_at
-    place = f", at {shown(carried, last[0])}:{last[1]}" if last else ""
-    return [("What happened", f"{ending(run)}{place}.")]
-
-
-def ending(run: Run) -> str:
-    if run.summary.bound:
-        return f"it was stopped by the limit of {run.summary.bound}"
-    if run.summary.failure:
-        return run.summary.failure.removesuffix(".")
-    if run.summary.script_exit_code:
-        return f"it ended with exit code {run.summary.script_exit_code}: {last_line(run.output)}"
-    return "it took no training step"
-
-
-def last_line(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("viaduct ")]
-    return lines[-1].strip().rstrip(".") if lines else "it said nothing"
+    place = f", {shown(carried, last[0])}:{last[1]}" if last else ""
+    lines = [(NAMES["At fault"][chinese], f"{whose[chinese]}{place}.")]
+    advice = found.chinese_advice if chinese else found.advice
+    return [*lines, *met, *([(NAMES["Try"][chinese], advice)] if advice else [])]
 
 
 def limit_words(carried: Carried, hit: dict[str, object]) -> str:
@@ -149,6 +198,22 @@ def compared(carried: Carried) -> list[tuple[str, str]]:
         return []
     parts = [kind_words(carried, kind) for kind in ("loss", "gradient", "weight")]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
+
+
+def not_compared(carried: Carried) -> list[tuple[str, str]]:
+    """What no verdict here speaks of."""
+    if carried.agreement is None:
+        return []
+    if carried.asked.lang == "zh":
+        text = "第一步之后的梯度、各步之间的权重、评估结果、脚本写出的文件和打印的内容,以及加速卡自身的算子。"
+        return [(NAMES["Not compared"][1], text)]
+    return [
+        (
+            "Not compared",
+            "gradients after the first step, weights between steps, evaluation results, files that the script writes, "
+            "what it prints; the card's own kernels.",
+        )
+    ]
 
 
 def kind_words(carried: Carried, kind: Kind) -> str:

@@ -12,10 +12,11 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from viaduct.errors import ViaductError
-from viaduct.rehearsal import guard
+from viaduct.rehearsal import guard, provenance
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.bounds import Bounds, tree
 from viaduct.rehearsal.plan import Plan
@@ -32,6 +33,8 @@ def main() -> int:
     bounds = Bounds(plan.timeout, plan.memory)
     try:
         script = load_file(Path(plan.script), plan.arguments)
+        if (recorder := provenance.install(plan)) is not None:
+            script = replace(script, code=recorder.load_main(script.file))
         attendance = set_stage(plan, ours=True)
         guard.install(plan)
         listen(plan, bounds, attendance)

@@ -12,12 +12,19 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
-from viaduct.rehearsal import guard
+from viaduct.rehearsal import guard, provenance, trees
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.plan import Plan
+from viaduct.scripts.runner import load_file, run_script
 
+RUN = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from viaduct.rehearsal.grandchild import run_main; sys.exit(run_main())"
+)
 FIRST = {"torch": ("torch",), "tf1": ("tensorflow", "npu_bridge", "hccl", "horovod")}
 
 
@@ -25,8 +32,31 @@ def join() -> None:
     """In a process of a rehearsal, before its first line; anywhere else nothing happens."""
     plan = plans.current() if os.environ.get(plans.VARIABLE) else None
     if plan is not None and not is_ours():
+        start_own_script(plan)
         guard.install(plan)
+        provenance.install(plan)
         sys.meta_path.insert(0, Curtain(plan))
+
+
+def start_own_script(plan: Plan) -> None:
+    """`python other.py`: begin anew with the own tree's file, run by us, so that it is recorded like the first."""
+    known = trees.of_plan(plan)
+    name = sys.argv[0] if sys.argv else ""
+    if known is None or name in ("", "-", "-c", "-m") or not os.path.isfile(name) or known.position(name) is None:
+        return
+    options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv)]
+    path = known.counterpart(os.path.abspath(name))
+    os.execv(sys.executable, [sys.executable, *options, "-c", RUN, path, *sys.argv[1:]])
+
+
+def run_main() -> int:
+    """Run the script that this process was started for, as Python itself would."""
+    path, *arguments = sys.argv[1:]
+    recorder = provenance.find_installed()
+    script = load_file(Path(path), arguments)
+    if recorder is not None:
+        script = replace(script, code=recorder.load_main(script.file))
+    return run_script(script).code
 
 
 def is_ours() -> bool:

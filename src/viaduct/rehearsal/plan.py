@@ -43,6 +43,10 @@ class Plan:
     observe: bool = True
     look: bool = False  # more closely: what things were made with, and where; what each module gave
     shake: bool = False  # every weight by one unit in its last place, before the first step
+    tree: str = ""  # the root of this side, where two are compared
+    other_trees: tuple[str, ...] = ()  # of the sides that this one must not load from
+    origin: str = ""  # the folder that `work` mirrors
+    replaces: str = ""  # the tree whose files in that mirror are this side's
     language: str = "en"
     command: str = ""  # as the user gave it
     python: str = sys.executable
@@ -67,7 +71,7 @@ def load(path: str | Path) -> Plan:
         read = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadRun(f"the plan of the rehearsal cannot be read: {path}: {error}.") from None
-    return Plan(**{**read, "arguments": tuple(read["arguments"])})
+    return Plan(**{**read, "arguments": tuple(read["arguments"]), "other_trees": tuple(read["other_trees"])})
 
 
 def current() -> Plan | None:

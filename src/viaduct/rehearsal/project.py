@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ NOT_ON_PYPI = {"apex": "apex is no package of PyPI (that one is another): use to
 LAUNCHERS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes", "torch.distributed.launcher"}
 STARTERS = {"run", "call", "check_call", "check_output", "Popen", "system"}
 LAUNCHER_WORDS = {"torchrun", "torch.distributed.run", "torch.distributed.launch"}  # as words of a command
+MARKS = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg")  # of a project's top folder
 FILES_LIMIT = 2000
 NAME_LIMIT = 255
 
@@ -77,6 +79,13 @@ class Project:
 
     script: Path
     sources: list[Source]
+    folders: list[Path] = field(default_factory=list)  # in which modules of the project were found
+
+    @property
+    def root(self) -> Path:
+        """The innermost folder that holds the script and all that was found of its project."""
+        beside = [source.path.parent for source in self.sources]
+        return Path(os.path.commonpath([self.script.parent, *self.folders, *beside]))
 
     def imported(self) -> set[str]:
         return {one.module.partition(".")[0] for source in self.sources for one in source.imports}
@@ -88,8 +97,9 @@ class Project:
 
 
 def read(script: Path) -> Project:
-    """The script, and of its folder what it imports, directly or not."""
+    """The script, and of its project what it imports, directly or not."""
     sources: dict[Path, Source] = {}
+    layout = Layout(script)
     waiting = [script]
     while waiting and len(sources) < FILES_LIMIT:
         path = waiting.pop()
@@ -98,9 +108,85 @@ def read(script: Path) -> Project:
         if (source := read_source(path, path == script)) is None:
             continue
         sources[path] = source
-        waiting += [found for one in source.imports for found in local_files(one.module, script.parent)]
+        waiting += [found for one in source.imports for found in layout.find(one.module)]
         waiting += [*relative_files(source), *started_files(source)]
-    return Project(script, list(sources.values()))
+    return Project(script, list(sources.values()), sorted(layout.used))
+
+
+class Layout:
+    """Where a script's modules may lie, as people lay projects out.
+
+    Beside the script, or below `src` there; where the script lies in a package, beside that; on PYTHONPATH; in the
+    folder where the command is given; in the folders above the script up to the project's own; in a folder below one
+    of these that the script puts on `sys.path`. Nothing outside of the project's top folder belongs to it.
+    """
+
+    def __init__(self, script: Path) -> None:
+        self.script = script
+        self.used: set[Path] = set()
+        package = script.parent
+        while (package / "__init__.py").is_file() and package.parent != package:
+            package = package.parent
+        self.package = package
+        self.top = find_top(script)
+        above = [folder for folder in (package, *package.parents) if folder.is_relative_to(self.top)]
+        given = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        first = [script.parent, package, *given, Path.cwd().resolve(), *above]
+        folders = [folder for folder in dict.fromkeys(first) if folder.is_relative_to(self.top)]
+        self.folders = [*dict.fromkeys(each for folder in folders for each in (folder, folder / "src"))]
+        self._below: list[Path] | None = None
+
+    def find(self, module: str) -> list[Path]:
+        """Return the project's files that importing a module runs."""
+        top = module.partition(".")[0]
+        if top in sys.stdlib_module_names:
+            return []
+        found = self._find_in(module, self.folders)
+        if found or top in PROVIDED or top in FRAMEWORKS or is_importable(top):
+            return found
+        return self._find_in(module, self.below())
+
+    def _find_in(self, module: str, folders: list[Path]) -> list[Path]:
+        for folder in folders:
+            if found := list(local_files(module, folder)):
+                if folder != self.script.parent:
+                    self.used.add(folder)
+                return found
+        return []
+
+    def below(self) -> list[Path]:
+        """Folders next to the script and in the project's top, which a script may add to `sys.path`."""
+        if self._below is None:
+            around = dict.fromkeys([self.script.parent, self.package, self.top])
+            self._below = [path for folder in around for path in sorted(subfolders(folder))]
+        return self._below
+
+
+def find_top(script: Path) -> Path:
+    """Return the top folder of a script's project: a repository, one with a pyproject.toml, or where we stand."""
+    for folder in script.parents:
+        if any((folder / name).exists() for name in MARKS):
+            return folder
+    here = Path.cwd().resolve()
+    return here if script.is_relative_to(here) else script.parent
+
+
+def subfolders(folder: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                    yield Path(entry.path)
+    except OSError:
+        return
+
+
+def is_importable(top: str) -> bool:
+    """Return True if a package of that name is installed."""
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def read_source(path: Path, must: bool) -> Source | None:
@@ -205,22 +291,19 @@ def refuse_missing(project: Project, on: On) -> None:
     for source in project.sources:
         for one in source.imports:
             top = one.module.partition(".")[0]
-            if one.sure and top not in missing and not known(top, project.script.parent, on):
+            if one.sure and top not in missing and not known(top, [project.script.parent, *project.folders]):
                 missing[top] = f"{source.path.name}:{one.line}"
     if missing:
         listed = ", ".join(f"{name} ({place})" for name, place in missing.items())
         raise BadValue(f"not installed here, though the script imports it: {listed}.", pip_line(missing))
 
 
-def known(top: str, folder: Path, on: On) -> bool:
+def known(top: str, folders: list[Path]) -> bool:
     if top in sys.stdlib_module_names or top in PROVIDED:
         return True
-    if (folder / f"{top}.py").exists() or (folder / top).is_dir():
+    if any((folder / f"{top}.py").exists() or (folder / top).is_dir() for folder in folders):
         return True
-    try:
-        return importlib.util.find_spec(top) is not None
-    except (ImportError, ValueError):
-        return False
+    return is_importable(top)
 
 
 def pip_line(names: dict[str, str] | list[str]) -> str:

@@ -36,6 +36,7 @@ class Scene:
 
     origin: Path
     folder: Path
+    overlay: tuple[Path, Path] | None = None  # a tree within `origin`, and the one whose files take their place
     linked: list[str] = field(default_factory=list)  # folders that are the user's own
     originals: dict[str, dict[str, State]] = field(default_factory=dict)  # behind links, and what was there
     _room: int = 0
@@ -58,6 +59,7 @@ class Scene:
                     waiting.append(Path(entry.path))
                 elif self.wanted(entry):
                     self.bring(entry, inside / entry.name)
+        self.bring_added()
 
     def wanted(self, entry: os.DirEntry[str]) -> bool:
         path = Path(entry.path)
@@ -69,13 +71,38 @@ class Scene:
     def bring(self, entry: os.DirEntry[str], to: Path) -> None:
         """A copy where there is room; else a link. A link of the user's stays one within the mirror."""
         aim = Path(os.path.realpath(entry.path))  # which a circle of links does not stop
-        if entry.is_symlink() and self.is_mirrored(aim):
+        if (instead := self.overlaid(Path(entry.path))) is not None:
+            shutil.copy2(instead, to)
+            self._kept[str(to)] = state(to)
+        elif entry.is_symlink() and self.is_mirrored(aim):
             to.symlink_to(self.place(aim))
         elif aim.is_file() and os.access(aim, os.R_OK) and self.has_room(entry):
             shutil.copy2(aim, to)
             self._kept[str(to)] = state(to)
         else:
             self.link(entry, aim, to)
+
+    def overlaid(self, path: Path) -> Path | None:
+        """Return the small file of the other tree that stands here instead; large ones are data, and the same."""
+        if self.overlay is None or not path.is_relative_to(self.overlay[0]):
+            return None
+        instead = self.overlay[1] / path.relative_to(self.overlay[0])
+        return instead if instead.is_file() and instead.stat().st_size <= SMALL else None
+
+    def bring_added(self) -> None:
+        """Copy what only the other tree has, where its folder is in the mirror: modules that a migration has added."""
+        if self.overlay is None:
+            return
+        root, tree = self.overlay
+        if self.origin.is_relative_to(root):
+            root, tree = self.origin, tree / self.origin.relative_to(root)
+        if not root.is_relative_to(self.origin):
+            return
+        for path in below(tree):
+            to = self.place(root / path.relative_to(tree))
+            if path.is_file() and path.stat().st_size <= SMALL and not to.exists() and is_plain_folder(to.parent):
+                shutil.copy2(path, to)
+                self._kept[str(to)] = state(to)
 
     def is_mirrored(self, aim: Path) -> bool:
         return aim.exists() and aim.is_relative_to(self.origin) and not LEFT_OUT & {*aim.relative_to(self.origin).parts}
@@ -134,6 +161,11 @@ class Scene:
         """Deepest first; links are not followed."""
         for root, folders, files in os.walk(self.folder, topdown=False):
             yield from (Path(root) / name for name in (*files, *folders))
+
+
+def is_plain_folder(path: Path) -> bool:
+    """Return True for a folder that was made for the mirror: behind a link lies the user's own."""
+    return path.is_dir() and not any(part.is_symlink() for part in (path, *path.parents))
 
 
 def state(path: Path) -> State:

@@ -50,7 +50,7 @@ def own_variables(plan: Plan) -> dict[str, str]:
         VARIABLE: str(Path(plan.record) / "plan.json"),
         "VIADUCT_REHEARSAL_PYTHON": plan.python,
         limits.RECORD: plan.record,
-        limits.PROJECT: os.pathsep.join([plan.project, plan.work]),
+        limits.PROJECT: os.pathsep.join(dict.fromkeys([plan.tree or plan.project, plan.project, plan.work])),
         limits.SWITCHES: plan.limits,
         limits.LANGUAGE: plan.language,
     }

@@ -68,8 +68,8 @@ def main(
     """Migrate a script, rehearse the original and the migrated one, compare what they computed, write one report.
 
     This executes the script, twice or more, on the CPU, with your rights. Each run has a process and a copy of the
-    working folder of its own; it is not shut in. Exit code 0: the migrated script ran and agrees. 1: it differs, fails
-    or goes beyond a limit. 2: it could not be done.
+    working folder of its own, and imports from its own tree only; it is not shut in. Exit code 0: agrees. 1: differs.
+    2: could not run, or a wrong flag. 3: not proved, such as a rewritten file that was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse(switches)

@@ -1,0 +1,127 @@
+"""Whose fault it is that a run did not come through: the script's, something missing, a limit of the card, or ours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import viaduct
+from viaduct.carrying.running import FRAME, Run
+from viaduct.rehearsal.project import PROVIDED, pip_line
+from viaduct.rehearsal.summary import MISSING, ends_at_once, signal_name
+
+Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]
+_OURS = str(Path(viaduct.__file__).resolve().parent) + "/"
+# What PyTorch's dispatcher and the stand-in say of an operator that the stand-in lacks.
+NO_KERNEL = re.compile(
+    r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
+)
+NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
+FATAL = (139, 134, 136, 132)  # SIGSEGV, SIGABRT, SIGFPE, SIGILL
+
+
+@dataclass(frozen=True)
+class Fault:
+    whose: Whose
+    text: str
+    chinese: str
+    advice: str = ""
+    chinese_advice: str = ""
+
+
+def find_fault(run: Run) -> Fault:
+    """Say why a run failed, from what it left; the first that fits."""
+    summary, who, wer = run.summary, *names(run)
+    if any(hit["mode"] == "error" for hit in summary.limits):
+        text = f"{who} goes beyond a documented limit of the card"
+        return Fault("limit", text, f"{wer}超出了加速卡的文档限制")
+    if summary.bound:
+        flag = "--timeout" if summary.bound == "time" else "--memory"
+        return Fault(
+            "bound",
+            f"{who} was stopped by the limit of {summary.bound}",
+            f"{wer}因 {flag} 的限制被停止",
+            f"{flag} raises it; fewer --steps or smaller data need less.",
+            f"用 {flag} 提高限制,或减少 --steps 和数据量。",
+        )
+    if match := MISSING.search(summary.failure):
+        return missing_package(match[1], who, wer)
+    if is_ours(run):
+        return our_fault(run, who, wer)
+    if NO_FILE.search(summary.failure) or ends_at_once(summary):
+        return Fault(
+            "file",
+            f"{who} does not find a file: {short(summary.failure)}",
+            f"{wer}找不到文件:{short(summary.failure)}",
+            "Give it after -- where its data is, or --fake-data. A relative path is read from the folder in which the "
+            "command is given.",
+            "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
+        )
+    if summary.script_exit_code == 0:
+        return Fault(
+            "script",
+            f"{who} ended well and took no training step",
+            f"{wer}正常结束,但没有执行任何训练步",
+            "A step is an update by an optimizer.",
+            "一步指优化器的一次更新。",
+        )
+    how = short(summary.failure) or ending(summary.script_exit_code)
+    return Fault("script", f"{who} fails: {how}", f"{wer}运行失败:{how}")
+
+
+def names(run: Run) -> tuple[str, str]:
+    return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
+
+
+def missing_package(name: str, who: str, wer: str) -> Fault:
+    top = name.partition(".")[0]
+    if top in PROVIDED:
+        return Fault(
+            "viaduct",
+            f"the stand-in has no module {name!r}, which {who} imports",
+            f"替身没有 {wer}导入的模块 {name!r}",
+            REPORT,
+            REPORT_ZH,
+        )
+    return Fault(
+        "package", f"{who} needs the package {top!r}", f"{wer}需要软件包 {top!r}", pip_line([top]), pip_line([top])
+    )
+
+
+REPORT = (
+    "This is a fault of viaduct, not of the script. Please report it with the command, the script (or the lines around "
+    "the one named here) and runs/SIDE/output.txt."
+)
+REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上命令、脚本(或此处指出的几行)和 runs/SIDE/output.txt 进行反馈。"
+
+
+def our_fault(run: Run, who: str, wer: str) -> Fault:
+    how = short(run.summary.failure) or ending(run.summary.script_exit_code)
+    return Fault(
+        "viaduct",
+        f"viaduct's stand-in fails under {who}: {how}",
+        f"viaduct 的替身在运行{wer}时出错:{how}",
+        REPORT.replace("SIDE", run.side),
+        REPORT_ZH.replace("SIDE", run.side),
+    )
+
+
+def is_ours(run: Run) -> bool:
+    """Return True if the innermost frame of the last traceback is viaduct's, or the stand-in lacks an operator."""
+    if run.summary.script_exit_code in FATAL and not run.summary.failure:
+        return True
+    if NO_KERNEL.search(run.summary.failure):
+        return True
+    frames = FRAME.findall(run.said_by(run.summary.failed_rank))
+    return bool(run.summary.failure) and bool(frames) and frames[-1][0].startswith(_OURS)
+
+
+def ending(code: int) -> str:
+    return f"it was ended by {signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
+
+
+def short(text: str, length: int = 300) -> str:
+    line = text.splitlines()[-1].strip().rstrip(".") if text else ""
+    return line if len(line) <= length else f"{line[:length]} …"

@@ -1,0 +1,96 @@
+"""Which files each side executed, and whether they are the files of that side.
+
+A comparison says something about a file only if that file was executed, from the right tree, as it stands on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.provenance import FILE
+
+Problem = Literal["wrong tree", "not the file", ""]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A project's file that a run executed: where it lies within the project, and the hash of what was compiled."""
+
+    position: str
+    file: str
+    sha256: str
+    names: tuple[str, ...] = ()
+    processes: int = 1
+    problem: Problem = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What one side executed. `outside`: files of neither tree, which both sides share."""
+
+    executed: list[Executed] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[Executed]:
+        return [file for file in self.executed if file.problem]
+
+    @property
+    def positions(self) -> set[str]:
+        return {file.position for file in self.executed if not file.problem}
+
+    def as_record(self) -> dict[str, Any]:
+        return {"modules": [asdict(file) for file in self.executed], "outside": self.outside}
+
+
+def read(plan: Plan) -> Provenance:
+    """Judge the record of a run against the files on disk."""
+    path = Path(plan.record) / FILE
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    grouped: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
+    for line in lines:
+        entry = json.loads(line)
+        grouped.setdefault((entry["file"], entry["sha256"], entry["from_file"]), []).append(entry)
+    executed, outside = [], []
+    for entries in grouped.values():
+        entry = entries[0]
+        if is_shared(entry, plan):
+            outside.append(entry["file"])
+        else:
+            executed.append(judge(entry, entries, plan))
+    return Provenance(sorted(executed, key=lambda one: one.position), sorted(set(outside)))
+
+
+def is_shared(entry: dict[str, Any], plan: Plan) -> bool:
+    """Return True for a file of neither tree: a library elsewhere, or a module that the script has written itself."""
+    if entry["tree"] != "outside":
+        return False
+    if entry["position"] is None:
+        return True
+    trees = [Path(tree) / entry["position"] for tree in (plan.tree, *plan.other_trees)]
+    return not any(path.is_file() for path in trees)
+
+
+def judge(entry: dict[str, Any], entries: Iterable[dict[str, Any]], plan: Plan) -> Executed:
+    position = entry["position"] or entry["file"]
+    names = tuple(dict.fromkeys(one["name"] for one in entries if one["name"]))
+    processes = len({one["pid"] for one in entries})
+    problem, detail = find_problem(entry, Path(plan.tree) / position)
+    return Executed(position, entry["file"], entry["sha256"], names, processes, problem, detail)
+
+
+def find_problem(entry: dict[str, Any], own: Path) -> tuple[Problem, str]:
+    if entry["tree"] == "other" or not own.is_file():
+        return "wrong tree", entry["file"]
+    if not entry["from_file"]:
+        return "not the file", "what was executed is not what the file compiles to"
+    if hashlib.sha256(own.read_bytes()).hexdigest() != entry["sha256"]:
+        return "not the file", f"the file that was executed, {entry['file']}, has other content"
+    return "", ""

@@ -1,0 +1,250 @@
+"""Makes a process import the project's modules from its own tree, and records every project file that it executes.
+
+RECORD/modules.jsonl has a line for each: {"name": "lib.net", "file": …, "position": "lib/net.py", "tree": "own",
+"sha256": …, "from_file": true}. The hash is that of the bytes that were compiled. Bytecode caches are not read: a stale
+one would run under the name of a file that it no longer is. What was executed past our loader (`exec`, a loader of the
+script's own, bytecode without source) is compiled once more from its file and compared; `from_file` is false where the
+two are not the same code.
+"""
+
+from __future__ import annotations
+import __future__
+
+import functools
+import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from viaduct.rehearsal import trees
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.trees import Trees
+
+FILE = "modules.jsonl"
+OPENED = 64  # Python files that a script reads itself and are remembered
+FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+_installed: list[Recorder] = []
+
+
+def install(plan: Plan) -> Recorder | None:
+    """Begin to record in this process and those that it forks; nothing outside of a comparison of two trees."""
+    found = trees.of_plan(plan)
+    if found is None or _installed:
+        return find_installed()
+    recorder = Recorder(plan, found)
+    _installed.append(recorder)
+    finder = OwnTree(recorder)
+    sys.meta_path.insert(0, finder)
+    wrap_spec_from_file(finder)
+    sys.path[:] = [found.counterpart(entry) if entry else entry for entry in sys.path]
+    wrap_run_path(recorder)
+    sys.addaudithook(recorder.hear)
+    return recorder
+
+
+def find_installed() -> Recorder | None:
+    return _installed[0] if _installed else None
+
+
+class Recorder:
+    """Knows the trees, compiles the project's files, and writes down what is executed."""
+
+    def __init__(self, plan: Plan, known: Trees) -> None:
+        self.trees = known
+        self._path = Path(plan.record) / FILE
+        self._made: dict[int, CodeType] = {}  # code that we compiled from a file ourselves, by id
+        self._said: set[tuple[Any, ...]] = set()
+        self._opened: dict[str, tuple[str, CodeType | None]] = {}  # the hash and the code of files that were read
+        self._state = threading.local()
+
+    def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
+        """Compile the bytes of a project's file and record them."""
+        code: CodeType = compile(data, path, "exec", dont_inherit=True)
+        self._made[id(code)] = code
+        self.record(name, path, hashlib.sha256(data).hexdigest(), True)
+        return code
+
+    def load_main(self, path: Path) -> CodeType:
+        return self.compile_file(path.read_bytes(), str(path), "__main__")
+
+    def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
+        side = self.trees.side(path)
+        key = (os.getpid(), path, digest, from_file)
+        if side is None or key in self._said:
+            return
+        self._said.add(key)
+        position = self.trees.position(path)
+        entry = {"name": name, "file": path, "position": position, "tree": side, "sha256": digest}
+        line = json.dumps({**entry, "from_file": from_file, "pid": os.getpid()}) + "\n"
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(file, line.encode("utf-8", "surrogateescape"))
+        finally:
+            os.close(file)
+
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        """An audit hook: notice code that is executed past our loader."""
+        if event not in ("exec", "open") or getattr(self._state, "busy", False):
+            return
+        self._state.busy = True
+        try:
+            if event == "open":
+                self._remember(args[0], args[2])
+            elif isinstance(args[0], CodeType) and args[0].co_name == "<module>" and id(args[0]) not in self._made:
+                self._examine(args[0])
+        finally:
+            self._state.busy = False
+
+    def read_unheard(self, path: str) -> bytes:
+        """Read a file for an import: it is not one that the script reads itself."""
+        self._state.busy = True
+        try:
+            return Path(path).read_bytes()
+        finally:
+            self._state.busy = False
+
+    def _remember(self, path: Any, flags: Any) -> None:
+        """A Python file of the project that the script reads may be handed to exec() as text."""
+        if not isinstance(path, (str, bytes, os.PathLike)) or not isinstance(flags, int) or flags & os.O_WRONLY:
+            return
+        name = os.path.abspath(os.fsdecode(path))
+        if name.endswith(".py") and len(self._opened) < OPENED and self.trees.position(name) is not None:
+            try:
+                data = Path(name).read_bytes()
+                code = compile(data, "<string>", "exec", dont_inherit=True)
+            except (OSError, SyntaxError, ValueError):
+                return
+            self._opened[name] = hashlib.sha256(data).hexdigest(), code
+
+    def _examine(self, code: CodeType) -> None:
+        file = code.co_filename
+        if file == "<string>":
+            self._examine_text(code)
+        elif not file.startswith("<") and self.trees.side(os.path.abspath(file)) is not None:
+            path = os.path.abspath(file)
+            try:
+                data = Path(path).read_bytes()
+            except OSError:
+                if path.endswith(".py"):  # bytecode without its source; any other name was made up
+                    self.record("", path, "", False)
+                return
+            self.record("", path, hashlib.sha256(data).hexdigest(), is_same_code(data, file, code))
+
+    def _examine_text(self, code: CodeType) -> None:
+        """`exec(open("settings.py").read())`: the text of a file that was opened just before."""
+        for path, (digest, known) in self._opened.items():
+            if known == code:
+                self.record("", path, digest, True)
+                return
+
+
+def is_same_code(data: bytes, path: str, code: CodeType) -> bool:
+    """Return True if a file's bytes compile to this code; the flags of `from __future__` may be inherited."""
+    flags = code.co_flags & FUTURES
+    for source in (data, data.decode("utf-8", "replace")):
+        try:
+            if compile(source, path, "exec", flags=flags, dont_inherit=True) == code:
+                return True
+        except (SyntaxError, ValueError):
+            continue
+    return False
+
+
+class OwnLoader(importlib.machinery.SourceFileLoader):
+    """Compiles a project's file from its source, never from a bytecode cache, and records it."""
+
+    def __init__(self, name: str, path: str, recorder: Recorder) -> None:
+        super().__init__(name, path)
+        self.recorder = recorder
+
+    def get_data(self, path: str) -> bytes:
+        return self.recorder.read_unheard(path)
+
+    def path_stats(self, path: str) -> Any:
+        raise OSError("bytecode caches of the project are not used")
+
+    def source_to_code(self, data: Any, path: Any, *, _optimization: int = -1) -> CodeType:  # type: ignore[override]
+        return self.recorder.compile_file(bytes(data), os.fspath(path), self.name)
+
+
+class OwnTree(importlib.abc.MetaPathFinder):
+    """Asks the other finders as Python would, and answers with the own tree's file for what they find."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder, self.trees = recorder, recorder.trees
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        own = [self.trees.counterpart(entry) for entry in path] if path is not None else None
+        for finder in list(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            where = own
+            if finder is importlib.machinery.PathFinder and path is None:
+                where = [self.trees.counterpart(entry or os.getcwd()) for entry in sys.path]
+            spec = finder.find_spec(name, where, target)
+            if spec is not None:
+                return self.own_spec(name, spec)
+        return None
+
+    def own_spec(self, name: str, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec:
+        folders = spec.submodule_search_locations
+        if spec.origin is None or not spec.has_location:
+            if folders is not None and any(self.trees.counterpart(entry) != entry for entry in folders):
+                spec.submodule_search_locations = [self.trees.counterpart(entry) for entry in folders]
+            return spec
+        path = self.trees.counterpart(spec.origin)
+        if self.trees.side(path) != "own":
+            return spec
+        loader: importlib.abc.Loader
+        if type(spec.loader) is importlib.machinery.ExtensionFileLoader:
+            self.recorder.record(name, path, hashlib.sha256(Path(path).read_bytes()).hexdigest(), True)
+            loader = importlib.machinery.ExtensionFileLoader(name, path)
+        elif type(spec.loader) is importlib.machinery.SourceFileLoader:
+            loader = OwnLoader(name, path, self.recorder)
+        else:
+            return spec
+        search = [self.trees.counterpart(entry) for entry in folders] if folders is not None else None
+        made = importlib.machinery.ModuleSpec(name, loader, origin=path, is_package=search is not None)
+        made.has_location = True
+        made.submodule_search_locations = search
+        return made
+
+
+def wrap_spec_from_file(finder: OwnTree) -> None:
+    """A script that loads a file by its path, as configuration files are loaded, gets the own tree's."""
+    plain = importlib.util.spec_from_file_location
+
+    @functools.wraps(plain)
+    def own_spec(name: str, *args: Any, **named: Any) -> Any:
+        spec = plain(name, *args, **named)
+        return finder.own_spec(name, spec) if spec is not None else None
+
+    importlib.util.spec_from_file_location = own_spec
+
+
+def wrap_run_path(recorder: Recorder) -> None:
+    """`runpy.run_path`, through which a spawned process loads the script that started it, takes the own tree's file."""
+    inner: Any = runpy
+    plain = inner._get_code_from_file
+
+    def own_code(*given: Any) -> Any:
+        *before, path = given
+        own = recorder.trees.counterpart(os.fspath(path))
+        found = plain(*before, own)
+        if recorder.trees.side(own) != "own" or not os.fspath(own).endswith(".py"):
+            return found
+        code = recorder.compile_file(Path(own).read_bytes(), str(own), "__mp_main__")
+        return (code, own) if isinstance(found, tuple) else code
+
+    inner._get_code_from_file = own_code

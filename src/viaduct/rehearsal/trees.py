@@ -1,0 +1,99 @@
+"""The two trees of a comparison: which file of its own tree a process means by a path.
+
+A script that is carried exists twice, as the original and as the migrated copy. Both runs find the same PYTHONPATH, the
+same editable installs and the same absolute paths in the text, so that one of them would import the other's modules. A
+path into the other tree, or into the mirror of the working folder, stands for the file at the same position in the own
+tree.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import viaduct
+from viaduct.rehearsal.plan import Plan
+
+Side = Literal["own", "other", "outside"]
+PACKAGES = ("site-packages", "dist-packages")
+_VIADUCT = os.path.dirname(os.path.realpath(viaduct.__file__))
+_STANDARD = os.path.realpath(sysconfig.get_paths()["stdlib"])
+
+
+@dataclass(frozen=True)
+class Trees:
+    """`own` is the root of the side that this process runs, `others` the roots that it must not load from.
+
+    `work` is the mirror of `origin`, the folder in which the command was given.
+    """
+
+    own: str
+    others: tuple[str, ...] = ()
+    origin: str = ""
+    work: str = ""
+    _known: dict[str, str] = field(default_factory=dict, compare=False)
+
+    def position(self, path: str) -> str | None:
+        """Return a file's path within the project, whichever tree it was named in; None if it is in none of them."""
+        for spelling in (os.path.abspath(path), os.path.realpath(path)):
+            if is_installed(spelling):
+                return None
+            root = self._root(spelling)
+            if root == self.work and root:
+                spelling = self.origin + spelling[len(self.work) :]
+                root = self._root(spelling)
+            if root and root != self.work:
+                return os.path.relpath(spelling, root)
+        return None
+
+    def _root(self, path: str) -> str:
+        """Return the innermost of the folders that holds a path: one tree may lie within another."""
+        roots = [root for root in (self.own, self.work, *self.others) if root and is_within(path, root)]
+        return max(roots, key=len, default="")
+
+    def counterpart(self, path: str) -> str:
+        """Return the own tree's file or folder for a path; the path itself if the own tree has none."""
+        if path not in self._known:
+            position = self.position(path) if path else None
+            target = os.path.normpath(os.path.join(self.own, position)) if position is not None else path
+            if not os.path.exists(target):
+                return path  # it may come later: a script may write it
+            self._known[path] = target
+        return self._known[path]
+
+    def side(self, path: str) -> Side | None:
+        """Return whose a file is; None for installed packages, Python's own library and viaduct."""
+        spelling = os.path.abspath(path)
+        if is_installed(spelling):
+            return None
+        found = self._root(spelling) or self._root(os.path.realpath(path))
+        if found == self.own:
+            return "own"
+        return "other" if found in self.others else "outside"
+
+
+def is_within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+
+@lru_cache(maxsize=4096)
+def is_installed(path: str) -> bool:
+    """Return True for what no project holds: installed packages, the standard library, viaduct itself."""
+    if any(part in PACKAGES for part in path.split(os.sep)):
+        return True
+    return is_within(path, _VIADUCT) or is_within(path, _STANDARD) or is_within(path, standard_beside(sys.base_prefix))
+
+
+def standard_beside(prefix: str) -> str:
+    return os.path.join(prefix, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}")
+
+
+def of_plan(plan: Plan) -> Trees | None:
+    """Return the trees of a rehearsal; None where only one exists, as in `viaduct rehearse`."""
+    if not plan.tree:
+        return None
+    return Trees(plan.tree, plan.other_trees, plan.origin, plan.work)
