@@ -68,8 +68,8 @@ def uses_any(work: Work, roots: tuple[str, ...]) -> bool:
 
 
 def imported_names(work: Work) -> Iterator[str]:
-    for node in work.index.by_type.get(ast.Import, []):
-        yield from (alias.name for alias in node.names)  # type: ignore[attr-defined]
-    for node in work.index.by_type.get(ast.ImportFrom, []):
-        if not node.level:  # type: ignore[attr-defined]
-            yield node.module or ""  # type: ignore[attr-defined]
+    for statement in work.source.of_kind(ast.Import):
+        yield from (alias.name for alias in statement.names)
+    for node in work.source.of_kind(ast.ImportFrom):
+        if not node.level:
+            yield node.module or ""

@@ -187,7 +187,7 @@ def makes_datasets(work: Work) -> bool:
 
 
 def placements(work: Work) -> Iterator[Candidate]:
-    for node in work.index.by_type.get(ast.Constant, []):
+    for node in work.source.of_kind(ast.Constant):
         named = isinstance(node, ast.Constant) and isinstance(node.value, str) and GPU_TEXT.fullmatch(node.value)
         if named and not isinstance(work.source.parents.get(node), ast.Expr | ast.Dict):
             yield candidate(work, "placement", node, "needed")

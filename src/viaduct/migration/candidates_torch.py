@@ -91,19 +91,19 @@ def moves(work: Work) -> Iterator[Candidate]:
             receiver = call.func.value  # type: ignore[attr-defined]
             if not is_foreign(root_of(site, receiver)) and receiver_class(site, receiver, method) is None:
                 yield candidate(work, "moves", call, state)  # type: ignore[arg-type]
-    for node in work.index.by_type.get(ast.Attribute, []):
-        if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+    for node in work.source.of_kind(ast.Attribute):
+        if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):
             if is_own_field(Site(RULE, work, node)):
                 continue
             yield candidate(work, "moves", node, "needed")
-        elif node.attr == f"is_{own}" and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+        elif node.attr == f"is_{own}" and isinstance(node.ctx, ast.Load):
             yield candidate(work, "moves", node, "right")
 
 
 def texts(work: Work) -> Iterator[Candidate]:
     """Device strings, names of backends and the variable that chooses cards."""
     own, backend = device_words(work)
-    for node in work.index.by_type.get(ast.Constant, []):
+    for node in work.source.of_kind(ast.Constant):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         value, prefix = node.value, node.value.partition(":")[0]

@@ -29,8 +29,8 @@ class OwnClass:
 
 
 def note_classes(project: Project, path: str, names: Names) -> None:
-    for node in names.source.nodes:
-        if isinstance(node, ast.ClassDef) and names.scopes[node].outer is names.scopes[names.source.tree]:
+    for node in names.source.of_kind(ast.ClassDef):
+        if names.scopes[node].outer is names.scopes[names.source.tree]:
             name = f"{names.own}.{node.name}"
             project.classes[name] = own_class(path, node, names)
             project.class_tails.setdefault(node.name, []).append(name)

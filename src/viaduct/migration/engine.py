@@ -1,8 +1,8 @@
 """Migrate one text: each rule in turn, on what the one before left; then the imports that they asked for.
 
 A file is parsed once to see whether any rule could have something to say; most files end there. A rule that changed
-something hands on a new text, which is parsed again: that takes a hundredth of a second for five hundred lines, and no
-rule has to reckon with another's edits. `lines` remembers which original line each present one stems from, so that
+something hands on a new text, of which the changed statements are parsed again (reparse.py), and no rule has to reckon
+with another's edits. `lines` remembers which original line each present one stems from, so that
 findings speak of the file that the user has.
 """
 
@@ -24,6 +24,7 @@ from viaduct.migration.ledger import Place, audit_file
 from viaduct.migration.names import Names
 from viaduct.migration.options import Options
 from viaduct.migration.project import Project
+from viaduct.migration.reparse import parse_edited
 from viaduct.migration.rule import Handler, Rule, Site, all_rules
 from viaduct.migration.served import find_served
 from viaduct.migration.source import LINE_END, Source, Unparsable, decode, parse
@@ -44,6 +45,7 @@ class Work:
     effects: set[str] = field(default_factory=set)  # modules that are imported for what importing them does
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
+    former_index: Index | None = None  # of the text before the last edits
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.once
     left: dict[int, int] = field(default_factory=dict)  # the same, because a finding on another line covers them
     served: dict[int, int] = field(default_factory=dict)  # lines of the original that rules leave alone, see served.py
@@ -68,7 +70,8 @@ class Work:
 
     @cached_property
     def index(self) -> Index:
-        return Index(self)
+        former, self.former_index = self.former_index, None
+        return Index(self, former)
 
     def need(self, module: str, name: str, at: ast.AST | None = None) -> str:
         """The local name of something; imported, under a name of its own if what stands at `at` hides the usual one."""
@@ -103,43 +106,41 @@ class Work:
     def after(self) -> Work:
         """The same with its edits made."""
         text, lines = self.edits.apply(self.lines)
-        source = Source(text)
+        source = parse_edited(self.source, self.edits.made, text)
         made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
         made.served, made.left = self.served, self.left
+        made.former_index = self.__dict__.get("index")
         return made
 
 
 class Index:
     """Calls, references and methods of a file, by name: what tells whether a rule has business here."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, former: Index | None = None) -> None:
+        """Ask for the name of every call and reference; those of nodes that the former text had are known."""
+        self.top_level = work.names.resolve_top_level()
+        is_same = former is not None and former.top_level == self.top_level and not work.names.aliases
+        known = former.qualified if former is not None and is_same else {}
+        self.qualified: dict[ast.AST, str | None] = {}
         self.calls: dict[str, list[ast.Call]] = {}
         self.references: dict[str, list[ast.expr]] = {}
         self.methods: dict[str, list[ast.Call]] = {}
-        self.by_type: dict[type[ast.AST], list[ast.AST]] = {}
         called: set[ast.AST] = set()
-        parents, plain = work.source.parents, (ast.Constant, ast.arg, ast.keyword)
-        for node in work.source.nodes:
-            kind = type(node)
-            if kind in self.by_type:
-                self.by_type[kind].append(node)
-            else:
-                self.by_type[kind] = [node]
-            if kind in plain:
+        parents, qualify = work.source.parents, work.names.qualified
+        for call in work.source.of_kind(ast.Call):
+            called.add(call.func)
+            name = self.qualified[call.func] = known[call.func] if call.func in known else qualify(call.func)
+            if name:
+                self.calls.setdefault(name, []).append(call)
+            if call.func.__class__ is ast.Attribute and (name is None or not is_module_like(name)):
+                self.methods.setdefault(call.func.attr, []).append(call)
+        read: list[ast.Name | ast.Attribute] = [*work.source.of_kind(ast.Name), *work.source.of_kind(ast.Attribute)]
+        for node in read:
+            if node.ctx.__class__ is not ast.Load or parents[node].__class__ is ast.Attribute or node in called:
                 continue
-            if isinstance(node, ast.Call):
-                called.add(node.func)
-                name = work.names.qualified(node.func)
-                if name:
-                    self.calls.setdefault(name, []).append(node)
-                if isinstance(node.func, ast.Attribute) and (name is None or not is_module_like(name)):
-                    self.methods.setdefault(node.func.attr, []).append(node)
-            elif isinstance(node, ast.Name | ast.Attribute) and node not in called:
-                if type(parents.get(node)) is ast.Attribute or type(node.ctx) is not ast.Load:
-                    continue
-                name = work.names.qualified(node)
-                if name:
-                    self.references.setdefault(name, []).append(node)
+            name = self.qualified[node] = known[node] if node in known else qualify(node)
+            if name:
+                self.references.setdefault(name, []).append(node)
 
 
 def is_module_like(name: str) -> bool:
@@ -158,7 +159,7 @@ def sites(rule: Rule, work: Work) -> Iterator[tuple[Site, Handler]]:
         found += [(Site(rule, work, node, name), handler) for node in work.index.methods.get(name, [])]
     if (rule.nodes or rule.whole) and (not rule.words or any(word in work.source.text for word in rule.words)):
         for kind, handler in rule.nodes:
-            found += [(Site(rule, work, node), handler) for node in work.index.by_type.get(kind, [])]
+            found += [(Site(rule, work, node), handler) for node in work.source.of_kind(kind)]
         found += [(Site(rule, work, work.source.tree), handler) for handler in rule.whole]
     if (work.served or work.left) and rule.leaves_served:
         found = [(site, handler) for site, handler in found if not work.is_served(site.node)]
@@ -217,7 +218,7 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     project = project or Project()
     try:
         text, encoding = decode(data)
-        if not may_concern(text, options) and path not in project.parsed:
+        if path not in project.parsed and not may_concern(text, options):
             parse(text)  # what is not Python is named all the same
             return Migrated(path, data, data)
         surveyed = project.parsed.get(path)

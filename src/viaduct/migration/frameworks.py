@@ -67,9 +67,8 @@ def read_imports(names: Names) -> Imports:
     """Read the imports of a parsed file."""
     found: dict[bool, set[str]] = {True: set(), False: set()}
     modules: set[str] = set()
-    for node in names.source.nodes:
-        if not isinstance(node, ast.Import | ast.ImportFrom):
-            continue
+    for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
+        assert isinstance(node, ast.Import | ast.ImportFrom)
         if isinstance(node, ast.Import):
             roots = [alias.name for alias in node.names]
             modules.update(roots)

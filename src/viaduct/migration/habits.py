@@ -51,9 +51,8 @@ def note_habits(project: Project, files: dict[str, Names]) -> None:
         project.imports[path] = modules.find_all(imported, path)
     for path, names in files.items():
         values = Values(names, project)
-        for node in names.source.parents:  # every node; cheaper than to walk the tree again
-            if isinstance(node, ast.Call):
-                note_call(project, path, node, values)
+        for call in names.source.of_kind(ast.Call):
+            note_call(project, path, call, values)
         if any(word in names.source.text for word in CONTEXT):
             project.rank_files.add(path)
         if "stimator" in names.source.text and any(estimator_cycle(one, values) for one in functions(names)):
@@ -97,20 +96,21 @@ def note_variables(project: Project, path: str, values: Values) -> None:
     names = values.names
     if VARIABLES.search(names.source.text) is None:
         return
-    for node in names.source.nodes:
-        if isinstance(node, ast.Call):
-            name = names.qualified(node.func) or ""
-            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            if is_training_call(project, name, method):
-                project.training_files.add(path)
-            if name in BROADCASTS:
-                project.broadcast_files.add(path)
-            if name in project.functions:
-                note_passed_initialiser(project, values, name, node)
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+    for call in names.source.of_kind(ast.Call):
+        name = names.qualified(call.func) or ""
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if is_training_call(project, name, method):
+            project.training_files.add(path)
+        if name in BROADCASTS:
+            project.broadcast_files.add(path)
+        if name in project.functions:
+            note_passed_initialiser(project, values, name, call)
+    for node in names.source.of_kind(ast.Assign):
+        if len(node.targets) == 1:
             note_kept_initialiser(project, values, node.targets[0], node.value)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            note_returned_initialiser(project, values, node)
+    for function in names.source.of_kinds(ast.FunctionDef, ast.AsyncFunctionDef):
+        assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        note_returned_initialiser(project, values, function)
 
 
 def is_training_call(project: Project, name: str, method: str) -> bool:
@@ -125,8 +125,8 @@ def note_npu_helpers(project: Project, names: Names) -> None:
     """Functions of code that was migrated before: they add NpuOptimizer to a config that they make or are given."""
     if "NpuOptimizer" not in names.source.text:
         return
-    for node in names.source.nodes:
-        if isinstance(node, ast.Constant) and node.value == "NpuOptimizer":
+    for node in names.source.of_kind(ast.Constant):
+        if node.value == "NpuOptimizer":
             function = names.source.function(node)
             owner = names.source.parents.get(function) if function is not None else None
             if function is not None and isinstance(owner, ast.ClassDef):
@@ -259,7 +259,7 @@ def in_loop(node: ast.AST, function: ast.AST, values: Values) -> bool:
 
 
 def imported_modules(names: Names) -> Iterator[str]:
-    for node in names.source.parents:
+    for node in names.source.of_kinds(ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

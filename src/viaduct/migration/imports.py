@@ -51,7 +51,7 @@ def insert_imports(work: Work) -> Work:
 
 def effects(work: Work, needed: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Modules that are imported for what importing them does, unless another import does it."""
-    statements = (work.index.by_type.get(kind, ()) for kind in (ast.Import, ast.ImportFrom))
+    statements = (work.source.of_kind(kind) for kind in (ast.Import, ast.ImportFrom))
     present = {alias for found in statements for statement in found for alias in imported_modules(statement)}
     bridged = any(name.partition(".")[0] == "npu_bridge" for name in (*present, *needed.values()))
     for effect in sorted(work.effects - {name.partition(".")[0] for name in present}):
@@ -99,7 +99,7 @@ def bound_by(statement: ast.stmt) -> Iterator[str]:
 
 
 def used_names(work: Work) -> set[str]:
-    return {node.id for node in work.source.nodes if isinstance(node, ast.Name)}
+    return {node.id for node in work.source.of_kind(ast.Name)}
 
 
 def import_lines(needed: dict[str, str], star: bool) -> list[str]:

@@ -12,6 +12,7 @@ import builtins
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
@@ -45,6 +46,8 @@ SPECIAL = {
 TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "GraphOptions", "OptimizerOptions")
 FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Bound = list[str | ast.expr | None]  # all that is bound to a name, see Scope
+MISSING: Any = object()
 
 
 @lru_cache(maxsize=65536)
@@ -65,7 +68,7 @@ class Scope:
 
     node: ast.AST
     outer: Scope | None
-    bound: dict[str, list[str | ast.expr | None]] = field(default_factory=dict)
+    bound: dict[str, Bound] = field(default_factory=dict)
     elsewhere: dict[str, Scope] = field(default_factory=dict)  # global and nonlocal names
 
     def bind(self, name: str, what: str | ast.expr | None) -> None:
@@ -85,6 +88,7 @@ class Names:
         self.stars: list[str] = []
         self.scopes: dict[ast.AST, Scope] = {}
         self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
+        self.found: dict[tuple[Scope, str], Bound | None] = {}  # what `lookup` found, kept by base_name
         self.returned: dict[ast.AST, list[ast.Return]] = {}  # kept by project.own_returns
         self.resolved: dict[int, str | None] = {}  # what a list of bindings stands for: see resolve
         self.resolving: dict[int, None] = {}
@@ -221,7 +225,7 @@ class Names:
             return not isinstance(child, ast.stmt)  # its body holds statements, all else are expressions
         return isinstance(scope, ast.Lambda) and child is not scope.body
 
-    def lookup(self, name: str, scope: Scope) -> list[str | ast.expr | None] | None:
+    def lookup(self, name: str, scope: Scope) -> Bound | None:
         """All that is bound to a name where it is used; None where nothing is."""
         found = self.binding_scope(name, scope)
         return found.bound[name] if found is not None else None
@@ -244,17 +248,24 @@ class Names:
         if self.aliases:
             return self.qualified_through_aliases(node)
         attributes: list[str] = []
-        while isinstance(node, ast.Attribute):
+        while node.__class__ is ast.Attribute:  # half of the time of a migration is spent here and below
             attributes.append(node.attr)
             node = node.value
-        base = self.base_name(node) if isinstance(node, ast.Name) else None
+        base = self.base_name(node) if node.__class__ is ast.Name else None
         if base is None:
             return None
-        return self.follow(canonical(".".join([base, *reversed(attributes)])) if attributes else base)
+        if attributes:
+            attributes.append(base)
+            base = canonical(".".join(attributes[::-1]))
+        return base if self.exports is None else self.follow(base)
 
     def base_name(self, node: ast.Name) -> str | None:
-        bound = self.lookup(node.id, self.scope_of(node))
-        return self.resolve(bound, node.id) if bound is not None else self.unbound(node.id)
+        key = self.homes.get(node) or self.scope_of(node), node.id
+        bound = self.found[key] if key in self.found else self.found.setdefault(key, self.lookup(node.id, key[0]))
+        if bound is None:
+            return self.unbound(node.id)
+        known = self.resolved.get(id(bound), MISSING)
+        return self.resolve(bound, node.id) if known is MISSING else known
 
     def qualified_through_aliases(self, node: ast.AST) -> str | None:
         """The same where a parameter, an attribute or a result may hold a module (module_flow.py)."""
@@ -286,7 +297,7 @@ class Names:
         """What a name stands for that the file binds nowhere: added by a rule, or out of a star import."""
         return self.added.get(name) or self.from_star(name)
 
-    def resolve(self, bound: list[str | ast.expr | None], name: str) -> str | None:
+    def resolve(self, bound: Bound, name: str) -> str | None:
         """What all bindings of a name agree on, worked out once.
 
         None may only mean that another name is being worked out (`a = b; b = a`); it lasts until that is done.
@@ -310,7 +321,7 @@ class Names:
         return found
 
     @staticmethod
-    def narrowed(bound: list[str | ast.expr | None], name: str) -> str | None:
+    def narrowed(bound: Bound, name: str) -> str | None:
         """`import tensorflow as tf` and then `tf = tf.compat.v1`: the same thing, if all agree on it."""
         found: set[str | None] = {what for what in bound if not isinstance(what, ast.expr)}
         if len(found) != 1 or None in found:
@@ -322,7 +333,7 @@ class Names:
                 found.add(canonical(one + dotted[len(name) :]) if dotted.startswith(f"{name}.") else None)
         return one if found == {one} else None
 
-    def agreed(self, bound: list[str | ast.expr | None]) -> str | None:
+    def agreed(self, bound: Bound) -> str | None:
         found: set[str | None] = set()
         for what in bound:
             if isinstance(what, ast.Constant) and what.value is None:
@@ -351,6 +362,12 @@ class Names:
             return f"tensorflow.{name}"
         return canonical(f"{others[-1]}.{name}") if others else None
 
+    def resolve_top_level(self) -> tuple[object, ...]:
+        """Return all on which the qualified name of a node depends that the node's own statement does not show."""
+        bound = self.scopes[self.source.tree].bound
+        resolved = {name: self.resolve(what, name) for name, what in bound.items()}
+        return resolved, self.stars, dict(self.added)
+
     def hides(self, name: str, at: ast.AST) -> bool:
         """Whether something else is bound to a module's name where a node stands: a parameter, a local variable."""
         top = self.scopes[self.source.tree]
@@ -359,7 +376,7 @@ class Names:
     @cached_property
     def taken(self) -> set[str]:
         """Every name that the file uses or binds anywhere: a new one must not be among them."""
-        used = {node.id for node in self.source.nodes if isinstance(node, ast.Name)}
+        used = {node.id for node in self.source.of_kind(ast.Name)}
         return used | {name for scope in self.scopes.values() for name in scope.bound} | set(self.added)
 
     def local(self, qualified: str) -> str | None:

@@ -291,11 +291,10 @@ def own_returns(function: ast.FunctionDef | ast.AsyncFunctionDef, source: Source
 
 
 def note_calls(project: Project, path: str, names: Names) -> None:
-    for node in names.source.nodes:
-        if isinstance(node, ast.Call):
-            name = names.qualified(node.func)
-            if name in project.functions:
-                project.calls.setdefault(name, []).append((path, node))
+    for call in names.source.of_kind(ast.Call):
+        name = names.qualified(call.func)
+        if name in project.functions:
+            project.calls.setdefault(name, []).append((path, call))
 
 
 def note_parameters(project: Project, files: dict[str, Names]) -> None:

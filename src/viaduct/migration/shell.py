@@ -50,8 +50,8 @@ def note_options(project: Project) -> None:
     """Note which options of the project's command lines take a device, and which a backend."""
     devices, backends = project.device_options, project.backend_options
     for path in project.torch_files & project.parsed.keys():
-        for node in project.parsed[path].source.nodes:
-            if isinstance(node, ast.Call) and called(node) in ("add_argument", "option"):
+        for node in project.parsed[path].source.of_kind(ast.Call):
+            if called(node) in ("add_argument", "option"):
                 names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
                 values = [word.value for word in node.keywords if word.arg in ("default", "choices")]
                 texts = [one for value in values for one in (value.elts if isinstance(value, ast.List) else [value])]

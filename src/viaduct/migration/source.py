@@ -12,10 +12,12 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
+from typing import TypeVar
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 # Fields that hold no nodes; operators and contexts are shared, so they are nobody's children.
@@ -136,8 +138,12 @@ def tokenized(text: str, offset: int) -> Iterator[Token]:
             yield Token(kind, string, offset + min(place[0], len(text)), offset + min(place[1], len(text)))
 
 
+Node = TypeVar("Node", bound=ast.AST)
 NONE: list[ast.AST] = []
-FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+BLOCKS = {"body", "orelse", "finalbody", "handlers"}
+HOLDERS = (ast.mod, ast.stmt, ast.excepthandler, ast.match_case)  # what may hold blocks of statements
+FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Global: (), ast.Nonlocal: ()}
+MIXED = {ast.Dict, ast.arguments}  # nodes with lists in which None stands for something that is not written
 
 
 def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
@@ -150,24 +156,29 @@ def inner_fields(kind: type[ast.AST]) -> tuple[str, ...]:
 def children(node: ast.AST) -> list[ast.AST]:
     """As ast.iter_child_nodes has them, less operators and contexts, and several times as fast."""
     found: list[ast.AST] = []
-    kind = type(node)
+    kind = node.__class__
     for name in FIELDS[kind] if kind in FIELDS else inner_fields(kind):
         value = getattr(node, name, None)
-        if value.__class__ is list:
-            found += [one for one in value if isinstance(one, ast.AST)]
-        elif isinstance(value, ast.AST):
-            found.append(value)
+        if value.__class__ is not list:
+            if isinstance(value, ast.AST):
+                found.append(value)
+        elif kind in MIXED:
+            found += [item for item in value if isinstance(item, ast.AST)]
+        else:
+            found += value
     return found
 
 
 class Source:
     """A parsed text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, tree: ast.Module | None = None, former: Source | None = None) -> None:
+        """Parse a text; or take its tree, which may share nodes with the tree of a former text (see reparse.py)."""
         self.text = text
-        self.tree = parse(text)
+        self.tree = parse(text) if tree is None else tree
         self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
         self.ascii = text.isascii()
+        self.former = former
 
     # ---- places
 
@@ -238,16 +249,39 @@ class Source:
         """Of every node its children; the nodes as they are written, outer before inner."""
         found: dict[ast.AST, list[ast.AST]] = {}
         stack: list[ast.AST] = [self.tree]
+        known = self.former.inner if self.former is not None else {}
+        leaves = {kind for kind, names in FIELDS.items() if not names}
         while stack:
             node = stack.pop()
-            held = children(node)
-            found[node] = held or NONE  # half of all nodes have none, and thousands of empty lists are megabytes
-            stack += reversed(held)
+            if node.__class__ in leaves:
+                found[node] = NONE  # half of all nodes have none, and thousands of empty lists are megabytes
+                continue
+            held = known.get(node) or children(node)
+            found[node] = held or NONE
+            stack += held[::-1]
+        self.former = None  # a chain of former texts would keep all their trees
         return found
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
         return list(self.inner)
+
+    @cached_property
+    def by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
+        """The nodes by their type, those of each type in the order of the text."""
+        found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        for node in self.inner:
+            found[node.__class__].append(node)
+        return dict(found)
+
+    def of_kind(self, kind: type[Node]) -> list[Node]:
+        """Return the nodes of one type in the order of the text."""
+        return self.by_kind.get(kind, [])  # type: ignore[return-value]
+
+    def of_kinds(self, *kinds: type[ast.AST]) -> list[ast.AST]:
+        """Return the nodes of several types in the order of the text."""
+        found = [node for kind in kinds for node in self.by_kind.get(kind, ())]
+        return sorted(found, key=self.places.__getitem__)
 
     @cached_property
     def places(self) -> dict[ast.AST, int]:
@@ -273,8 +307,8 @@ class Source:
     def reads(self) -> dict[str, list[ast.Name]]:
         """Of each name where it is read, in the order of the text."""
         found: dict[str, list[ast.Name]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        for node in self.of_kind(ast.Name):
+            if isinstance(node.ctx, ast.Load):
                 found.setdefault(node.id, []).append(node)
         return found
 
@@ -282,9 +316,8 @@ class Source:
     def attributes(self) -> dict[str, list[ast.Attribute]]:
         """Attributes by their name, in the order of the text."""
         found: dict[str, list[ast.Attribute]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Attribute):
-                found.setdefault(node.attr, []).append(node)
+        for node in self.of_kind(ast.Attribute):
+            found.setdefault(node.attr, []).append(node)
         return found
 
     def is_within(self, node: ast.AST, region: list[ast.stmt]) -> bool:
@@ -322,10 +355,10 @@ class Source:
     def blocks(self) -> dict[ast.AST, list[ast.stmt]]:
         """Of each statement the list of statements in which it stands."""
         found: dict[ast.AST, list[ast.stmt]] = {}
-        for node in self.nodes:
-            for name in ("body", "orelse", "finalbody", "handlers"):
-                statements = getattr(node, name, None)
-                if isinstance(statements, list):
+        for kind, nodes in self.by_kind.items():
+            for name in BLOCKS.intersection(kind._fields) if issubclass(kind, HOLDERS) else ():
+                for node in nodes:
+                    statements = getattr(node, name)
                     found.update(dict.fromkeys(statements, statements))
         return found
 

@@ -409,13 +409,15 @@ class Values:
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         """Of each class what it assigns to attributes of `self`."""
         found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
-        for node in self.names.source.nodes:
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and not is_nothing(node.value):
-                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                    if isinstance(target, ast.Attribute) and is_self(target.value):
-                        owner = self.class_around(node)
-                        if owner is not None:
-                            found.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
+        for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
+            assert isinstance(node, ast.Assign | ast.AnnAssign)
+            if node.value is None or is_nothing(node.value):
+                continue
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Attribute) and is_self(target.value):
+                    owner = self.class_around(node)
+                    if owner is not None:
+                        found.setdefault(owner, {}).setdefault(target.attr, []).append(node.value)
         return found
 
     @cached_property
@@ -440,10 +442,8 @@ class Values:
         return found
 
     def shared_assignments(self) -> Iterator[tuple[ast.expr, Element]]:
-        for node in self.names.source.nodes:
-            if isinstance(node, ast.Assign) and (
-                len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List)
-            ):
+        for node in self.names.source.of_kind(ast.Assign):
+            if len(node.targets) > 1 or isinstance(node.targets[0], ast.Tuple | ast.List):
                 for target in node.targets:
                     if isinstance(target, ast.Tuple | ast.List):
                         starred = any(isinstance(one, ast.Starred) for one in target.elts)

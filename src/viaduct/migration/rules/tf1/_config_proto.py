@@ -199,7 +199,7 @@ def chain(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
 def adding_statement(site: Site, config: Held, node: ast.expr) -> ast.stmt | None:
     """The statement that adds a custom optimizer to this very config."""
     wanted = (*config.parts, "graph_options", "rewrite_options", "custom_optimizers")
-    for one in site.work.index.by_type.get(ast.Attribute, []) if "custom_optimizers" in site.source.text else []:
+    for one in site.source.of_kind(ast.Attribute) if "custom_optimizers" in site.source.text else []:
         adds = isinstance(one, ast.Attribute) and one.attr == "custom_optimizers" and chain(site, one) == wanted
         if adds and same_variable(site, config, one, node):
             return site.source.statement(one)

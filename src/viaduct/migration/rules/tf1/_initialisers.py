@@ -113,13 +113,13 @@ def is_shown(site: Site, name: ast.Name) -> bool:
 def unpacked_from(site: Site, name: ast.Name) -> tuple[ast.expr, int] | None:
     """The function whose result `op, name = function()` takes apart, and the place among its parts."""
     around = site.work.names.scope_of(name).node
-    for node in site.work.index.by_type.get(ast.Assign, []):
+    for node in site.source.of_kind(ast.Assign):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if not isinstance(target, ast.Tuple | ast.List) or not isinstance(node.value, ast.Call):  # type: ignore[attr-defined]
+        if not isinstance(target, ast.Tuple | ast.List) or not isinstance(node.value, ast.Call):
             continue
         places = [place for place, part in enumerate(target.elts) if getattr(part, "id", "") == name.id]
         if places and site.work.names.scope_of(target.elts[places[0]]).node is around:
-            return node.value.func, places[0]  # type: ignore[attr-defined]
+            return node.value.func, places[0]
     return None
 
 

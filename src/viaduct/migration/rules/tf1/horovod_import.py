@@ -93,7 +93,7 @@ def local(alias: ast.alias) -> str:
 
 
 def uses(site: Site, name: str) -> Iterator[ast.Name]:
-    for node in site.work.index.by_type.get(ast.Name, []):
+    for node in site.source.of_kind(ast.Name):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             yield node
 

@@ -158,7 +158,7 @@ def without_device(site: Site, value: ast.expr) -> bool:
 
 def set_to_none(site: Site, config: proto.Held, value: ast.expr) -> bool:
     """`config.device_count["GPU"] = 0`."""
-    nodes = site.work.index.by_type.get(ast.Assign, []) if "device_count" in site.source.text else []
+    nodes = site.source.of_kind(ast.Assign) if "device_count" in site.source.text else []
     for one in nodes:
         target = one.targets[0] if isinstance(one, ast.Assign) and is_number(one.value, 0) else None
         if isinstance(target, ast.Subscript) and is_text(target.slice, "GPU"):
@@ -217,7 +217,7 @@ def is_given_to_helper(site: Site, config: proto.Held, value: ast.expr) -> bool:
     """`add_npu(config)` as a statement of its own, which fills the config that it is given."""
     if not site.work.project.npu_helpers:
         return False
-    for call in site.work.index.by_type.get(ast.Call, []):
+    for call in site.source.of_kind(ast.Call):
         if isinstance(call, ast.Call) and from_npu_helper(site, call):
             given = [*call.args, *(word.value for word in call.keywords)]
             same = [one for one in given if ast.unparse(one) == config.text]

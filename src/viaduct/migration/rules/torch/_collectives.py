@@ -139,18 +139,16 @@ def parts_of_attribute(site: Site, value: ast.Attribute) -> list[ast.expr] | Non
 
 def fields(site: Site, name: str) -> Iterator[ast.expr]:
     """What is assigned to an attribute of that name, or in a class body."""
-    for node in site.work.index.by_type.get(ast.Assign, []):
-        assert isinstance(node, ast.Assign)
+    for node in site.source.of_kind(ast.Assign):
         for target in node.targets:
             own = in_class(site, node) and isinstance(target, ast.Name) and target.id == name
             if own or (isinstance(target, ast.Attribute) and target.attr == name):
                 yield node.value
-    for node in site.work.index.by_type.get(ast.AnnAssign, []):
-        assert isinstance(node, ast.AnnAssign)
-        target = node.target
-        named = target.id if isinstance(target, ast.Name) and in_class(site, node) else getattr(target, "attr", "")
-        if named == name and node.value is not None:
-            yield node.value
+    for declared in site.source.of_kind(ast.AnnAssign):
+        field = declared.target
+        named = field.id if isinstance(field, ast.Name) and in_class(site, declared) else getattr(field, "attr", "")
+        if named == name and declared.value is not None:
+            yield declared.value
 
 
 def in_class(site: Site, node: ast.stmt) -> bool:
@@ -181,7 +179,7 @@ def entries(site: Site, holder: ast.expr, key: ast.expr) -> list[ast.expr] | Non
         return None
     later = [
         node.value
-        for node in site.work.index.by_type.get(ast.Assign, [])
+        for node in site.source.of_kind(ast.Assign)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Subscript)

@@ -283,7 +283,7 @@ def refuse_hidden_start(site: Site, guard: ast.If | None) -> None:
         for function in site.source.tree.body:
             if isinstance(function, FunctionNode) and function.name == started and function.decorator_list:
                 raise Refused(f"{started} is started through a decorator", f"{started} 通过装饰器启动", node)
-    for node in site.work.index.by_type.get(ast.Assign, []):
+    for node in site.source.of_kind(ast.Assign):
         if site.source.function(node) is not None and "VISIBLE_DEVICES" in site.text(node):
             raise Refused("a function chooses the visible cards", "在函数内设置可见设备", node)
 

@@ -123,7 +123,7 @@ class Writer:
     def write_downloads(self) -> None:
         """Rank 0 fetches first; the others wait, and then find the files."""
         rank, done = f"{self.dist}.get_rank()", set()
-        for call in self.site.work.index.by_type.get(ast.Call, []):
+        for call in self.site.source.of_kind(ast.Call):
             assert isinstance(call, ast.Call)
             statement = self.site.source.statement(call)
             if not downloads(call) or statement in done or self.site.edit.own_indent(statement) is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from viaduct.migration.classes import OBJECT, class_called, owner_of
 from viaduct.migration.names import all_arguments
 from viaduct.migration.project import returns_of
-from viaduct.migration.rule import Site
+from viaduct.migration.rule import Site, once
 from viaduct.migration.rules.torch._device_texts import device_like, head
 
 # Their `device="cuda"` is not PyTorch's, and their `.to` and `.cuda` neither.
@@ -36,6 +36,11 @@ POSITIONS = {
 }
 MOVERS = ("to", "cuda", "npu", "mlu")
 AVAILABLE = {f"torch.{card}.is_available" for card in ("cuda", "npu", "mlu", "accelerator")}
+NOTED = (ast.Assign, ast.For, ast.comprehension, ast.Dict, ast.Call)  # what `note` knows
+LOOKED_AT = (  # what `look_at` knows
+    *(ast.Call, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.IfExp, ast.For),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda),
+)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -85,9 +90,9 @@ class Devices:
     looped: dict[str, list[ast.expr]] = field(default_factory=dict)  # name -> what a loop over it goes through
 
     def __post_init__(self) -> None:
-        for node in self.site.source.nodes:
+        for node in self.site.source.of_kinds(*NOTED):
             self.note(node)
-        for node in self.site.source.nodes:
+        for node in self.site.source.of_kinds(*LOOKED_AT):
             self.look_at(node)
 
     # ---- what is where
@@ -376,3 +381,9 @@ def is_host(value: ast.AST) -> bool:
 
 def is_builtin(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+@once
+def find_devices(site: Site) -> Devices:
+    """Return the devices of the file, looked for once for a text."""
+    return Devices(site)

@@ -70,7 +70,7 @@ def is_numbered_attribute(site: Site, node: ast.Attribute, depth: int = 0) -> bo
 def stored(site: Site, node: ast.Attribute) -> list[ast.expr]:
     """All that the file assigns to `self.x`, None left out."""
     written = ast.unparse(node)
-    assigns = [one for one in site.work.index.by_type.get(ast.Assign, []) if isinstance(one, ast.Assign)]
+    assigns = [one for one in site.source.of_kind(ast.Assign) if isinstance(one, ast.Assign)]
     same = [one for one in assigns if any(is_written(target, node.attr, written) for target in one.targets)]
     return [one.value for one in same if not is_none(one.value)]
 
@@ -104,7 +104,7 @@ def is_numbered_name(site: Site, node: ast.Name, depth: int) -> bool:
 def unpacked(site: Site, node: ast.Name) -> list[ast.expr]:
     """`first, second = rank * 2, rank * 2 + 1`, in the same function."""
     found = []
-    for one in site.work.index.by_type.get(ast.Assign, []):
+    for one in site.source.of_kind(ast.Assign):
         if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple) and isinstance(one.value, ast.Tuple):
             pairs = zip(one.targets[0].elts, one.value.elts, strict=False)
             values = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == node.id]

@@ -38,7 +38,7 @@ def only_compared_by_name(site: Site, node: ast.AST) -> bool:
     name = holder.targets[0].id
     uses = [
         one
-        for one in site.work.index.by_type.get(ast.Name, [])
+        for one in site.source.of_kind(ast.Name)
         if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)
     ]
     return bool(uses) and all(stands_compared(site, outermost(site, one)) for one in uses)

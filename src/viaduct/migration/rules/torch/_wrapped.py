@@ -56,7 +56,7 @@ def targets(site: Site, calls: Iterable[ast.Call]) -> set[str]:
 def through(site: Site) -> Iterator[tuple[ast.Attribute, bool]]:
     """Every `x.module` that reaches through a wrapper, and whether x is shown to be one of those wrapped here."""
     wrapped = targets(site, wraps(site)) - targets(site, distributed(site))
-    for node in site.work.index.by_type.get(ast.Attribute, []):
+    for node in site.source.of_kind(ast.Attribute):
         if isinstance(node, ast.Attribute) and node.attr == "module" and site.qualified(node) is None:
             yield node, ast.unparse(node.value) in wrapped
 

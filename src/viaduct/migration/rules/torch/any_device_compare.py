@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _any as neutral
 from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text
-from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch.device_compare import is_asked_for_key
 from viaduct.migration.rules.torch.device_integer import branches
 from viaduct.migration.rules.torch.device_string import imports_torch
@@ -39,8 +39,8 @@ CUT = ("replace", "removeprefix", "split", "partition", "find", "index", "lstrip
 def comparisons(site: Site) -> None:
     if not imports_torch(site):
         return
-    devices = Devices(site)
-    for node in site.work.index.by_type.get(ast.Compare, []):
+    devices = find_devices(site)
+    for node in site.source.of_kind(ast.Compare):
         assert isinstance(node, ast.Compare)
         compare(site, devices, node)
     for call in site.work.index.methods.get("startswith", []):
@@ -51,7 +51,7 @@ def comparisons(site: Site) -> None:
     for method in CUT:
         for call in site.work.index.methods.get(method, []):
             cut(site, devices, call)
-    for case in site.work.index.by_type.get(ast.MatchValue, []):
+    for case in site.source.of_kind(ast.MatchValue):
         leave_case(site, devices, case)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _any as neutral
 from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact
-from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch.device_argparse import FLAGS, VALUES, calls, option_names
 from viaduct.migration.rules.torch.device_string import imports_torch, name_the_rest
 
@@ -33,7 +33,7 @@ EXAMPLE_OPTIONS = {"to": "any"}
 def texts(site: Site) -> None:
     if not imports_torch(site):
         return
-    devices = Devices(site)
+    devices = find_devices(site)
     held = dict.fromkeys(devices.found)
     held |= dict.fromkeys([*offered(site, devices), *values_of_maps(site)])
     keys = set(keys_of_maps(site))
@@ -43,7 +43,7 @@ def texts(site: Site) -> None:
             change(site, literal)
     for each in maps(site):
         add_keys(site, each)
-    for node in site.work.index.by_type.get(ast.Constant, []):
+    for node in site.source.of_kind(ast.Constant):
         if isinstance(node, ast.Constant) and is_exact(node) and node not in held and node not in keys:
             name_the_rest(site, node, f"accelerator.name({neutral.number(site, node)})", devices)
 

@@ -132,7 +132,7 @@ def name_checkpoints(site: Site) -> None:
     for call in site.work.index.methods.get("load_state_dict", []):
         if isinstance(call.func, ast.Attribute) and not NO_MODEL.search(site.text(call.func.value)):
             name_loading(site, call, saved)
-    for node in site.work.index.by_type.get(ast.Subscript, []):
+    for node in site.source.of_kind(ast.Subscript):
         if isinstance(node, ast.Subscript) and cuts_module(site, node):
             site.manual(
                 f"{site.text(node)} takes off `module.`, which the keys of a model without DataParallel do not have: "

@@ -157,7 +157,7 @@ def advise(site: Site, calls: list[ast.Call]) -> None:
 def name_files(site: Site, shape: Shape) -> None:
     """What every rank writes to or clears away: saving is rank 0's, this is not."""
     done = {node for held in (*shape.saves, *shape.savers) for node in ast.walk(held)}
-    for call in site.work.index.by_type.get(ast.Call, []):
+    for call in site.source.of_kind(ast.Call):
         if isinstance(call, ast.Call) and call not in done and writes(site, call):
             text = site.text(call)
             site.manual(

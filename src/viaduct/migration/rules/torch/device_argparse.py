@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_like, head, is_text, rename
-from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.rules.torch._targets import card
 from viaduct.migration.rules.torch.device_string import imports_torch
 
@@ -38,14 +38,14 @@ def offer(site: Site) -> None:
     options = [(call, names) for call in calls(site) for names in [option_names(site, call)] if names]
     if not any(head(literal) for call, _ in options for literal in literals(site, call)):
         return
-    devices = Devices(site)
+    devices = find_devices(site)
     for call, names in options:
         if any(device_like(name) or name in devices.attributes for name in names):
             change(site, call)
 
 
 def calls(site: Site) -> Iterator[ast.Call]:
-    for node in site.work.index.by_type.get(ast.Call, []):
+    for node in site.source.of_kind(ast.Call):
         if isinstance(node, ast.Call):
             yield node
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import head, is_exact, is_text, rename
-from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch._targets import card
 from viaduct.migration.rules.torch.device_string import imports_torch
 
@@ -31,8 +31,8 @@ OPERATORS = ast.Eq | ast.NotEq | ast.In | ast.NotIn
 def compare(site: Site) -> None:
     if not imports_torch(site):
         return
-    devices = Devices(site)
-    for node in site.source.nodes:
+    devices = find_devices(site)
+    for node in site.source.of_kinds(ast.Compare, ast.Call, ast.Match):
         if isinstance(node, ast.Compare):
             compare_sides(site, devices, node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import is_exact
-from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._devices import find_devices
 from viaduct.migration.rules.torch._targets import cards
 from viaduct.migration.rules.torch.device_string import imports_torch
 
@@ -27,7 +27,7 @@ rule = Rule(__name__, spec="P9 6", kind="report", targets=("npu", "mlu", "any"),
 @rule.file(words=('"cuda', "'cuda"))
 def look(site: Site) -> None:
     if imports_torch(site):
-        devices = Devices(site)
+        devices = find_devices(site)
         for table, key in lookups(site):
             if devices.is_device(key):
                 look_up(site, table)
@@ -35,7 +35,7 @@ def look(site: Site) -> None:
 
 def lookups(site: Site) -> Iterator[tuple[ast.expr, ast.expr]]:
     """`table[key]`, `table.get(key)`."""
-    for node in site.work.index.by_type.get(ast.Subscript, []):
+    for node in site.source.of_kind(ast.Subscript):
         if isinstance(node, ast.Subscript):
             yield node.value, node.slice
     for call in site.work.index.methods.get("get", []):

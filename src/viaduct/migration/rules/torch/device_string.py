@@ -20,7 +20,7 @@ import ast
 from viaduct.migration.frameworks import TORCH
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch._device_texts import device_like, is_exact, rename
-from viaduct.migration.rules.torch._devices import Devices
+from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch._targets import card
 
 rule = Rule(__name__, spec="P8 P9 P18 P24 P25 6", kind="mandatory", targets=("npu", "mlu"), order=40)
@@ -30,12 +30,12 @@ rule = Rule(__name__, spec="P8 P9 P18 P24 P25 6", kind="mandatory", targets=("np
 def name_devices(site: Site) -> None:
     if not imports_torch(site):
         return
-    devices = Devices(site)
+    devices = find_devices(site)
     word = card(site.options).device
     for literal in devices.found:
         if not is_default_of_option(site, literal) and rename(site, literal, word):
             site.changed(f"the device is {word}", zh=f"设备改为 {word}", node=literal)
-    for node in site.work.index.by_type.get(ast.Constant, []):
+    for node in site.source.of_kind(ast.Constant):
         if isinstance(node, ast.Constant) and is_exact(node) and node not in devices.found:
             name_the_rest(site, node, word, devices)
 

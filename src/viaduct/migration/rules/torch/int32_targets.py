@@ -57,9 +57,11 @@ def cast(site: Site) -> None:
 
 def target_of(site: Site) -> ast.Name | None:
     """The second argument of a loss that takes numbers of classes."""
+    target = site.argument("target", 1)
+    if not isinstance(target, ast.Name):
+        return None
     known = site.qualified(site.node.func) in LOSSES or site.values.kind(site.node.func) == "class_loss"
-    target = site.argument("target", 1) if known else None
-    return target if isinstance(target, ast.Name) else None
+    return target if known else None
 
 
 def within(site: Site, target: ast.Name) -> Iterator[ast.AST]:

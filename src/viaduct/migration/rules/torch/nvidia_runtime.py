@@ -27,7 +27,7 @@ ASKED = ("torch.cuda.is_available", "torch.cuda.device_count")
 @rule.file(words=CHOSEN)
 def leave_choice(site: Site) -> None:
     """Report the first text that names NVIDIA's provider; leave the questions that decide on any."""
-    named = [node for node in site.work.index.by_type.get(ast.Constant, []) if is_chosen(node)]
+    named = [node for node in site.source.of_kind(ast.Constant) if is_chosen(node)]
     for node in named:
         for question in questions(site, node):
             leave(site, question, question.end_lineno or question.lineno, node)

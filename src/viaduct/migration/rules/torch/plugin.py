@@ -23,12 +23,13 @@ rule = Rule(__name__, spec="P1 6", kind="mandatory", targets=("npu", "mlu"), ord
 
 Import = ast.Import | ast.ImportFrom
 ROOTS = ("torch", "torchvision", "torchaudio")
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 @rule.file(words=("npu", "NPU", "mlu", "MLU", "hccl", "cncl", "cnpx", ".to(", "device"))
 def add_import(site: Site) -> None:
     target = card(site.options)
-    statements = [node for node in site.source.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    statements = [node for node in site.source.of_kinds(*IMPORTS) if isinstance(node, IMPORTS)]
     found = anchors(site, statements)
     if not found or migrated_elsewhere(site, target) or not uses_the_card(site, target):
         return
@@ -46,7 +47,7 @@ def is_imported(site: Site, target: Card, statements: list[Import], place: ast.s
     used = min((line for line in lines if line > place.lineno), default=len(site.source.starts))
     before = [one for one in statements if is_of(one, (target.module,)) and one.lineno <= used]
     homes = {site.source.function(one) for one in before}
-    names = (node for node in site.source.nodes if isinstance(node, ast.Name) and node.id == target.module)
+    names = (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
     own = (name for name in names if is_with(site, name, place))
     lookup = site.work.names.lookup
     unbound = any(lookup(name.id, site.work.names.scope_of(name)) is None for name in own)
@@ -114,12 +115,10 @@ def uses_the_card(site: Site, target: Card) -> bool:
 
 def signs(site: Site, target: Card) -> Iterator[ast.AST]:
     """What cannot work before the plug-in is imported: its names, its methods, its devices."""
-    for node in site.source.nodes:
-        match node:
-            case ast.Attribute(attr=name) if name in (target.method, target.is_attr, target.activity):
-                yield node
-            case ast.Name(id=target.module):
-                yield node
-            case ast.Constant(value=str(text)) if text.partition(":")[0] == target.device:
-                if not isinstance(site.source.parents[node], ast.Expr):  # a docstring
-                    yield node
+    for name in (target.method, target.is_attr, target.activity):
+        yield from site.source.attributes.get(name, ())
+    yield from (node for node in site.source.of_kind(ast.Name) if node.id == target.module)
+    for node in site.source.of_kind(ast.Constant):
+        is_device = isinstance(node.value, str) and node.value.partition(":")[0] == target.device
+        if is_device and not isinstance(site.source.parents[node], ast.Expr):  # a docstring
+            yield node

@@ -64,7 +64,7 @@ def respelled(site: Site, written: str) -> str:
 
 def bound_names(site: Site) -> set[str]:
     """What the file imports by name from torch.profiler: the import is changed instead."""
-    statements = site.work.index.by_type.get(ast.ImportFrom, [])
+    statements = site.source.of_kind(ast.ImportFrom)
     ours = [one for one in statements if isinstance(one, ast.ImportFrom) and one.module == HOME]
     return {alias.asname or alias.name for one in ours for alias in one.names}
 

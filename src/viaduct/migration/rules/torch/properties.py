@@ -55,7 +55,7 @@ def assigned(site: Site, field: ast.Attribute) -> list[ast.Call]:
     """The calls whose result the file stores in `self.props`."""
     return [
         one.value
-        for one in site.work.index.by_type.get(ast.Assign, [])
+        for one in site.source.of_kind(ast.Assign)
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
         if any(ast.unparse(target) == ast.unparse(field) for target in one.targets)
     ]

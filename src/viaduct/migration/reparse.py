@@ -1,0 +1,98 @@
+"""Parse a text again after edits without parsing the statements that they leave as and where they are.
+
+A rule edits a few lines of a file, and the next rule needs the tree of what it left. Most top-level statements are the
+same on the same lines, so their nodes are taken from the former tree; nobody changes a node.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from viaduct.migration.source import LINE_END, Source, Unparsable, parse
+
+if TYPE_CHECKING:
+    from viaduct.migration.edits import Edit
+
+
+def parse_edited(former: Source, edits: Sequence[Edit], text: str) -> Source:
+    """Return the source of a text that edits of a former one made."""
+    try:
+        return Source(text, ast.Module(body=[*find_statements(former, edits, text)], type_ignores=[]), former)
+    except Unparsable:
+        return Source(text)  # which says where in the whole text the error is
+
+
+def find_statements(former: Source, edits: Sequence[Edit], text: str) -> Iterator[ast.stmt]:
+    """Yield the top-level statements of the new text: unchanged ones of the former, between them parsed ones."""
+    touched, moved = find_touched_lines(former, edits)
+    lines = LineStarts(text)
+    last = 0  # the line up to which statements were found
+    for statement in find_unchanged(former.tree.body, touched, moved):
+        first = first_line(statement)
+        if holds_any(touched, last + 1, first - 1):
+            yield from lines.parse(last, first - 1)
+        yield statement
+        last = last_line(statement)
+    yield from lines.parse(last, None)
+
+
+def holds_any(numbers: list[int], first: int, last: int) -> bool:
+    """Return True if one of sorted numbers is at least `first` and at most `last`."""
+    place = bisect_left(numbers, first)
+    return place < len(numbers) and numbers[place] <= last
+
+
+class LineStarts:
+    """A text that is parsed by lines."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+
+    def parse(self, after: int, upto: int | None) -> list[ast.stmt]:
+        """Return the statements of the lines behind one, up to and with another; None is the end."""
+        if after >= len(self.starts):
+            return []
+        end = self.starts[upto] if upto is not None and upto < len(self.starts) else len(self.text)
+        part = self.text[self.starts[after] : end]
+        return parse("\n" * after + part).body if part.strip() else []
+
+
+def find_touched_lines(former: Source, edits: Sequence[Edit]) -> tuple[list[int], float]:
+    """Return the lines of the former text that edits touch, and the first from which on lines have moved."""
+    touched: set[int] = set()
+    moved = math.inf
+    for edit in edits:
+        first, last = former.line_of(edit.start), former.line_of(edit.end)
+        touched.update(range(first, last + 1))
+        if len(LINE_END.findall(edit.text)) != last - first:
+            moved = min(moved, first)
+    return sorted(touched), moved
+
+
+def find_unchanged(statements: list[ast.stmt], touched: list[int], moved: float) -> Iterator[ast.stmt]:
+    """Yield the statements whose lines no edit touches or moves.
+
+    Of statements that share a line, as in `a = 1; b = 2`, all are changed or none.
+    """
+    group: list[ast.stmt] = []
+    for statement in [*statements, None]:
+        if group and (statement is None or first_line(statement) > last_line(group[-1])):
+            if last_line(group[-1]) < moved and not holds_any(touched, first_line(group[0]), last_line(group[-1])):
+                yield from group
+            group = []
+        if statement is not None:
+            group.append(statement)
+
+
+def first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def last_line(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
