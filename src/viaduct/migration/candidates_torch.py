@@ -43,7 +43,7 @@ def marks_of(work: Work) -> frozenset[str]:
         return frozenset()
     named = any(one.requirement in ON_THE_CARD and one.state == "right" for one in find_candidates(work))
     found = {
-        "torch": uses_any(work, ROOTS[:3]),
+        "torch": work.path in work.project.torch_files or uses_any(work, ROOTS[:3]),
         "takes device": ".to(" in work.source.text or "device" in work.source.text,
         "names card": named,
         "imports plug-in": card.module in work.source.text,

@@ -22,17 +22,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from viaduct.errors import BadValue, OutOfMemory
-from viaduct.migration import helper_file, neutral, notebooks
+from viaduct.migration import helper_file, neutral, notebooks, plugin_import
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import LEFT, RISK, Finding, Risk
 from viaduct.migration.frameworks import TENSORFLOW
 from viaduct.migration.journal import recover, recover_folder
-from viaduct.migration.ledger import Place, audit_programs, counts, of_finding
+from viaduct.migration.ledger import NO_PLUGIN, Place, audit_programs, counts, of_finding
 from viaduct.migration.limits import TooSlow, limit_cpu
 from viaduct.migration.operator_notes import gather_notes
 from viaduct.migration.options import Options
 from viaduct.migration.parts import Part, split_parts
 from viaduct.migration.project import FRAMEWORKS, Project, merge_outlines, survey
+from viaduct.migration.rules.torch._targets import CARDS
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
 
@@ -172,7 +173,7 @@ def migrate_project(
             results += shell_scripts(found, options, project)
             results += settings_files(found, options)
         if not options.only and options.mode == "rewrite":
-            results = with_programs(project, results, work.surveyed)
+            results = with_programs(project, results, work.surveyed, options)
         results, added = with_helpers(project, found, sorted(results, key=lambda file: file.path), work.surveyed)
     finally:
         if collecting:
@@ -184,18 +185,50 @@ def migrate_project(
     return outcome
 
 
-def with_programs(project: Project, results: list[FileResult], texts: dict[str, bytes]) -> list[FileResult]:
-    """Add what programs as a whole lack."""
+def with_programs(
+    project: Project, results: list[FileResult], texts: dict[str, bytes], options: Options
+) -> list[FileResult]:
+    """Add what programs as a whole lack: the import of the plug-in where that is all, else a finding."""
     known = {file.path: file for file in results}
     marks = {file.path: file.marks for file in results if file.marks}
     places = [place for file in results for place in file.places]
     is_set_outside = any(file.changed and not file.path.endswith((".py", ".ipynb")) for file in results)
-    for place in audit_programs(marks, project.imports, places, is_set_outside):
+    lacking: list[Place] = []
+    scripts = [path for path in known if path.endswith((".py", ".ipynb"))]
+    for path in plugin_import.scripts_without_plugin(marks, project.imports, scripts, is_set_outside):
+        made = with_plugin(known[path], texts, CARDS[options.to].module)
+        known[path] = made or known[path]
+        marks[path] = marks.get(path, frozenset()) | {"imports plug-in"}
+        if made is None:
+            lacking.append(Place("plugin", path, 1, "unresolved", path, *NO_PLUGIN, is_new=True))
+    for place in [*lacking, *audit_programs(marks, project.imports, places, is_set_outside)]:
         file = known[place.file]
         known[place.file] = replace(
             file, places=(*file.places, place), findings=(place.as_finding(), *file.findings), **texts_of(file, texts)
         )
     return list(known.values())
+
+
+def with_plugin(file: FileResult, texts: dict[str, bytes], module: str) -> FileResult | None:
+    """Return a script with the import of the card's plug-in; None where it cannot be inserted."""
+    before = file.before or texts[file.path]
+    made = plugin_import.insert_import(file.path, file.after or before, module)
+    if made is None or file.reason:
+        return None
+    after, line = made
+    shown = replace(file, **texts_of(file, texts))
+    origin = shown.stems[line - 1]
+    place, finding = plugin_import.as_changed(file.path, origin, shown.old, module)
+    return replace(
+        shown,
+        changed=True,
+        before=before,
+        after=after,
+        new=decode(after)[0],
+        stems=(*shown.stems[:line], origin, *shown.stems[line:]),
+        findings=tuple(sorted([*file.findings, finding], key=lambda one: one.order)),
+        places=(*file.places, place),
+    )
 
 
 def texts_of(file: FileResult, texts: dict[str, bytes]) -> dict[str, Any]:

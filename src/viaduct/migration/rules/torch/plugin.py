@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from viaduct.migration.frameworks import PYTORCH_COMPANIONS
 from viaduct.migration.imports import imported_modules
 from viaduct.migration.rule import Rule, Site, named
 from viaduct.migration.rules.torch._targets import Card, card
@@ -71,8 +72,8 @@ def is_of(statement: Import, roots: tuple[str, ...]) -> bool:
 
 
 def anchors(site: Site, statements: list[Import]) -> list[ast.stmt]:
-    """The first import of torch at top level, else the first in each function; torch itself before its companions."""
-    for roots in (ROOTS[:1], ROOTS):
+    """The first import of torch at top level, else the first in each function; torch itself before libraries on it."""
+    for roots in (ROOTS[:1], ROOTS, tuple(PYTORCH_COMPANIONS)):
         found = [one for one in statements if is_of(one, roots) and not only_for_checkers(site, one)]
         first: dict[ast.AST | None, ast.stmt] = {}
         for statement in sorted(found, key=lambda one: one.lineno):
