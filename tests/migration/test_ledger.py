@@ -226,7 +226,7 @@ def migrate_files(folder: Path, files: dict[str, str], **options: Any) -> Summar
 
 def test_a_device_from_another_file_without_the_plug_in_is_never_called_complete(tmp_path: Path) -> None:
     files = {
-        "train.py": "import torch\nfrom config import DEVICE\nx = torch.ones(2).to(DEVICE)\n",
+        "train.py": "import torch; from config import DEVICE\nx = torch.ones(2).to(DEVICE)\n",
         "config.py": 'DEVICE = "cuda"\n',
     }
     summary = migrate_files(tmp_path, files)
@@ -235,10 +235,21 @@ def test_a_device_from_another_file_without_the_plug_in_is_never_called_complete
 
 
 def test_a_device_from_a_settings_file_without_the_plug_in_is_never_called_complete(tmp_path: Path) -> None:
-    files = {"train.py": "import torch\nx = torch.ones(2).to(settings['device'])\n", "c.yaml": "device: cuda\n"}
-    summary = migrate_files(tmp_path, files)
+    text = "import torch; x = torch.ones(2).to(settings['device'])\n"
+    summary = migrate_files(tmp_path, {"train.py": text, "c.yaml": "device: cuda\n"})
     assert counts(summary, "plugin") == (1, 0, 0, 0, 1)
     assert summary.verdict == "incomplete"
+
+
+def test_what_was_right_is_not_said_to_be_written_by_the_migration(tmp_path: Path) -> None:
+    """The load that nobody uses was right while no card was named in its file, and its text has not changed."""
+    store = (
+        "import torch\nclass Store:\n    @property\n    def net(self):\n        return torch.load(self.path)\n"
+        "def read(path):\n    return torch.load(path)['x']\n"
+    )
+    main = "import torch\nfrom store import Store\nx = torch.ones(2).cuda()\nStore('a').net.eval()(x)\n"
+    summary = migrate_files(tmp_path, {"store.py": store, "main.py": main})
+    assert counts(summary, "checkpoints") == (2, 1, 1, 0, 0)
 
 
 def test_a_run_time_patch_is_never_called_complete(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ LOADS = ("torch.load", "torch.jit.load", "torch.serialization.load")
 STATE, MODULE, MOVED, HOST, TENSOR, UNKNOWN, CARD = "state", "module", "moved", "host", "tensor", "unknown", "card"
 """What a value is used for: it is copied into a network or an optimizer; is run as a network; is moved to a device; is
 read on the host; is computed with; nobody knows. CARD: the file in which it is used works on a card."""
+CALLED = "called"
+"""A function that returns the value is called somewhere, whatever becomes of the result."""
 ROUNDS = 4
 DEPTH = 40
 
@@ -295,6 +297,8 @@ class Flow:
             return
         seen.add((scope.node, name, first, last))
         near, far = self.readings.get((scope.node, name), ([], []))
+        if scope.outer is None and not near and not far:
+            found.add(UNKNOWN)  # a module's name that other files may read
         if first == 0 and not self.is_asking:
             found |= self.uses_everywhere((scope.node, name), (*near, *far), {(scope.node, name, first, last)})
             return
@@ -382,10 +386,21 @@ class Flow:
             return
         seen.add(function)
         held = isinstance(self.source.parents[function], ast.ClassDef)
-        for call in self.calls_named.get(function.name, []):
-            if isinstance(call.func, ast.Attribute) == held and self.own_function(call.func) in (function, None):
-                self.follow(call, found, seen, depth + 1)
-        self.ask(f"result of .{function.name}" if held else f"result of {self.names.own}.{function.name}", found)
+        callers: list[ast.expr] = [
+            call
+            for call in self.calls_named.get(function.name, [])
+            if isinstance(call.func, ast.Attribute) == held and self.own_function(call.func) in (function, None)
+        ]
+        if held and is_property(function):
+            callers = [*self.attributes_of.get(function.name, [])]
+            question = f"value of .{function.name}"
+        else:
+            question = f"result of .{function.name}" if held else f"result of {self.names.own}.{function.name}"
+        for caller in callers:
+            self.follow(caller, found, seen, depth + 1)
+        self.ask(question, found)
+        if not callers and not self.project.uses.get(question):
+            found.add(UNKNOWN)  # nobody who was given calls it
 
     def ask(self, question: str, found: set[str]) -> None:
         self.questions.add(question)
@@ -502,10 +517,10 @@ def note_uses(project: Project, files: dict[str, Names]) -> None:
 
 
 def flows_by_name(flows: Iterable[Flow], names: set[str]) -> dict[str, list[Flow]]:
-    """The files that call or define a function of each name."""
+    """The files that call or define a function of each name, or read an attribute."""
     found: dict[str, list[Flow]] = {}
     for flow in flows if names else ():
-        for name in names & (flow.calls_named.keys() | flow.functions_named.keys()):
+        for name in names & (flow.calls_named.keys() | flow.functions_named.keys() | flow.attributes_of.keys()):
             found.setdefault(name, []).append(flow)
     return found
 
@@ -528,12 +543,24 @@ def answer(flow: Flow, question: str) -> set[str]:
             if (flow.names.qualified(call.func) == function if own else is_method_call(flow, call))
         ]
         local = own == flow.names.own or (not own and last in flow.functions_named)
-        return set() if local else {use for call in calls for use in flow.uses(call)}
+        return set() if local else uses_of_all(flow, calls)
+    if subject == "value":
+        return set() if last in flow.functions_named else uses_of_all(flow, flow.attributes_of.get(last, []))
     if own != flow.names.own:
         return set()
     parameter = subject.removeprefix("parameter ")
     defined = [one for one in flow.functions_named.get(last, []) if flow.source.parents[one] is flow.source.tree]
     return {use for one in defined for use in flow.parameter_uses(one, parameter)}
+
+
+def uses_of_all(flow: Flow, nodes: Sequence[ast.expr]) -> set[str]:
+    return {CALLED, *(use for node in nodes for use in flow.uses(node))} if nodes else set()
+
+
+def is_property(function: Function) -> bool:
+    """`@property`, `@functools.cached_property` and their like."""
+    named = (getattr(one, "attr", getattr(one, "id", "")) for one in getattr(function, "decorator_list", []))
+    return any(name.endswith("property") for name in named)
 
 
 def is_method_call(flow: Flow, call: ast.Call) -> bool:

@@ -81,7 +81,8 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
     """Return the places of one file. `findings` are its own, with the lines of the original."""
     before = find_candidates(original)
     after = find_candidates(result) if result is not original else before
-    left = [one for one in after if one.state != "right"]
+    kept = {(found.requirement, found.line, found.what) for found in before if found.state == "right"}
+    left = [one for one in after if one.state != "right" and not stood_before(one, kept, result.lines)]
     joined = pair_up(before, left, result.lines)
     remaining = set(joined.values())
     said = Said(findings)
@@ -94,6 +95,11 @@ def audit_file(original: Work, result: Work, findings: Sequence[Finding]) -> tup
     ]
     places += [of_finding(one) for one in said.unclaimed() if counts(one)]
     return tuple(sorted(places, key=lambda one: (one.line, one.requirement, one.what)))
+
+
+def stood_before(found: Candidate, kept: set[tuple[str, int, str]], lines: Sequence[int]) -> bool:
+    """Return True for a text that was right in the original and is still there: only what stands around it changed."""
+    return (found.requirement, lines[found.line - 1], found.what) in kept
 
 
 class ByLine:

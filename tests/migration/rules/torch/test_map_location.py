@@ -36,7 +36,6 @@ def test_what_says_where_stays(source: str) -> None:
         "from torch.utils.data import TensorDataset\nTensorDataset(*torch.load('set.pt'))\nmodel.cuda()\n",
         "class Samples(torch.utils.data.Dataset):\n    def __init__(self):\n        self.items = torch.load('set.pt')\n"
         "    def __getitem__(self, at):\n        return self.items[at] * 2\nmodel.cuda()\n",
-        "torch.save(torch.load('a.pt'), 'b.pt')\nmodel.cuda()\n",
         "net = torch.load('net.pt')\nnet(torch.zeros(1))\n",  # no card in this script: the file was saved without
         "net = torch.jit.load('net.pt')\nnet(torch.zeros(1))\n",
     ],
@@ -48,6 +47,53 @@ def test_what_is_read_on_the_host_needs_no_location(source: str) -> None:
 def test_hidden_arguments_are_left_to_a_person() -> None:
     source = HEAD + "model.load_state_dict(torch.load('x', **options))\n"
     check_says("map_location", source, "unresolved", "map_location")
+
+
+LOOKED_AT = {
+    "saved again": "torch.save(LOAD, 'b.pt')\n",
+    "printed": "print(LOAD['epoch'])\n",
+    "compared": "best = LOAD['accuracy']\nif best > 0.5:\n    print('good')\n",
+    "returned for that": "def read():\n    return LOAD['epoch']\nprint(read())\n",
+}
+
+
+@pytest.mark.parametrize("kind", LOOKED_AT)
+def test_a_file_that_is_only_looked_at_is_read_on_the_host(kind: str) -> None:
+    """Its tensors were saved on CUDA all the same, and torch.load restores every one."""
+    before = HEAD + LOOKED_AT[kind] + "model.cuda()\n"
+    after = before.replace("LOAD", "torch.load('a.pt', map_location=\"cpu\")")
+    check_rewrite("map_location", before.replace("LOAD", "torch.load('a.pt')"), after)
+
+
+PROPERTIES = {
+    "property": "@property",
+    "cached": "@functools.cached_property",
+    "own decorator": "@lazy_property",
+}
+
+
+@pytest.mark.parametrize("kind", PROPERTIES)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_property_hands_on_what_it_loads(kind: str, apart: bool) -> None:
+    body = "    def weights(self):\n        return torch.load(self.path)['w']\n"
+    made = f"import torch\nclass Store:\n    {PROPERTIES[kind]}\n{body}"
+    used = "import torch\ndef main(store):\n    net = model.cuda()\n    net.load_state_dict(store.weights)\n"
+    others = {"main.py": used} if apart else {}
+    result = migrated(made if apart else made + used, "map_location", others=others)
+    assert 'torch.load(self.path, map_location="cpu")' in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def read(path):\n    return torch.load(path)['model']\n",
+        "def read(path):\n    state = torch.load(path)\n    return state\n",
+        "class Store:\n    @property\n    def state(self):\n        return torch.load(self.path)\n",
+        "STATE = torch.load('x.pt')\n",
+    ],
+)
+def test_what_nobody_seen_here_uses_is_unresolved(source: str) -> None:
+    check_says("map_location", HEAD + source + "model.cuda()\n", "unresolved", "load_state_dict")
 
 
 @pytest.mark.parametrize("source", ["register(torch.load('x.pt'))\n", "def read():\n    return torch.load('x.pt')\n"])

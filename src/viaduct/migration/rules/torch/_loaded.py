@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
-from viaduct.migration.flows import CARD, HOST, MODULE, MOVED, STATE, Flow
+from viaduct.migration.flows import CALLED, CARD, HOST, MODULE, MOVED, STATE, Flow
 from viaduct.migration.rule import Site, once
 from viaduct.migration.rules.torch._places import within_dataset
 
@@ -38,12 +38,7 @@ def wanted_place(site: Site) -> Wanted:
         return "nothing"
     if MOVED in uses:
         return "card"
-    return "unknown" if uses - {CARD} or leaves(site) else "nothing"
-
-
-def leaves(site: Site) -> bool:
-    """Return True if a function hands the value on to callers that are not seen."""
-    return isinstance(site.source.parents[site.node], ast.Return)
+    return "unknown" if uses - {CARD, CALLED} else "host"  # what is only looked at needs no card
 
 
 def device_in_scope(site: Site) -> str | None:
