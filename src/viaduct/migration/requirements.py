@@ -174,11 +174,15 @@ REQUIREMENTS = (
         "性能分析",
         torch("profiler", "autograd_profiler", "any_profiler"),
     ),
+    Requirement("trainers", "trainer libraries on the device", "训练框架使用该设备", torch("lightning")),
     Requirement(
         "torch_functions",
         "operators, kernels and packages that the device has",
         "设备支持的算子与软件包",
-        torch("operators", "kernels", "packages", "double", "patch_limits", "any_vendor_code", "nvidia_runtime"),
+        torch(
+            *("operators", "kernels", "packages", "double", "patch_limits", "any_vendor_code", "nvidia_runtime"),
+            "huggingface",
+        ),
     ),
     Requirement("other", "other places", "其他"),
 )

@@ -22,13 +22,13 @@ from viaduct.migration.findings import Finding, Risk, Status
 from viaduct.migration.manifests import LARGEST, rule_for
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule
-from viaduct.migration.rules.torch import any_backend, any_device_text, backend, device_string
+from viaduct.migration.rules.torch import any_backend, any_device_text, backend, device_string, lightning
 from viaduct.migration.rules.torch._device_texts import device_like
-from viaduct.migration.rules.torch._targets import CARDS
+from viaduct.migration.rules.torch._targets import CARDS, cards
 from viaduct.migration.walk import Walk
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
-WORDS = (b"cuda", b"nccl")
+WORDS = (b"cuda", b"nccl", b"accelerator")
 # A key, and a value that says cuda or nccl: to its end, or as far as it is one word.
 PAIR = re.compile(
     r"(?:(?<=[\s{,\[-])|^)(?P<key>\"[\w.\- ]+\"|'[\w.\- ]+'|[A-Za-z_][\w.-]*)\s*[:=]\s*"
@@ -63,7 +63,7 @@ def migrate(path: str, data: bytes, options: Options) -> Migrated:
     made = _Migration(path, options)
     old = text.split("\n")
     after = "\n".join([made.line(number, line) for number, line in enumerate(old, 1)])
-    if any(one.status == "manual" for one in made.findings):
+    if any(one.status == "manual" and one.rule != lightning.rule.name for one in made.findings):
         after, made.findings = text, [left(one) for one in made.findings]
     lines = tuple(range(1, len(old) + 1))
     return Migrated(path, data, after.encode(), tuple(made.findings), lines=lines)
@@ -77,7 +77,7 @@ def left(finding: Finding) -> Finding:
         finding,
         status="manual",
         after="",
-        message=f"to be written: {finding.message}. Nothing is, as another place of this file is for a person",
+        message=f"to be written: {finding.message}. Nothing is, as another place of this file needs manual review",
         message_zh=f"{finding.message_zh}:因本文件另有需人工修改之处,未写入",
     )
 
@@ -120,6 +120,9 @@ class _Migration:
 
     def looked_at(self, at: tuple[int, int], line: str, key: str, value: str, below: bool = False) -> str:
         """What the value becomes; empty: it stays, and something may have been said."""
+        if key == "accelerator" and value in ("gpu", "cuda") and lightning.rule.wanted(self.options):
+            self.say(lightning.rule, "manual", at, line, *for_lightning(value, self.options), "high")
+            return ""
         is_device, is_backend = device_like(key), "backend" in key.lower()
         exact = (is_device and DEVICE.fullmatch(value)) or (is_backend and value == "nccl")
         named = (is_device and "cuda" in value) or (is_backend and "nccl" in value)
@@ -154,6 +157,15 @@ def for_all(key: str, value: str) -> tuple[str, str]:
     return (
         f"{key}: {value} holds for CUDA alone: leave it out, or let each machine have its own value",
         f"{key}: {value} 仅适用于 CUDA:请删去,或按机器分别设置",
+    )
+
+
+def for_lightning(value: str, options: Options) -> tuple[str, str]:
+    names = " and ".join(card.title for card in cards(options))
+    return (
+        f"accelerator: {value} is CUDA to Lightning, which has none for the {names}: give the trainer an Accelerator "
+        "of your own",
+        f"accelerator: {value} 在 Lightning 中指 CUDA,且没有 {names} 的加速器:请为 Trainer 传入自定义的 Accelerator",
     )
 
 

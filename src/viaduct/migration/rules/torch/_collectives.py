@@ -18,6 +18,18 @@ DEFAULTED = {"os.environ.get": 1, "os.getenv": 1, "os.environ.setdefault": 1, "g
 ASKED = ("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend")
 
 
+# Libraries that give the name to torch.distributed as it is.
+HAND_ON = (
+    "transformers.",
+    "accelerate.",
+    "pytorch_lightning.",
+    "lightning.",
+    "lightning_fabric.",
+    "deepspeed.",
+    "mmengine.",
+)
+
+
 @dataclass
 class Origin:
     """texts: the strings that name NCCL and reach a value; unknown: what could not be followed."""
@@ -220,6 +232,12 @@ def has_entry(site: Site, table: ast.expr) -> bool:
         name == target.device and isinstance(value, ast.Constant) and value.value == target.backend
         for name, value in items
     )
+
+
+def hands_backend_on(site: Site, name: str) -> bool:
+    """Return True for a function of the project, or of a library that hands its backend on to torch.distributed."""
+    own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
+    return own or name.startswith(HAND_ON)
 
 
 def swap(site: Site, text: ast.Constant) -> bool:

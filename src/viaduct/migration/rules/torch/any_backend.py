@@ -69,6 +69,16 @@ def option(site: Site) -> None:
                     change(site, text)
 
 
+@rule.node(ast.keyword, words=("nccl",))
+def given_elsewhere(site: Site) -> None:
+    """`setup(backend="nccl")` of a function of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
+    call = site.source.parents[site.node]
+    if isinstance(call, ast.Call) and "backend" in (site.node.arg or "") and collectives.is_nccl(site.node.value):
+        name = site.qualified(call.func) or ""
+        if name not in PLACES and collectives.hands_backend_on(site, name):
+            change(site, site.node.value)
+
+
 def change(site: Site, text: ast.Constant) -> None:
     if (
         ("any", text) in site.work.seen

@@ -94,7 +94,7 @@ def option(site: Site) -> None:
 
 @rule.node(ast.keyword, words=("nccl",))
 def own_argument(site: Site) -> None:
-    """`setup(backend="nccl")` of a function of the project."""
+    """`setup(backend="nccl")` of a function of the project, `TrainingArguments(ddp_backend="nccl")` of a library."""
     call = site.source.parents[site.node]
     if (
         not isinstance(call, ast.Call)
@@ -105,11 +105,16 @@ def own_argument(site: Site) -> None:
     name = site.qualified(call.func) or ""
     if name in PLACES or getattr(call.func, "id", "") == "dict":
         return
-    if name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}."):
+    if collectives.hands_backend_on(site, name):
         if collectives.swap(site, site.node.value):
             collectives.say_swapped(site, site.node.value)
     elif name and not name.startswith("torch."):
-        leave(site, site.node.value)
+        new = card(site.options).backend
+        site.manual(
+            f"{name} is given the backend {site.text(site.node.value)}: for this card it is {new}, if it takes that",
+            zh=f"{name} 的后端为 {site.text(site.node.value)}:对于该加速卡应为 {new}(若其支持)",
+            risk="high",
+        )
 
 
 @rule.reference(f"{ROOT}.Backend.NCCL", "torch.distributed.distributed_c10d.Backend.NCCL")

@@ -1,0 +1,59 @@
+"""Name options of transformers, diffusers and peft that choose a package for NVIDIA cards.
+
+    from transformers import TrainingArguments
+    settings = TrainingArguments("out", tf32=True, optim="adamw_bnb_8bit")
+
+The libraries know both cards and find them by themselves. What an option names by a text or a flag is loaded when the
+script runs: no import shows it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="P6 6", kind="report", targets=("npu", "mlu", "any"), order=80)
+
+ROOTS = ("transformers.", "diffusers.", "peft.", "trl.", "accelerate.")
+WORDS = ("tf32", "8bit", "4bit", "bnb", "_apex", "xformers", "flash_attention_2")
+FLAGS = {"tf32": "TF32", "load_in_8bit": "bitsandbytes", "load_in_4bit": "bitsandbytes"}
+OPTIMIZERS = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "_apex": "apex", "paged": "bitsandbytes"}
+
+
+@rule.node(ast.Call, words=WORDS)
+def name_option(site: Site) -> None:
+    name = site.qualified(site.node.func) or ""
+    method = site.node.func.attr if isinstance(site.node.func, ast.Attribute) else ""
+    if method == "enable_xformers_memory_efficient_attention":
+        say(site, "xformers")
+    elif name.startswith(ROOTS) or method == "from_pretrained":
+        for word in site.node.keywords:
+            package = package_of(site, word)
+            if package:
+                say(site, package, word)
+
+
+def package_of(site: Site, word: ast.keyword) -> str:
+    """What an option loads or turns on that is NVIDIA's; transformers has an attention of its own for the NPU."""
+    value = word.value.value if isinstance(word.value, ast.Constant) else None
+    if word.arg in FLAGS:
+        return FLAGS[word.arg] if value is True else ""
+    if word.arg == "optim" and isinstance(value, str):
+        return next((package for part, package in OPTIMIZERS.items() if part in value), "")
+    if word.arg == "attn_implementation" and value == "flash_attention_2":
+        return "flash_attn" if site.options.to != "npu" else ""
+    return ""
+
+
+def say(site: Site, package: str, node: ast.AST | None = None) -> None:
+    names = " and ".join(card.title for card in cards(site.options))
+    what = site.text(node) if node is not None else site.text(site.node.func)
+    site.manual(
+        f"`{what}` chooses {package}, which is for NVIDIA cards: leave it out on the {names}, or take what it has "
+        "instead",
+        zh=f"`{what}` 选用仅支持 NVIDIA 设备的 {package}:在 {names} 上请去掉,或改用其对应实现",
+        risk="high",
+        node=node,
+    )

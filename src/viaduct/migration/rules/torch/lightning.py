@@ -1,0 +1,51 @@
+"""Name trainers of Lightning, which knows no accelerator of these vendors.
+
+    import pytorch_lightning as pl
+    trainer = pl.Trainer(accelerator="gpu", devices=8, strategy="ddp")
+
+Lightning chooses the device itself: `gpu` and `gpus=` mean CUDA, and `auto`, also by default, finds the CPU where there
+is no CUDA, so that a script would train there without a word. A trainer for the CPU or a TPU needs nothing, and neither
+does one that is given an accelerator of the card.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._targets import cards
+
+rule = Rule(__name__, spec="6", kind="report", targets=("npu", "mlu", "any"), order=80)
+
+ROOTS = ("pytorch_lightning.*", "lightning.*", "lightning_fabric.*")
+TRAINERS = ("Trainer", "Fabric", "LightningCLI", "from_argparse_args", "LightningLite")
+OTHERS = ("cpu", "tpu", "mps", "hpu", "ipu")
+
+
+@rule.call(*ROOTS)
+def name_trainer(site: Site) -> None:
+    last = site.name.rpartition(".")[2]
+    if last not in TRAINERS or serves_device(site):
+        return
+    names = " and ".join(card.title for card in cards(site.options))
+    given = site.argument("accelerator", 0 if last == "Fabric" else -1)
+    said = f"accelerator={site.text(given)}" if given is not None else "the accelerator that it finds"
+    site.manual(
+        f"Lightning has no accelerator for the {names}, and {said} would be CUDA or the CPU: pass one of your own "
+        "(lightning's Accelerator, subclassed for the device) and a strategy whose process_group_backend is the "
+        "card's",
+        zh=f"Lightning 没有 {names} 的加速器,此处会选用 CUDA 或 CPU:请传入为该设备派生的 Accelerator,"
+        "并在 strategy 中设置其 process_group_backend",
+        risk="high",
+    )
+
+
+def serves_device(site: Site) -> bool:
+    """Return True for a trainer on the CPU, a TPU, or with an accelerator that speaks of the card."""
+    given = site.argument("accelerator", 0 if site.name.endswith(".Fabric") else -1)
+    if given is None:
+        return False
+    if isinstance(given, ast.Constant):
+        return given.value in (*OTHERS, *(card.device for card in cards(site.options)))
+    made = site.text(site.values.origin(given)).lower()
+    return all(card.device in made for card in cards(site.options))
