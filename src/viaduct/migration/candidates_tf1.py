@@ -47,11 +47,13 @@ def find_candidates(work: Work) -> Iterator[Candidate]:
         yield from sessions(work)
         yield from estimators(work)
         yield from batches(work)
+        yield from other_batches(work)
         yield from loss_scales(work)
         yield from horovod(work)
     yield from placements(work)
 
 
+MAKES_TRAIN_OP = ("learning.create_train_op", "training.create_train_op", "layers.optimize_loss")
 MARKS = {
     "broadcasts": ("hccl_ops.broadcast", "NPUBroadcastGlobalVariablesHook", "npu_hooks_append", "broadcast_global_"),
     "communicates": ("initialize_system", "npu_resource_init", "npu_plugin", "init_npu(", "hvd.init"),
@@ -64,6 +66,7 @@ def marks_of(work: Work) -> frozenset[str]:
     if not work.options.distributed or work.options.to != "npu" or not uses_any(work, ROOTS):
         return frozenset()
     trains = any(method in work.index.methods for method in ("minimize", "apply_gradients"))
+    trains = trains or any(name.endswith(MAKES_TRAIN_OP) for name in work.index.calls)
     found = {mark for mark, words in MARKS.items() if any(word in work.source.text for word in words)}
     return frozenset({*found, *(["trains"] if trains else [])})
 
@@ -163,6 +166,28 @@ def batches(work: Work) -> Iterator[Candidate]:
                 if kind == "dataset":
                     yield candidate(work, "batches", call, state)
                 elif kind is None and state != "right" and not is_somebody_elses(work, call, method):
+                    yield candidate(work, "batches", call, "unclear")
+
+
+def other_batches(work: Work) -> Iterator[Candidate]:
+    """Batches of other functions than Dataset.batch, and a dataset's method that is called elsewhere."""
+    from viaduct.migration.rules.tf1._batchers import BUCKETS, CSV, FEATURES, QUEUES, SPARSE, is_whole
+
+    for name in (*QUEUES, *FEATURES, *CSV, *BUCKETS, *SPARSE):
+        for call in work.index.calls.get(name, []):
+            site = Site(RULE, work, call, name)
+            if name not in QUEUES or site.keyword("allow_smaller_final_batch") is not None:
+                yield candidate(work, "batches", call, "right" if is_whole(site, name) else "needed")
+    for node in work.source.of_kind(ast.Attribute):
+        if node.attr in BATCHING and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+            parent = work.source.parents.get(node)
+            called = isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
+            if not called and work.values.kind(node.value) == "dataset":  # type: ignore[attr-defined]
+                yield candidate(work, "batches", node, "unclear")
+    for call in work.source.of_kind(ast.Call):
+        match call:
+            case ast.Call(func=ast.Name(id="getattr"), args=[receiver, ast.Constant(value=str(text)), *_]):
+                if text in BATCHING and work.values.kind(receiver) == "dataset":
                     yield candidate(work, "batches", call, "unclear")
 
 

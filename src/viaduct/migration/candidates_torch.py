@@ -81,7 +81,7 @@ def device_calls(work: Work) -> Iterator[Candidate]:
 
 def moves(work: Work) -> Iterator[Candidate]:
     from viaduct.migration.rules.torch._devices import is_foreign, receiver_class
-    from viaduct.migration.rules.torch.cuda_method import root_of
+    from viaduct.migration.rules.torch.cuda_method import is_bound_move, root_of
     from viaduct.migration.rules.torch.is_cuda import is_own_field
 
     own = device_words(work)[0]
@@ -92,7 +92,9 @@ def moves(work: Work) -> Iterator[Candidate]:
             if not is_foreign(root_of(site, receiver)) and receiver_class(site, receiver, method) is None:
                 yield candidate(work, "moves", call, state)  # type: ignore[arg-type]
     for node in work.source.of_kind(ast.Attribute):
-        if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):
+        if node.attr == "cuda" and is_bound_move(Site(RULE, work, node)):
+            yield candidate(work, "moves", node, "needed")
+        elif node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):
             if is_own_field(Site(RULE, work, node)):
                 continue
             yield candidate(work, "moves", node, "needed")
@@ -107,6 +109,9 @@ def texts(work: Work) -> Iterator[Candidate]:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
         value, prefix = node.value, node.value.partition(":")[0]
+        if names_module(work, node):
+            yield candidate(work, "device_calls", node, "needed")
+            continue
         if prefix not in ("cuda", own) and value not in ("nccl", backend, VISIBLE):
             continue
         if is_name_of_something(work, node):
@@ -117,6 +122,18 @@ def texts(work: Work) -> Iterator[Candidate]:
             yield candidate(work, "visible_devices", node, "needed")
         elif is_device_text(value):
             yield candidate(work, "device_strings", node, "right" if prefix == own else "needed")
+
+
+def names_module(work: Work, node: ast.Constant) -> bool:
+    """`torch.__dict__["cuda"]`, `sys.modules["torch.cuda"]`, `import_module("torch.cuda")`."""
+    value, parent = str(node.value), work.source.parents.get(node)
+    if value != "cuda" and not value.startswith("torch.cuda"):
+        return False
+    if isinstance(parent, ast.Subscript):
+        held = ast.unparse(parent.value)
+        return held.endswith(("__dict__", "sys.modules")) or held.startswith("vars(")
+    name = ast.unparse(parent.func) if isinstance(parent, ast.Call) else ""
+    return name.endswith(("import_module", "__import__")) and parent.args[:1] == [node]  # type: ignore[union-attr]
 
 
 def is_device_text(value: str) -> bool:
@@ -156,3 +173,26 @@ def loads(work: Work) -> Iterator[Candidate]:
             given = where is not None and not (isinstance(where, ast.Constant) and where.value is None)
             right = given or wanted_place(Site(RULE, work, call, name)) == "nothing"
             yield candidate(work, "checkpoints", call, "right" if right else "needed")
+        for node in work.index.references.get(name, []):
+            if not is_alias_or_signature(work, node):
+                yield candidate(work, "checkpoints", node, state_of_reference(work, node))
+
+
+def is_alias_or_signature(work: Work, node: ast.expr) -> bool:
+    """Return True for `load = torch.load`, whose calls are followed, and for what only asks for the signature."""
+    parent = work.source.parents.get(node)
+    if isinstance(parent, ast.Assign):
+        return all(isinstance(target, ast.Name) for target in parent.targets)
+    if isinstance(parent, ast.Compare | ast.Attribute):
+        return True
+    return isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith(("wraps", "signature", "hasattr"))
+
+
+def state_of_reference(work: Work, node: ast.expr) -> State:
+    """`partial(torch.load, map_location="cpu")` says where; of another hand-over it is not seen what is loaded."""
+    parent = work.source.parents.get(node)
+    if isinstance(parent, ast.Call) and (work.names.qualified(parent.func) or "").endswith("partial"):
+        where = next((word.value for word in parent.keywords if word.arg == "map_location"), None)
+        if where is not None and not (isinstance(where, ast.Constant) and where.value is None):
+            return "right"
+    return "unclear"

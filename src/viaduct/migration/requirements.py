@@ -60,7 +60,7 @@ REQUIREMENTS = (
         "batches",
         "batches of one size (drop_remainder)",
         "批大小固定(drop_remainder)",
-        tf1("dataset_drop_remainder", "dataset_counts"),
+        tf1("dataset_drop_remainder", "dataset_batchers", "dataset_counts"),
     ),
     Requirement("shards", "data sharded by rank", "数据按 rank 切分", tf1("dataset_shard", "dataset_unsharded")),
     Requirement(

@@ -48,6 +48,13 @@ def move_unbound(site: Site) -> None:
     rename(site, site.node.func if isinstance(site.node, ast.Call) else site.node)
 
 
+@rule.node(ast.Attribute, words=(".cuda",))
+def move_later(site: Site) -> None:
+    """`move = x.cuda`, which is called elsewhere."""
+    if site.node.attr == "cuda" and is_bound_move(site):
+        rename(site, site.node)
+
+
 @rule.node(ast.Call, words=("getattr", "hasattr", "methodcaller"))
 def asked_by_name(site: Site) -> None:
     if names_the_method(site):
@@ -66,6 +73,19 @@ def module_by_name(site: Site) -> None:
             f"torch.cuda is looked up by its name: write {word!r}, or look up torch.{word}",
             zh=f"此处按名称查找 torch.cuda:请改为 {word!r}",
         )
+
+
+def is_bound_move(site: Site) -> bool:
+    """Return True for the method of a tensor or module that is not called here: `move = x.cuda`."""
+    node, parent = site.node, site.source.parents.get(site.node)
+    if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute | ast.IfExp):
+        return False
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return False
+    if site.qualified(node) is not None or receiver_class(site, node.value, "cuda") is not None:
+        return False
+    named_self = isinstance(node.value, ast.Name) and node.value.id == "self"  # as a rule a field: `self.cuda`
+    return not named_self and is_torchs(site, node.value)
 
 
 def names_the_module(site: Site) -> bool:

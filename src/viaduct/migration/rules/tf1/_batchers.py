@@ -1,0 +1,39 @@
+"""Functions of TensorFlow that make batches beside Dataset.batch. Not a rule: the ledger asks the same."""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Site
+
+HOMES = ("tensorflow.data.experimental", "tensorflow.contrib.data")
+QUEUES = tuple(
+    f"tensorflow.train.{name}"
+    for name in (
+        *("batch", "batch_join", "shuffle_batch", "shuffle_batch_join"),
+        *("maybe_batch", "maybe_batch_join", "maybe_shuffle_batch", "maybe_shuffle_batch_join"),
+    )
+)
+FEATURES = tuple(f"{home}.make_batched_features_dataset" for home in HOMES)
+CSV = tuple(f"{home}.make_csv_dataset" for home in HOMES)
+BUCKETS = tuple(f"{home}.bucket_by_sequence_length" for home in HOMES)
+SPARSE = tuple(f"{home}.dense_to_sparse_batch" for home in HOMES)
+EPOCHS = {FEATURES: 6, CSV: 10}
+
+
+def is_whole(site: Site, name: str) -> bool:
+    """Return True if all batches that a call makes have one size."""
+    if name in QUEUES:
+        given = site.argument("allow_smaller_final_batch")
+        return given is None or is_constant(given, False)
+    if name in FEATURES and is_constant(site.argument("drop_final_batch", 14), True):
+        return True
+    for names, place in EPOCHS.items():
+        if name in names:
+            epochs = site.argument("num_epochs", place)
+            return not site.unpacked and (epochs is None or is_constant(epochs, None))
+    return False
+
+
+def is_constant(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value

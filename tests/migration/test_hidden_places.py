@@ -1,0 +1,74 @@
+"""Places that no call shows: a method kept for later, a function handed on, a module looked up by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migration.small_project import migrated_project
+from viaduct.migration.summary import Summary, summarise
+
+HEAD = "import torch, sys, importlib\nfrom functools import partial, wraps\n"
+
+
+def summary_of(folder: Path, text: str, **options: object) -> Summary:
+    (folder / "train.py").write_text(text)
+    return summarise(migrated_project(folder, **options))
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use = args.cuda\n",
+        "class Net(torch.nn.Module):\n    def go(self):\n        return self.cuda\n",
+        "class Box:\n    def cuda(self):\n        return self\nmove = Box().cuda\n",
+        "names = {'cuda': 1}\nnames['cuda']\n",
+        "@wraps(torch.load)\ndef load(*args):\n    pass\n",
+        "kind = read is torch.load\n",
+    ],
+)
+def test_what_only_looks_like_it_is_not_counted(tmp_path: Path, text: str, to: str) -> None:
+    assert summary_of(tmp_path, HEAD + text, to=to).verdict == "nothing to change"
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.__dict__['cuda'].synchronize()\n",
+        "vars(torch)['cuda'].synchronize()\n",
+        "sys.modules['torch.cuda'].synchronize()\n",
+        "card = torch.device\nLOADERS = {'.pt': torch.load}\n",
+        "read = partial(torch.load)\n",
+        "register(loader=torch.load)\n",
+        "class Reader:\n    def __init__(self):\n        self.load = torch.load\n",
+    ],
+)
+def test_what_is_handed_on_or_looked_up_is_unresolved(tmp_path: Path, text: str, to: str) -> None:
+    summary = summary_of(tmp_path, HEAD + text, to=to)
+    assert summary.verdict == "incomplete"
+    assert sum(row.unresolved for row in summary.ledger) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = torch.zeros(2)\nmove = x.cuda\n",
+        "net = torch.nn.Linear(2, 2)\nrun(net.cuda)\n",
+        "class Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = torch.nn.Linear(2, 2)\n        self.move = self.head.cuda\n",
+    ],
+)
+def test_a_method_kept_for_later_is_the_cards(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(HEAD + text)
+    outcome = migrated_project(tmp_path, to="mlu")
+    assert ".cuda" not in outcome.by_path["train.py"].new
+    assert summarise(outcome).verdict == "complete"
+    assert summary_of(tmp_path, HEAD + text, to="any").verdict == "incomplete"
+
+
+def test_a_partial_load_that_says_where_is_right(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, HEAD + "read = partial(torch.load, map_location='cpu')\n")
+    assert [(row.requirement, row.needed, row.right) for row in summary.ledger] == [("checkpoints", 1, 1)]
