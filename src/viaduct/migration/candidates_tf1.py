@@ -179,10 +179,10 @@ def other_batches(work: Work) -> Iterator[Candidate]:
             if name not in QUEUES or site.keyword("allow_smaller_final_batch") is not None:
                 yield candidate(work, "batches", call, "right" if is_whole(site, name) else "needed")
     for node in work.source.of_kind(ast.Attribute):
-        if node.attr in BATCHING and isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+        if node.attr in BATCHING and isinstance(node.ctx, ast.Load):
             parent = work.source.parents.get(node)
             called = isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
-            if not called and work.values.kind(node.value) == "dataset":  # type: ignore[attr-defined]
+            if not called and work.values.kind(node.value) == "dataset":
                 yield candidate(work, "batches", node, "unclear")
     for call in work.source.of_kind(ast.Call):
         match call:
