@@ -116,3 +116,11 @@ def test_shell_variables_are_named_where_only_a_patch_is_imported(tmp_path: Path
     assert "run.sh:2" in done.stdout
     assert "run.sh:1" not in done.stdout
     assert (tmp_path / "out" / "run.sh").read_text() == text
+
+
+def test_a_list_of_cuda_packages_is_one_finding_that_names_the_lines(tmp_path: Path) -> None:
+    text = "nvidia-cublas-cu12==1\nnumpy\nnvidia-nccl-cu12==2\nnvidia-nvtx-cu12==3\ntriton==3\n"
+    made = migrate_project(project(tmp_path, {"requirements.txt": text}), Options(to="npu"))
+    found = [one for one in made.findings if one.file == "requirements.txt"]
+    assert [one.line for one in found] == [1, 5]
+    assert found[0].message.endswith("so are lines 3, 4")

@@ -136,16 +136,30 @@ def look_at(path: str, text: str, rule: Rule, options: Options) -> Iterator[Find
     if rule.name == LIMITS:
         yield from variables(path, lines, rule, options)
         return
-    seen: set[tuple[int, str]] = set()
+    listed: dict[str, dict[int, str]] = {}
     reader = reader_for(path)
     for number, name in reader(lines) if reader else ():
         package = installed(name)
-        if package is not None and (number, package.name) not in seen:
-            seen.add((number, package.name))
-            status: Status = "advice" if package.risk == "low" else "manual"
-            words, line = told(package, options, name), lines[number - 1]
-            yield Finding(path, number, number, 1, rule.name, rule.kind, status, *words, package.risk, line)
+        if package is not None:
+            listed.setdefault(package.name, {}).setdefault(number, name)
+    for places in listed.values():
+        yield package_finding(path, lines, places, rule, options)
     yield from builds(path, lines, rule, options)
+
+
+def package_finding(path: str, lines: list[str], places: dict[int, str], rule: Rule, options: Options) -> Finding:
+    """One finding for all lines of a file that speak of a package: a lock file lists a dozen of CUDA's."""
+    number, name = next(iter(places.items()))
+    package = installed(name)
+    assert package is not None
+    english, chinese = told(package, options, name)
+    others = [str(other) for other in places][1:]
+    if others:
+        english = f"{english}; so are line{'s' if len(others) > 1 else ''} {', '.join(others)}"
+        chinese = f"{chinese};第 {'、'.join(others)} 行同此"
+    status: Status = "advice" if package.risk == "low" else "manual"
+    place = (path, number, number, 1, rule.name, rule.kind, status)
+    return Finding(*place, english, chinese, package.risk, lines[number - 1])
 
 
 def kernel_finding(path: str, text: str, rule: Rule, options: Options) -> Finding:

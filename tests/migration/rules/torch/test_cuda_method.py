@@ -105,3 +105,9 @@ def test_a_module_that_comes_from_a_neighbour_is_known() -> None:
 def test_a_storage_that_is_mapped_is_no_class_of_the_project() -> None:
     line = "torch.load(f, map_location=lambda storage, place: storage.cuda(1))\n"
     check_rewrite("cuda_method", HEAD + BATCH + line, HEAD + BATCH + line.replace(".cuda", ".npu"))
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_the_default_of_getattr_is_no_method(to: str) -> None:
+    source = "import torch\nx = torch.ones(2, device=getattr(args, 'device', 'cuda'))\n"
+    assert [one.status for one in migrated(source, to=to).findings if one.status != "changed"] == []

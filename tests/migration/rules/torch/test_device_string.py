@@ -157,3 +157,8 @@ def test_a_string_written_in_pieces_is_left_to_a_person() -> None:
 
 def test_a_device_within_an_f_string_is_left_to_a_person() -> None:
     check_says("device_string", HEAD + "print(f'{x.to(\"cuda\")}')\n", "manual", "cannot be edited")
+
+
+@pytest.mark.parametrize(("to", "expected"), [("npu", "torch.device(f'npu')"), ("any", "accelerator.device()")])
+def test_an_f_string_with_nothing_put_in_is_a_device(to: str, expected: str) -> None:
+    assert expected in migrated("import torch\nd = torch.device(f'cuda')\n", to=to).after.decode()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from migration.checking import check_noop, check_says
 
 HEAD = "from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension, load, load_inline\n"
@@ -20,3 +22,26 @@ def test_what_nvcc_compiles_is_left_for_a_person() -> None:
 def test_cpp_alone_is_built_again() -> None:
     check_says("kernels", HEAD + "e = CppExtension('op', ['op.cpp'])\n", "advice", "build it again")
     check_says("kernels", HEAD + "e = load('op', ['op.cpp'])\n", "advice", "build it again")
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize("line", ["import correlation_cuda", "from pkg.ops.roi_cuda_ext import align"])
+def test_a_compiled_module_that_is_imported_needs_review(line: str, to: str) -> None:
+    check_says("kernels", f"import torch\n{line}\n", "manual", "_cuda", to=to)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import correlation_cuda\nexcept ImportError:\n    correlation_cuda = None\n",
+        "from utils import move_to_cuda\n",
+        "import torch.cuda\n",
+    ],
+)
+def test_a_module_that_may_be_missing_and_a_function_are_left_alone(text: str) -> None:
+    check_noop("kernels", f"import torch\n{text}")
+
+
+def test_a_module_of_the_project_is_no_compiled_one() -> None:
+    others = {"ops/roi_cuda.py": "import torch\n"}
+    check_noop("kernels", "import torch\nfrom ops.roi_cuda import align\n", others=others)

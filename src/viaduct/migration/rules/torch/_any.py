@@ -113,9 +113,11 @@ def number(site: Site, node: ast.expr) -> str | None:
 
 
 def of_f_string(node: ast.JoinedStr) -> str | None:
-    """`f"cuda:{rank}"` and nothing more."""
+    """`f"cuda:{rank}"` and nothing more, or `f"cuda:0"`."""
     rest = node.values[1:]
     first = node.values[0]
+    if not rest and isinstance(first, ast.Constant):
+        return str(first.value).partition(":")[2]
     if len(rest) != 1 or not (isinstance(first, ast.Constant) and first.value == "cuda:"):
         return None
     value = rest[0]

@@ -27,8 +27,10 @@ def head(node: ast.AST | None) -> ast.expr | None:
         return node if isinstance(node.value, str) and DEVICE.fullmatch(node.value) else None
     if isinstance(node, ast.JoinedStr):
         first = node.values[0] if node.values else None
-        told = isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith("cuda:")
-        return node if told else None
+        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+            return None
+        whole = len(node.values) == 1 and EXACT.fullmatch(first.value) is not None  # f"cuda", with nothing put in
+        return node if whole or first.value.startswith("cuda:") else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
         return head(node.left)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":

@@ -97,8 +97,9 @@ def names_the_module(site: Site) -> bool:
 
 def names_the_method(site: Site) -> bool:
     called = site.node.func.id if isinstance(site.node.func, ast.Name) else getattr(site.node.func, "attr", "")
-    texts = [one.value for one in site.node.args if isinstance(one, ast.Constant)]
-    return called in ("getattr", "hasattr", "methodcaller") and "cuda" in texts and not is_torch(site)
+    asked = site.node.args[:1] if called == "methodcaller" else site.node.args[1:2]  # not getattr's default
+    named = [one.value for one in asked if isinstance(one, ast.Constant)] == ["cuda"]
+    return called in ("getattr", "hasattr", "methodcaller") and named and not is_torch(site)
 
 
 def is_torch(site: Site) -> bool:

@@ -2,20 +2,24 @@
 
 CUDAExtension and cpp_extension's load and load_inline call nvcc. A kernel cannot be carried over by its text: on the
 NPU it is written anew in Ascend C, on the MLU in BANG C, or replaced by operators of PyTorch. Sources of the project
-that end in .cu or .cuh are listed as well (`migration/manifests.py`). An extension of C++ alone is built again as
-it is.
+that end in .cu or .cuh are listed as well (`migration/manifests.py`). A compiled module that is imported (`import
+correlation_cuda`) is named too, unless the script goes on without it. An extension of C++ alone is built again as it
+is.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 
+from viaduct.migration.imports import imported_modules
 from viaduct.migration.options import Options
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="P6", kind="report", targets=("npu", "mlu", "any"), order=90, patch=True, everywhere=True)
 
 HOME = "torch.utils.cpp_extension"
+COMPILED = re.compile(r"(?:^|\.)\w+_cuda(?:_ext|_lib|_kernels?|_binding)?$")
 INSTEAD = {
     "npu": (
         "write it in Ascend C and build it with torch_npu.utils.cpp_extension.NpuExtension, or use PyTorch's operators",
@@ -54,6 +58,20 @@ def built_at_run_time(site: Site) -> None:
 @rule.call(f"{HOME}.CppExtension")
 def plain_extension(site: Site) -> None:
     built_again(site)
+
+
+@rule.node(ast.Import, ast.ImportFrom, words=("_cuda",))
+def compiled_module(site: Site) -> None:
+    """`import correlation_cuda`, of which the project has no source in Python."""
+    modules = imported_modules(site.node)
+    named = [name for name in modules if COMPILED.search(name) and not is_own_module(site, name)]
+    if named and not any(isinstance(one, ast.Try) and one.handlers for one in site.source.ancestors(site.node)):
+        say(site, named[0])
+
+
+def is_own_module(site: Site, name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return any(path.endswith((f"{last}.py", f"{last}/__init__.py")) for path in site.work.project.surveyed)
 
 
 def cuda_sources(call: ast.Call) -> list[str]:
