@@ -23,7 +23,7 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     assert "is there already" in refused.talk
     assert "Traceback" not in refused.talk
     forced = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "2", "--force")
-    assert forced.code == 0, forced.said + forced.talk
+    assert forced.code == 3, forced.said + forced.talk
     assert (tmp_path / "carried.1" / "mine.txt").read_text() == "mine"
     assert forced.record["bitwise"]
     assert [len(forced.record["runs"]), forced.record["runs"]["migrated"]["steps"]] == [2, 2]
@@ -31,7 +31,8 @@ def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_p
     assert (tmp_path / "train.py").read_text() == TORCH
     page = (forced.out / "report.html").read_text()
     for heading in (
-        "Agrees on the NPU stand-in",
+        "Not proved: what ran agrees",
+        "Edits that were executed",
         "Files that were executed",
         "Losses",
         "Drift by layer",

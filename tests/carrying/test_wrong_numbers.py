@@ -100,5 +100,9 @@ def test_wrong_numbers_of_tensorflow_1_scripts(mistake: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("words", [[], ["--ranks", "2"], ["--", "--amp"]], ids=["alone", "two_ranks", "amp"])
 def test_without_a_wrong_number_every_bit_agrees(words: list[str], tmp_path: Path) -> None:
     journey = with_copy(tmp_path, TORCH, ON_THE_NPU, "--steps", "8", *words)
-    assert journey.code == 0, journey.said + journey.talk
-    assert journey.record["bitwise"], journey.said
+    assert journey.record["bitwise"], journey.said + journey.talk
+    missed = [edit["text"] for edit in journey.record["edits"] if not edit["executed"]]
+    if "--ranks" in words:  # one process never comes to the line that begins the process group
+        assert (journey.code, missed) == (0, [])
+    else:
+        assert (journey.code, missed) == (3, ['dist.init_process_group("hccl")'])

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from viaduct.carrying import agreement as judging
-from viaduct.carrying import reference, sharing
+from viaduct.carrying import coverage, reference, sharing
 from viaduct.carrying.agreement import Agreement
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.branching import Branch, branches
 from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
+from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.places import check_out, prepared
@@ -47,6 +48,7 @@ class Carried:
     unfelt: list[Other] = field(default_factory=list)  # made differently, though both agree
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
+    edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
     doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
     aside: Path | None = None  # where the old content of OUT is now
 
@@ -83,14 +85,18 @@ def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
     plan = plan_of(asked, sides, stage)
     tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
     before = sharing.newest(asked.arguments)
-    original = run("original", plan, tell)
+    original = run("original", plan, sides, tell)
     carried = Carried(asked, sides, stage, original, "could not run", base=original)
     carried.branches = branches(sides.original, sides.root.resolve())
     carried.shared = sharing.written_since(before)
     if not original.finished:
         return carried
     tell(f"the migrated script is run: a stand-in on the CPU plays the {asked.to}.")
-    carried.migrated = run("migrated", plan_for("migrated", plan, asked, sides), tell)
+    carried.migrated = run("migrated", plan_for("migrated", plan, asked, sides), sides, tell)
+    carried.edits = [
+        *coverage.read(carried.migrated.plan, sides, "migrated"),
+        *coverage.read(original.plan, sides, "original"),
+    ]
     if not carried.migrated.finished:
         return carried
     compare(carried, tell)
@@ -152,7 +158,7 @@ def judged(carried: Carried, tell: Tell) -> Agreement:
     plan = plan_for("shaken", carried.original.plan, carried.asked, carried.sides, Path(base.plan.script))
     if carried.shaken is not None:
         plan = reference.renamed(plan, "shaken_reference")
-    carried.shaken = run("shaken", plan, tell)
+    carried.shaken = run("shaken", plan, carried.sides, tell)
     return judging.judge(pairs, judging.measure(base.observed, carried.shaken.observed))
 
 
@@ -161,7 +167,7 @@ def with_known_changes(carried: Carried, rules: dict[str, str], tell: Tell) -> A
     tell(f"known to change numbers: {', '.join(rules)}; the original is run once more with that alone.")
     script = reference.write(carried.asked, carried.sides, tuple(rules))
     plan = plan_for("reference", carried.original.plan, carried.asked, carried.sides, script)
-    made = run("reference", plan, tell)
+    made = run("reference", plan, carried.sides, tell)
     if not made.finished:
         return None
     carried.base, carried.known = made, list(rules.values())

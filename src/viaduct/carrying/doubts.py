@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from viaduct.carrying.values import changed_values
+
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
     from viaduct.carrying.running import Run
@@ -34,7 +36,13 @@ class Doubt:
 
 def find_doubts(carried: Carried) -> list[Doubt]:
     assert carried.agreement is not None
-    return [*strange_files(carried), *unexecuted_files(carried), *no_effect(carried), *not_compared(carried)]
+    return [
+        *strange_files(carried),
+        *unexecuted(carried),
+        *no_effect(carried),
+        *hand_changed(carried),
+        *not_compared(carried),
+    ]
 
 
 def strange_files(carried: Carried) -> Iterator[Doubt]:
@@ -63,16 +71,37 @@ def strange_files(carried: Carried) -> Iterator[Doubt]:
             )
 
 
+def unexecuted(carried: Carried) -> Iterator[Doubt]:
+    yield from unexecuted_edits(carried)
+    yield from unexecuted_files(carried)
+
+
 def unexecuted_files(carried: Carried) -> Iterator[Doubt]:
     assert carried.migrated is not None
     ran = carried.migrated.provenance.positions
-    missed = [path for path in carried.sides.files if path not in ran and not path.endswith(".ipynb")]
+    edited = {edit.file for edit in carried.edits if edit.side == "migrated"}
+    missed = [path for path in carried.sides.files if path not in ran and path in edited]
     if missed:
         yield Doubt(
             "never executed",
             f"{files(len(missed))} that the migration rewrote {'was' if len(missed) == 1 else 'were'} never executed",
             f"迁移改写的 {len(missed)} 个文件从未执行",
             missed,
+        )
+
+
+def unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
+    """Changed lines of files that were executed; those of other files are not listed one by one."""
+    assert carried.migrated is not None
+    ran = carried.migrated.provenance.positions
+    missed = [edit for edit in carried.edits if not edit.count and (edit.file in ran or edit.side == "original")]
+    if missed:
+        count = len(missed)
+        yield Doubt(
+            "never executed",
+            f"{count} edit{'s were' if count > 1 else ' was'} never executed",
+            f"{count} 处修改从未执行",
+            [f"{edit.side} {edit.place}: {edit.text}" for edit in missed],
         )
 
 
@@ -86,6 +115,20 @@ def no_effect(carried: Carried) -> Iterator[Doubt]:
             f"{steps(carried.original)}",
             f"{count} 处数值不同,但在 {carried.original.summary.steps} 步内没有产生影响",
             [other.words for other in carried.unfelt],
+        )
+
+
+def hand_changed(carried: Carried) -> Iterator[Doubt]:
+    """Where the runs differ these lines are suspects; where they do not, nobody has seen what the lines do."""
+    assert carried.agreement is not None
+    lines = changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
+    if lines:
+        some = "1 number or operator was" if len(lines) == 1 else f"{len(lines)} numbers or operators were"
+        yield Doubt(
+            "no effect",
+            f"{some} changed by hand, and nothing that was compared shows it",
+            f"手工修改了 {len(lines)} 处数值或运算符,但比较的内容没有体现其影响",
+            lines,
         )
 
 

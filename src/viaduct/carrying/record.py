@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import __version__
+from viaduct.carrying import coverage
 from viaduct.carrying.agreement import Pair
 from viaduct.carrying.carry import Carried
 from viaduct.carrying.commands import commands
@@ -53,6 +54,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
             {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
             for place, one in carried.sides.manual
         ],
+        "edits": coverage.as_record(carried.edits),
         "branches": [asdict(branch) for branch in carried.branches],
         "commands": [{"for": name, "command": line} for name, line in commands(asked, carried.sides, carried.stage)],
         "runs": {run.side: of_run(run) for run in runs(carried)},

@@ -316,7 +316,25 @@ def executed(carried: Carried) -> list[Section]:
     if outside:
         words += f" Outside of both trees, shared by both sides and not migrated: {', '.join(outside[:SHOWN])}"
         words += f" and {len(outside) - SHOWN} more." if len(outside) > SHOWN else "."
-    return [Section("Files that were executed", words, [Table(columns, rows)] if rows else [])]
+    files = Section("Files that were executed", words, [Table(columns, rows)] if rows else [])
+    return [files, *coverage(carried)]
+
+
+def coverage(carried: Carried) -> list[Section]:
+    """The changed lines, those that never ran first."""
+    if not carried.edits:
+        return []
+    rows = [
+        [f"{edit.side} {edit.place}", Value(f"{edit.count:,}" if edit.count else "never", float(edit.count)), edit.text]
+        for edit in sorted(carried.edits, key=lambda edit: bool(edit.count))
+    ]
+    ran = sum(bool(edit.count) for edit in carried.edits)
+    words = (
+        f"{ran} of {plural(len(carried.edits), 'changed line')} with code were executed, in all processes together. "
+        "What never ran is not proved. Of a line with several branches the one that ran least counts; lines that the "
+        "migration removed are counted in the original."
+    )
+    return [Section("Edits that were executed", words, [Table(["line", "executed", "text"], rows)])]
 
 
 def executed_row(carried: Carried, path: str, left: Executed | None, right: Executed | None) -> list[object]:
@@ -392,12 +410,19 @@ def changes(carried: Carried) -> Section:
 
 
 def marked(carried: Carried, file: DiffFile) -> DiffFile:
-    """Suspected lines bear a remark."""
+    """Suspected lines bear a remark, and so do those that never ran."""
+    missed = [edit for edit in carried.edits if edit.file == file.name and not edit.count]
+    idle, gone = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
+    if carried.migrated is None:
+        idle = gone = set()
     why = {one.line: one.why for one in carried.suspects if one.file == file.name}
     rows: list[DiffRow | int] = []
     for row in file.rows:
         if isinstance(row, DiffRow) and row.kind != "same" and row.new in why:
             said = Comment(f"suspected: {why[row.new]}", "carry", "suspected", "bad")
+            row = replace(row, comments=[*row.comments, said])
+        if isinstance(row, DiffRow) and ((row.new in idle and row.kind != "same") or (not row.new and row.old in gone)):
+            said = Comment("this edit was never executed", "carry", "not proved", "warn")
             row = replace(row, comments=[*row.comments, said])
         rows.append(row)
     return replace(file, rows=rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from viaduct.carrying import provenance
+from viaduct.carrying import coverage, provenance
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.listening import kept_in
 from viaduct.carrying.migrated import Sides
@@ -137,8 +137,10 @@ def scene_of(plan: Plan) -> Scene:
     return Scene(Path(plan.origin), Path(plan.work), overlay)
 
 
-def run(side: Side, plan: Plan, tell: Callable[[str], None]) -> Run:
+def run(side: Side, plan: Plan, sides: Sides, tell: Callable[[str], None]) -> Run:
     Path(plan.record).mkdir(parents=True)
+    if side in ("original", "migrated"):
+        coverage.prepare(plan, sides, side)
     with kept_in(Path(plan.record) / OUTPUT):
         summary = rehearse(plan, scene_of(plan), tell)
     for line in told(summary, plan)[:1]:

@@ -26,6 +26,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from viaduct.rehearsal import trees
+from viaduct.rehearsal.counters import compile_plain, open_counters
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.trees import Trees
 
@@ -61,6 +62,7 @@ class Recorder:
     def __init__(self, plan: Plan, known: Trees) -> None:
         self.trees = known
         self._path = Path(plan.record) / FILE
+        self._counters = open_counters(plan.record)
         self._made: dict[int, CodeType] = {}  # code that we compiled from a file ourselves, by id
         self._said: set[tuple[Any, ...]] = set()
         self._opened: dict[str, tuple[str, CodeType | None]] = {}  # the hash and the code of files that were read
@@ -68,7 +70,8 @@ class Recorder:
 
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
         """Compile the bytes of a project's file and record them."""
-        code: CodeType = compile(data, path, "exec", dont_inherit=True)
+        position = self.trees.position(path)
+        code = self._counters.compile(data, path, position) if self._counters else compile_plain(data, path)
         self._made[id(code)] = code
         self.record(name, path, hashlib.sha256(data).hexdigest(), True)
         return code

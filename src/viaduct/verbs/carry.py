@@ -69,7 +69,7 @@ def main(
 
     This executes the script, twice or more, on the CPU, with your rights. Each run has a process and a copy of the
     working folder of its own, and imports from its own tree only; it is not shut in. Exit code 0: agrees. 1: differs.
-    2: could not run, or a wrong flag. 3: not proved, such as a rewritten file that was never executed.
+    2: could not run, or a wrong flag. 3: not proved, such as an edit that was never executed.
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse(switches)

@@ -1,0 +1,104 @@
+"""Which of the changed lines were executed, and how often: an edit that never ran is not proved.
+
+Added and changed lines are counted in the migrated script, removed ones in the original.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from viaduct.carrying.migrated import Sides
+from viaduct.migration.diffing import Row
+from viaduct.rehearsal import counters
+from viaduct.rehearsal.counters import Edited, Span
+from viaduct.rehearsal.plan import Plan
+
+Side = Literal["original", "migrated"]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A changed line and how often it was executed, over all processes; of several parts the least."""
+
+    side: Side  # in which it stands
+    file: str
+    line: int
+    text: str
+    count: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def spans_of(rows: list[Row], side: Side) -> Iterator[Span]:
+    """The changed parts of a file: of the original only lines that are gone."""
+    for row in rows:
+        if side == "original":
+            if row.kind == "removed" and row.old:
+                yield Span(row.old)
+        elif row.new and row.kind == "added":
+            yield Span(row.new)
+        elif row.new and row.kind == "changed":
+            yield from marked_spans(row, row.new)
+
+
+def marked_spans(row: Row, line: int) -> Iterator[Span]:
+    """Within a line what is marked; where something was only taken out of it, the whole line."""
+    column = 0
+    marked = [piece for piece in row.right if piece.marked and piece.text.strip()]
+    if len(marked) < sum(piece.marked and bool(piece.text.strip()) for piece in row.left) or not marked:
+        yield Span(line)
+        return
+    for piece in row.right:
+        if piece in marked:
+            yield Span(line, column, column + len(piece.text))
+        column += len(piece.text)
+
+
+def find_edited(tree: Path, files: dict[str, list[Row]], side: Side) -> dict[str, tuple[list[Span], Edited]]:
+    found = {}
+    for path, rows in files.items():
+        spans = list(spans_of(rows, side))
+        file = tree / path
+        if not spans or not path.endswith(".py") or not file.is_file():
+            continue
+        data = file.read_bytes()
+        try:
+            text = counters.decode(data)
+            edited = counters.find_edited(ast.parse(data), text, spans)
+        except (SyntaxError, ValueError, LookupError, RecursionError):
+            continue
+        found[path] = spans, edited
+    return found
+
+
+def prepare(plan: Plan, sides: Sides, side: Side) -> None:
+    """Write down what a run of that side has to count; its record's folder is there."""
+    found = find_edited(Path(plan.tree), sides.files, side)
+    spans = {path: spans for path, (spans, _) in found.items()}
+    counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in found.items()})
+
+
+def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
+    """The changed lines of one side that hold code, with their counts."""
+    counts = counters.read_counts(plan.record)
+    edits, offset = [], 0
+    for path, (_, edited) in find_edited(Path(plan.tree), sides.files, side).items():
+        lines = counters.decode((Path(plan.tree) / path).read_bytes()).splitlines()
+        for line, numbers in sorted(edited.lines.items()):
+            count = min((counts[offset + number] if counts else 0 for number in numbers), default=0)
+            edits.append(Edit(side, path, line, lines[line - 1].strip(), count))
+        offset += len(edited.units)
+    return edits
+
+
+def as_record(edits: list[Edit]) -> list[dict[str, Any]]:
+    return [
+        {"side": edit.side, "file": edit.file, "line": edit.line, "text": edit.text, "executed": edit.count}
+        for edit in edits
+    ]

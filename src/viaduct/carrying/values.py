@@ -1,0 +1,69 @@
+"""Numbers and operators that somebody has changed by hand: what they do must show, or it was not looked at.
+
+A line that the rules would not write so, and that differs from the original's in numbers, strings, operators or `not`
+alone, is no other way of writing the same. If all that was compared agrees nevertheless, its effect was not compared.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import keyword
+import tokenize
+from collections.abc import Iterator
+
+from viaduct.carrying.migrated import Sides
+from viaduct.migration.diffing import Row
+
+PUNCTUATION = set("()[]{},:;.=")
+SKIPPED = {tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
+
+
+def changed_values(sides: Sides) -> list[str]:
+    """The lines, as `file:line: text (original: text)`."""
+    return [
+        f"{path}:{row.new}: {row.new_text.strip()} (original: {row.old_text.strip()})"
+        for path, rows in sides.files.items()
+        for row in value_rows(rows, sides.unlike.get(path, set()))
+    ]
+
+
+def value_rows(rows: list[Row], unlike: set[int]) -> Iterator[Row]:
+    for row in rows:
+        if row.kind == "changed" and row.new in unlike and differs_in_values(row.old_text, row.new_text):
+            yield row
+
+
+def differs_in_values(old: str, new: str) -> bool:
+    """Return True if two lines have the same names in the same order and other values or operators."""
+    before, after = split(old), split(new)
+    if before is None or after is None or before == after:
+        return False
+    return [name for kind, name in before if kind == "name"] == [name for kind, name in after if kind == "name"]
+
+
+def split(text: str) -> list[tuple[str, object]] | None:
+    """Return what a line is made of, without its punctuation; numbers by their value."""
+    found: list[tuple[str, object]] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text.strip() + "\n").readline):
+            if token.type in SKIPPED or token.string in PUNCTUATION:
+                continue
+            if token.type in (tokenize.NUMBER, tokenize.STRING):
+                found.append(("value", literal(token.string)))
+            elif token.type == tokenize.NAME and not keyword.iskeyword(token.string):
+                found.append(("name", token.string))
+            else:
+                found.append(("operator", token.string))
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        if not found:
+            return None  # a part of a longer statement may end in the middle of a bracket
+    return found
+
+
+def literal(text: str) -> object:
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError):  # an f-string
+        return text
+    return (isinstance(value, bool), value)

@@ -1,0 +1,87 @@
+"""An edit that never ran is not proved: it is listed on the terminal, in the record and on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from carrying.journeys import with_copy
+from viaduct.carrying.values import differs_in_values
+
+SOURCE = """\
+import subprocess, sys
+import torch
+from torch import nn
+torch.set_num_threads(1)
+rate = 0.1 if len(sys.argv) < 9 else 0.7
+net = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+
+
+def evaluate(net):
+    with torch.no_grad():
+        return net(torch.ones(1, 4).cuda()).sum()
+
+
+if len(sys.argv) > 1:
+    raise SystemExit(net.cuda())
+for step in range(30):
+    loss = net(torch.ones(3, 4).cuda()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 20:
+        evaluate(net)
+"""
+COPY = SOURCE.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
+
+
+def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path) -> None:
+    journey = with_copy(tmp_path, SOURCE, COPY, "--steps", "4")
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
+    counts = {edit["text"]: edit["executed"] for edit in journey.record["edits"]}
+    assert counts == {
+        "import torch_npu": 1,
+        "net = nn.Linear(4, 2).npu()": 1,
+        "return net(torch.ones(1, 4).npu()).sum()": 0,
+        "raise SystemExit(net.npu())": 0,
+        "loss = net(torch.ones(3, 4).npu()).square().mean()": 4,
+    }
+    assert "Not proved: what ran agrees, but 2 edits were never executed." in journey.said
+    assert "migrated train.py:13: return net(torch.ones(1, 4).npu()).sum()" in journey.said
+    page = (journey.out / "report.html").read_text()
+    assert "3 of 5 changed lines with code were executed" in page
+    assert page.count("this edit was never executed") == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("else 0.7", "else 0.2"), ("step == 20", "step == 21"), ("len(sys.argv) < 9", "len(sys.argv) < 10")],
+    ids=["branch not taken", "condition without effect", "number without effect"],
+)
+def test_a_change_that_nothing_shows_is_not_said_to_agree(old: str, new: str, tmp_path: Path) -> None:
+    source = SOURCE.replace("raise SystemExit(net.cuda())", "raise SystemExit").replace("(1, 4).cuda()", "(1, 4)")
+    copy = source.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
+    journey = with_copy(tmp_path, source, copy.replace(old, new), "--steps", "4")
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
+    assert new in journey.said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_value"),
+    [
+        ("x = f(0.1, rate)", "x = f(0.2, rate)", True),
+        ("if a > b:", "if a >= b:", True),
+        ("if a:", "if not a:", True),
+        ("x = 1e-2", "x = 0.01", False),
+        ("x = (a + b)", "x = a + b", False),
+        ("loss = net(x)", "total = net(x)", False),
+        ("x = 'a'", 'x = "a"', False),
+        ("x = True", "x = False", True),
+        ("    momentum=0.9,", "    momentum=0.99,", True),
+        ("x = a + b  # note", "x = a + b", False),
+    ],
+)
+def test_what_counts_as_a_changed_value(old: str, new: str, is_value: bool) -> None:
+    assert differs_in_values(old, new) is is_value
