@@ -326,6 +326,14 @@ class Source:
             return False
         return self.places[region[0]] <= self.places[node] < self.ends[self.places[region[-1]]]
 
+    def only_within(self, nodes: list[Node], region: list[ast.stmt]) -> list[Node]:
+        """Return those of some nodes, given in the order of the text, that lie in statements that follow each other."""
+        if not region:
+            return []
+        begin, end = self.places[region[0]], self.ends[self.places[region[-1]]]
+        first = bisect_left(nodes, begin, key=self.places.__getitem__)
+        return nodes[first : bisect_left(nodes, end, key=self.places.__getitem__)]
+
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         return {child: node for node, held in self.inner.items() for child in held}

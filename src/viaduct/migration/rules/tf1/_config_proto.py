@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from viaduct.migration.imports import REGISTERS
 from viaduct.migration.names import Comprehension
-from viaduct.migration.rule import Site
+from viaduct.migration.rule import Site, once
 
 REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2"
 CONFIG_PROTO = ("tensorflow.ConfigProto", "tensorflow.core.protobuf.config_pb2.ConfigProto")
@@ -198,12 +198,19 @@ def chain(site: Site, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
 
 def adding_statement(site: Site, config: Held, node: ast.expr) -> ast.stmt | None:
     """The statement that adds a custom optimizer to this very config."""
-    wanted = (*config.parts, "graph_options", "rewrite_options", "custom_optimizers")
-    for one in site.source.of_kind(ast.Attribute) if "custom_optimizers" in site.source.text else []:
-        adds = isinstance(one, ast.Attribute) and one.attr == "custom_optimizers" and chain(site, one) == wanted
-        if adds and same_variable(site, config, one, node):
-            return site.source.statement(one)
-    return None
+    return adding_statements(site).get((config.parts, variable_of(site, config.parts, node)))
+
+
+@once
+def adding_statements(site: Site) -> dict[tuple[tuple[str, ...], object], ast.stmt]:
+    """Of each config the first statement that adds a custom optimizer to it."""
+    found: dict[tuple[tuple[str, ...], object], ast.stmt] = {}
+    for node in site.source.attributes.get("custom_optimizers", ()):
+        parts = chain(site, node)
+        if parts[-3:] == ("graph_options", "rewrite_options", "custom_optimizers") and len(parts) > 3:
+            config = parts[:-3]
+            found.setdefault((config, variable_of(site, config, node)), site.source.statement(node))
+    return found
 
 
 def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
@@ -213,15 +220,15 @@ def carries_npu_optimizer(site: Site, config: Held, node: ast.expr) -> bool:
 
 
 def same_variable(site: Site, config: Held, one: ast.AST, other: ast.AST) -> bool:
-    if config.parts[0] == "self":
-        classes = [
-            next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
-            for node in (one, other)
-        ]
-        return classes[0] is classes[1]
+    return variable_of(site, config.parts, one) == variable_of(site, config.parts, other)
+
+
+def variable_of(site: Site, parts: tuple[str, ...], node: ast.AST) -> object:
+    """Return what tells a variable from others of its name: the class of `self`, else what is bound to it there."""
+    if parts[0] == "self":
+        return next((parent for parent in site.source.ancestors(node) if isinstance(parent, ast.ClassDef)), None)
     names = site.work.names
-    first, second = (names.lookup(config.text, names.scope_of(node)) for node in (one, other))
-    return first is second
+    return id(names.lookup(".".join(parts), names.scope_of(node)))
 
 
 def last_setting(site: Site, config: Held, assigned: ast.stmt) -> ast.stmt:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from viaduct.migration.names import Function
 from viaduct.migration.rule import Site, once
@@ -19,11 +20,17 @@ RUNNERS = ("app.run", "test.main", "unittest.main", "absltest.main", "googletest
 APP_RUN = ("tensorflow.app.run", "absl.app.run")
 
 
-def exits(statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
+def exits(site: Site, statements: list[ast.stmt], skip: ast.stmt | None = None) -> Iterator[ast.stmt]:
     """Statements that leave the block: return, exit, and break or continue of a loop around it."""
     for statement in statements:
         if statement is not skip:
-            yield from _exits(statement, within_loop=False)
+            yield from exits_of(site)(statement)
+
+
+@once
+def exits_of(site: Site) -> Callable[[ast.stmt], tuple[ast.stmt, ...]]:
+    """Return what finds the exits of one statement and remembers them: sessions of a block ask for the same ones."""
+    return cache(lambda statement: tuple(_exits(statement, within_loop=False)))
 
 
 def _exits(node: ast.AST, within_loop: bool) -> Iterator[ast.stmt]:
@@ -58,10 +65,16 @@ def dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def runs_script(statements: list[ast.stmt]) -> bool:
+def runs_script(site: Site, statements: list[ast.stmt]) -> bool:
     """Whether one of them runs the rest of the script and then ends it: `tf.app.run()`, `tf.test.main()`."""
-    calls = (node for one in statements for node in ast.walk(one) if isinstance(node, ast.Call))
-    return any(f".{dotted(call.func)}".endswith(tuple(f".{name}" for name in RUNNERS)) for call in calls)
+    return any(site.source.is_within(call, [one]) for call in running_calls(site) for one in statements)
+
+
+@once
+def running_calls(site: Site) -> list[ast.Call]:
+    """Calls of this file that run a script and then end it."""
+    names = tuple(f".{name}" for name in RUNNERS)
+    return [call for call in site.source.of_kind(ast.Call) if f".{dotted(call.func)}".endswith(names)]
 
 
 def ends(statement: ast.stmt) -> bool:
@@ -80,12 +93,13 @@ def is_endless(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.While):
         return False
     test = statement.test
-    return isinstance(test, ast.Constant) and bool(test.value) and not any(exits(statement.body))
+    is_true = isinstance(test, ast.Constant) and bool(test.value)
+    return is_true and not any(True for inner in statement.body for _ in _exits(inner, within_loop=False))
 
 
 def at_end(site: Site, statements: list[ast.stmt], lines: list[str], skip: ast.stmt | None = None) -> None:
     """New statements where the block ends and before each way out of it (but those within `skip`)."""
-    for statement in exits(statements, skip):
+    for statement in exits(site, statements, skip):
         before_leaving(site, statement, lines)
     if skip is None and not ends(statements[-1]):
         site.edit.after(statements[-1], lines)
@@ -148,5 +162,5 @@ def leaves_early(site: Site, statements: list[ast.stmt]) -> bool:
 @once
 def ending_calls(site: Site) -> list[ast.Call]:
     """Calls of this file that end the program."""
-    calls = (node for node in site.source.nodes if isinstance(node, ast.Call))
+    calls = site.source.of_kind(ast.Call)
     return [call for call in calls if (site.qualified(call.func) or getattr(call.func, "id", "")) in EXIT_CALLS]

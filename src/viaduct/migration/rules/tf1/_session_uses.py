@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from viaduct.migration.rule import Site
 
@@ -37,7 +36,7 @@ def only_files(site: Site) -> bool:
     name, region = opened_as(site)
     if not name:
         return False
-    evaluated = (node for node in site.source.attributes.get("eval", ()) if site.source.is_within(node, region))
+    evaluated = site.source.only_within(site.source.attributes.get("eval", []), region)
     if any(is_called(site, node) for node in evaluated):
         return False
     purposes = [purpose(site, use) for use in uses(site, region, name)]
@@ -56,8 +55,8 @@ def opened_as(site: Site) -> tuple[str, list[ast.stmt]]:
     return "", []
 
 
-def uses(site: Site, region: list[ast.stmt], name: str) -> Iterator[ast.Name]:
-    return (node for node in site.source.reads.get(name, ()) if site.source.is_within(node, region))
+def uses(site: Site, region: list[ast.stmt], name: str) -> list[ast.Name]:
+    return site.source.only_within(site.source.reads.get(name, []), region)
 
 
 def purpose(site: Site, use: ast.Name) -> str:

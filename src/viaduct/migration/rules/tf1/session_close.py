@@ -153,7 +153,7 @@ def close_block(
         return
     if ("closed", start, name) in site.work.seen:
         return
-    if _leaving.runs_script(rest):
+    if _leaving.runs_script(site, rest):
         at_exit(site, name, start)
         return
     site.work.seen[("closed", start, name)] = None
@@ -192,7 +192,7 @@ def used_outside(site: Site, start: ast.stmt, found: list[ast.Name]) -> bool:
 def used_in_finally(site: Site, rest: list[ast.stmt], found: list[ast.Name]) -> bool:
     """Whether the block may be left through a `finally` that needs the session, other than its last statement."""
     last = final_try(site, rest, found)
-    for statement in _leaving.exits(rest, skip=last):
+    for statement in _leaving.exits(site, rest, skip=last):
         for parent in site.source.ancestors(statement):
             if isinstance(parent, ast.Try) and any(use in ast.walk(one) for one in parent.finalbody for use in found):
                 return True

@@ -289,20 +289,17 @@ def new_config(site: Site) -> str:
         name = proto.local_name(site, place, "config")
         made = f"{name} = {proto.tensorflow_name(site, 'ConfigProto')}()"
         site.edit.before(place, [made, *proto.filling(site, name, place)])
-        site.work.seen[("made", place, name)] = None
+        site.work.answers.setdefault(("configs", site.source.function(place)), []).append((place, name))
     return name
 
 
 def made_before(site: Site, place: ast.stmt) -> str | None:
     """A config made for an earlier session of the same function that surely has run by now."""
     above = [place, *(node for node in site.source.ancestors(place) if isinstance(node, ast.stmt))]
-    for mark in site.work.seen:
-        made = mark[1] if mark[0] == "made" else None
-        if not isinstance(made, ast.stmt) or site.source.function(made) is not site.source.function(place):
-            continue
+    for made, name in site.work.answers.get(("configs", site.source.function(place)), ()):
         block = site.source.block(made)
         if any(one in block and block.index(one) >= block.index(made) for one in above):
-            return str(mark[2])
+            return str(name)
     return None
 
 
