@@ -172,6 +172,71 @@ def test_attention_and_norms_are_those_of_the_cpu_bit_for_bit() -> None:
         assert torch.equal(layer(values[0]), copy.deepcopy(layer).npu()(values[0].npu()).cpu()), layer
 
 
+@on("cuda")
+def test_transformers_compute_on_a_device_called_cuda_what_the_cpu_computes() -> None:
+    from torch.nn import functional
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+    model = torch.nn.TransformerEncoder(layer, 2)
+    twin = copy.deepcopy(model).cuda()
+    x = torch.randn(2, 6, 16)
+    for encoder, place in ((model, "cpu"), (twin, "cuda")):
+        encoder(x.to(place)).square().mean().backward()
+    assert all(torch.equal(p.grad, q.grad.cpu()) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
+    padding = torch.zeros(2, 6, dtype=torch.bool).index_fill(1, torch.tensor([5]), True)
+    with torch.no_grad():
+        padded = twin.eval()(x.cuda(), src_key_padding_mask=padding.cuda()).cpu()
+    torch.testing.assert_close(padded[:, :5], model(x, src_key_padding_mask=padding)[:, :5])
+    q = torch.randn(2, 2, 6, 8, device="cuda", requires_grad=True)
+    for kernel in (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
+        with sdpa_kernel(kernel):
+            assert functional.scaled_dot_product_attention(q, q, q, is_causal=True).is_cuda
+
+
+@on("cuda")
+def test_functions_of_pytorch_that_make_tensors_beside_their_input_find_the_device() -> None:
+    from torch.nn import functional
+
+    torch.manual_seed(0)
+    image = torch.randn(1, 2, 8, 8)
+    results = []
+    for place in ("cpu", "cuda"):
+        torch.manual_seed(1)
+        pooled = functional.fractional_max_pool2d(image.to(place), 2, output_size=4)
+        rows, columns = torch.unravel_index(torch.tensor([5, 2], device=place), (2, 3))
+        results.append([pooled.cpu(), rows.cpu(), columns.cpu()])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@on("npu")
+def test_dropout_draws_what_the_cpu_draws_fused_or_not() -> None:
+    x = torch.randn(64)
+    for call in (
+        lambda y: torch.nn.functional.dropout(y, 0.3),
+        lambda y: torch.nn.functional.dropout(y, 1.0),
+        lambda y: torch.native_dropout(y, 0.3, True)[1],
+        lambda y: torch.nn.functional.alpha_dropout(y, 0.3, training=True),
+    ):
+        drawn = []
+        for place in ("cpu", "npu"):
+            torch.manual_seed(2)
+            drawn.append(call(x.to(place)).cpu())
+        assert torch.equal(*drawn)
+
+
+@on("npu")
+def test_numbers_zeros_without_memory_and_kept_strides_come_out_as_on_the_cpu() -> None:
+    x = torch.tensor([3.0, -5.0], device="npu", requires_grad=True)
+    assert torch.autograd.grad(torch.sgn(x).sum(), x)[0].tolist() == [0, 0]
+    assert torch.copysign(x, -2.0).tolist() == [-3, -5]
+    assert torch.tensor([7], device="npu", dtype=torch.int32).remainder(5).dtype is torch.int32
+    assert torch.mode(torch.tensor([1, 2, 2], device="npu")).values == 2
+    turned = torch.zeros(2, 3, device="npu").t()
+    assert turned.resize_(3, 2).stride() == (1, 3)
+
+
 @on("npu")
 def test_conjugates_that_are_only_marked_are_read_as_conjugates() -> None:
     torch.manual_seed(0)

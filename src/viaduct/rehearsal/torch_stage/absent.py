@@ -1,7 +1,7 @@
 """Operators that PyTorch asks of an accelerator and has no CPU kernel for, by their formulas.
 
-The five of SyncBatchNorm, and the fused cells of LSTM and GRU. They compute in float32 whatever comes, as the fused
-kernels do, and return what came.
+The five of SyncBatchNorm, the fused cells of LSTM and GRU, and products that are given a wider result type. The first
+two compute in float32 whatever comes, as the fused kernels do, and return what came.
 """
 
 from __future__ import annotations
@@ -142,7 +142,21 @@ def gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> Any
     return grad_input, grad_hidden, grad_hy * z, *sums
 
 
+def multiply_wide(operator: Any) -> Any:
+    """Return a product whose last positional argument is the type to compute and to return."""
+
+    def multiply(*args: Any, out: Tensor | None = None, **scales: Any) -> Tensor:
+        *tensors, dtype = args
+        result: Tensor = operator(*(tensor.to(dtype) for tensor in tensors), **scales)
+        return result if out is None else out.resize_(result.shape).copy_(result)
+
+    return multiply
+
+
+_PRODUCTS = {"mm": torch.mm, "bmm": torch.bmm, "addmm": torch.addmm, "baddbmm": torch.baddbmm}
+
 KERNELS = {
+    **{f"{name}.dtype{out}": multiply_wide(product) for name, product in _PRODUCTS.items() for out in ("", "_out")},
     "batch_norm_stats": batch_norm_stats,
     "batch_norm_gather_stats_with_counts": batch_norm_gather_stats_with_counts,
     "batch_norm_elemt": batch_norm_elemt,

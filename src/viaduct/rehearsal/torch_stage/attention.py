@@ -16,6 +16,19 @@ def _lowered(value: Any) -> Any:
     return beneath(value) if isinstance(value, torch.Tensor) and card_of(value) >= 0 else value
 
 
+def _choose_kernel(*args: Any, **options: Any) -> int:
+    """Return the CPU's choice; where a script allows only fused kernels of CUDA, the CPU's fused one serves."""
+    cuda: Any = torch.backends.cuda
+    fused = cuda.mem_efficient_sdp_enabled() or cuda.cudnn_sdp_enabled()
+    if cuda.flash_sdp_enabled() or cuda.math_sdp_enabled() or not fused:
+        return int(_aten._fused_sdp_choice.default(*args, **options))
+    cuda.enable_flash_sdp(True)
+    try:
+        return int(_aten._fused_sdp_choice.default(*args, **options))
+    finally:
+        cuda.enable_flash_sdp(False)
+
+
 def attention(
     query: Any,
     key: Any,
@@ -30,7 +43,7 @@ def attention(
     """The way that the CPU would choose; PyTorch itself asks a foreign device in C++ only, and computes it by parts."""
     tensors = [_lowered(tensor) for tensor in (query, key, value, attn_mask)]
     options = {"scale": scale, "enable_gqa": enable_gqa}
-    if _aten._fused_sdp_choice.default(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
+    if _choose_kernel(*tensors, dropout_p, is_causal, **options) == _FLASH and not enable_gqa:
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
@@ -55,7 +68,7 @@ def forward(
     q, k, v, mask = map(_lowered, (query, key, value, attn_bias))
     kernel = _aten._scaled_dot_product_flash_attention_for_cpu.default
     output, logsumexp = kernel(q, k, v, dropout_p, is_causal, attn_mask=mask, scale=scale)
-    none = [torch.empty(0, dtype=torch.int64, device=query.device) for _ in range(5)]
+    none = [onto(torch.empty(0, dtype=torch.int64, device="cpu"), index) for _ in range(5)]
     lengths = query.shape[-2], key.shape[-2]
     return onto(output, index), onto(logsumexp, index), none[0], none[1], *lengths, *none[2:]
 

@@ -89,10 +89,13 @@ os.register_at_fork(after_in_child=_living.clear)
 def beneath(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory as a CPU tensor."""
     capsule = _export(tensor)
-    _field(_pointer(capsule, b"dltensor") + _DEVICE_FIELD).value = _HOST
+    address = _pointer(capsule, b"dltensor")
+    if not _field(address).value and tensor._is_zerotensor():
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu")  # zeros that were never written down
+    _field(address + _DEVICE_FIELD).value = _HOST
     made: torch.Tensor = _import(capsule)
     # Two marks that PyTorch puts on a tensor for its memory to be read otherwise; DLPack has no word for them.
-    if tensor.is_conj():
+    if tensor.dtype.is_complex and tensor.is_conj():
         made = made.conj()
     if tensor.is_neg():
         made = torch._neg_view(made)

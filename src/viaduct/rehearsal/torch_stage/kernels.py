@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from viaduct.rehearsal.torch_stage import absent, attention, doubles
+from viaduct.rehearsal.torch_stage import absent, attention, doubles, sparse
 from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards, index_of, onto
 from viaduct.rehearsal.torch_stage.dispatch import library, overload
 from viaduct.rehearsal.torch_stage.generators import check_generator
@@ -38,6 +38,11 @@ class _Plan:
         self.mixes = self.indexes or schema.name.startswith(_COPIES)
         self.views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.outs = frozenset(a.name for a in schema.arguments if a.is_out)
+        self.tensors = tuple(isinstance(a.type, torch.TensorType) for a in schema.arguments)
+
+    def has_number_as_tensor(self, args: Any) -> bool:
+        """Return True if a tensor's position holds a number."""
+        return any(tensor and isinstance(value, (int, float, complex)) for tensor, value in zip(self.tensors, args))  # noqa: B905
 
 
 _plans: dict[Any, _Plan] = {}
@@ -56,9 +61,29 @@ def fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     below = [call.lower(value) for value in args]
     named = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()} if kwargs else kwargs
     try:
-        return call.raised(operator(*below, **named))
+        result = operator(*below, **named)
     except NotImplementedError as error:
         raise NotImplementedError(f"{operator} has no kernel for the CPU, which a rehearsal computes on.") from error
+    except RuntimeError:
+        if not plan.has_number_as_tensor(args):
+            raise
+        # A number that PyTorch made a tensor of comes here as a number again: the variant for numbers takes it.
+        result = operator.overloadpacket(*below, **named)
+    return call.raised(result)
+
+
+def fallback_sparse(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any operator on tensors some of which are a card's sparse ones."""
+    plan = _plans.get(operator)
+    if plan is None:
+        plan = _plans[operator] = _Plan(operator)
+    call = _SparseCall(operator, plan)
+    below = [call.lower(value) for value in args]
+    named = {name: call.lower(value, name in plan.outs) for name, value in kwargs.items()}
+    try:
+        return call.raised(operator(*below, **named))
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{operator} has no kernel for sparse tensors on the CPU.") from error
 
 
 class _Call:
@@ -136,14 +161,49 @@ class _Call:
             return result
         if result.dtype in doubles.WIDE:
             doubles.met(f"{self.operator} made a {doubles.WIDE[result.dtype]} tensor")
-        if result.data_ptr() in self.inputs():
+        index = self.index if self.index >= 0 else cards.current
+        try:
+            address = result.data_ptr()
+        except RuntimeError:
+            if result.layout is torch.strided:
+                raise
+            return sparse.raise_sparse(result, index)
+        if not address and result._is_zerotensor():
+            result = torch.zeros(result.shape, dtype=result.dtype, device=_CPU)  # PyTorch's zeros without memory
+        if address in self.inputs():
             result = result.clone()  # an input handed on in another tensor: memory is not to be counted twice
-        return onto(result, self.index if self.index >= 0 else cards.current)
+        return onto(result, index)
 
     def inputs(self) -> set[int]:
         """Where the inputs lie."""
         if self.addresses is None:
             self.addresses = {below.data_ptr() for _, below in self.seen.values()} - {0}
+        return self.addresses
+
+
+class _SparseCall(_Call):
+    """One call with sparse tensors among its arguments."""
+
+    __slots__ = ()
+
+    def tensor(self, tensor: torch.Tensor, out: bool) -> torch.Tensor:
+        if tensor.layout is torch.strided or card_of(tensor) < 0:
+            return super().tensor(tensor, out)
+        self.on(card_of(tensor))
+        below = sparse.lower_sparse(tensor)
+        self.seen[id(below)] = (tensor, below)
+        return below
+
+    def raise_tensor(self, result: torch.Tensor) -> torch.Tensor:
+        known = self.seen.get(id(result))
+        if known is not None and result.layout is not torch.strided:
+            sparse.replace_contents(known[0], result)
+        return super().raise_tensor(result)
+
+    def inputs(self) -> set[int]:
+        if self.addresses is None:
+            dense = [below for _, below in self.seen.values() if below.layout is torch.strided]
+            self.addresses = {below.data_ptr() for below in dense} - {0}
         return self.addresses
 
 
@@ -215,6 +275,8 @@ def _lowered(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _resize(self: torch.Tensor, size: Any, memory_format: Any = None) -> torch.Tensor:
+    if memory_format is None and self.shape == torch.Size(size):
+        return self
     held = self.untyped_storage().nbytes() // self.element_size() - self.storage_offset()
     needed = 1
     for length in size:
@@ -246,21 +308,18 @@ def _set_nothing(self: torch.Tensor) -> torch.Tensor:
     return self
 
 
-def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    # The CPU draws the mask in the input's dtype and divides it; kept as a factor so that backward is one product.
-    if not train or p == 0:
-        return input.clone(), torch.ones_like(input)
+def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """Dropout as the CPU composes it; PyTorch would ask a foreign device for a fused kernel, which draws otherwise."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if p == 0 or not train or not input.numel():
+        return input
     if p == 1:
-        return torch.zeros_like(input), torch.zeros_like(input)
-    noise = torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
-    return input * noise, noise
+        return input * torch.zeros((), dtype=input.dtype, device=input.device)
+    return input * torch.empty_like(input).bernoulli_(1 - p).div_(1 - p)
 
 
-def _native_dropout_backward(grad: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
-    return grad * mask
-
-
-def _through(name: str) -> Kernel:
+def _through(name: str, fallback: Kernel = fallback) -> Kernel:
     """The fallback for an operator that PyTorch would otherwise take apart on a foreign device."""
     found: list[Any] = []  # looked up when it is first called: there are hundreds, half a millisecond each
 
@@ -272,9 +331,9 @@ def _through(name: str) -> Kernel:
     return kernel
 
 
-def _native(operator: Any) -> Kernel:
+def _native(operator: Any, keys: Any = _ON_CPU) -> Kernel:
     """The CPU's own code on the card's tensors: for operators that touch sizes and strides only."""
-    return lambda *args, **kwargs: operator.redispatch(_ON_CPU, *args, **kwargs)
+    return lambda *args, **kwargs: operator.redispatch(keys, *args, **kwargs)
 
 
 _OWN: dict[str, Kernel] = {
@@ -290,11 +349,21 @@ _OWN: dict[str, Kernel] = {
     "set_": _set_nothing,
     "_has_compatible_shallow_copy_type": lambda self, other: True,  # so that `module.npu()` keeps its parameters
     "record_stream": lambda self, stream: None,
-    "native_dropout": _native_dropout,
-    "native_dropout_backward": _native_dropout_backward,
+    "dropout": _dropout,
+    "_nested_tensor_from_mask_left_aligned": lambda t, mask: False,  # so that padded batches stay padded
 }
 _VIEWS = ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
 _WHOLE = ("convolution", "convolution_backward", "_fused_sgd_", "_fused_adam_", "_fused_adamw_")
+# Composed operators that make, share, pin or move memory, or look at a tensor without computing: as they are composed.
+_COMPOSED = frozenset(
+    (
+        "_to_copy", "lift", "lift_fresh", "copy", "set", "resize", "resize_as_", "_resize_output_", "_pin_memory",
+        "is_pinned", "_lazy_clone", "_print", "_fw_primal", "_make_dual", "is_coalesced", "is_same_size",
+        "_has_same_storage_numel", "_new_zeros_with_same_feature_meta", "detach_", "as_strided_", "t_", "transpose_",
+        "squeeze_", "unsqueeze_", "_assert_scalar",
+        "_assert_tensor_metadata", "_unsafe_view", "unsafe_split", "unsafe_split_with_sizes",
+    )
+)  # fmt: skip
 
 
 def register() -> None:
@@ -304,23 +373,65 @@ def register() -> None:
     for name, kernel in {**_OWN, **absent.KERNELS, **attention.KERNELS}.items():
         aten.impl(name, kernel, _KEY)
     aten.impl("scaled_dot_product_attention", attention.attention, "AutogradPrivateUse1")
+    aten.impl("dropout", _dropout, "AutogradPrivateUse1")
     for name in _VIEWS:
         aten.impl(name, _native(overload(name)), _KEY)
+    for names, refuse in ((sparse.NESTED, sparse.refuse_nested), (sparse.QUANTIZED, sparse.refuse_quantized)):
+        for name in names:
+            aten.impl(name, refuse, _KEY)
     for name in (*_WHOLE, *_composed()):
         aten.impl(name, _through(name), _KEY)
+    _register_layouts()
+
+
+def _register_layouts() -> None:
+    """Serve sparse tensors, and refuse nested and quantized ones in a sentence."""
+    aten = library("aten")
+    for key, host in sparse.KEYS.items():
+        library("_").fallback(fallback_sparse, key)
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, host))
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(host):
+            short = name.removeprefix("aten::")
+            if short in sparse.STRUCTURE:
+                aten.impl(short, _native(overload(short), keys), key)
+            elif name != short and _pieces(name):
+                aten.impl(short, _through(short, fallback_sparse), key)
+    aten.impl("_sparse_mm_reduce_impl", sparse.reduce_products, "SparseCsrPrivateUse1")
+    library("_").fallback(sparse.refuse_nested, "NestedTensorPrivateUse1")
+    library("_").fallback(sparse.refuse_quantized, "QuantizedPrivateUse1")
 
 
 def _composed() -> list[str]:
-    """What PyTorch has in one piece for the CPU and would compose for a foreign device; lists of tensors too."""
+    """What PyTorch would compose on a foreign device and goes through the fallback instead.
+
+    The CPU then takes its own way: a kernel in one piece where it has one, its checks of the device elsewhere.
+    """
     own: Any = torch._C._dispatch_has_kernel_for_dispatch_key
     names = []
     for name in torch._C._dispatch_get_all_op_names():
         short = name.removeprefix("aten::")
-        if name == short or short in _OWN or short in absent.KERNELS or short in _VIEWS or short in _WHOLE:
+        known = (*_OWN, *absent.KERNELS, *attention.KERNELS, *_VIEWS, *_WHOLE, *sparse.NESTED, *sparse.QUANTIZED)
+        if name == short or short in known or not (pieces := _pieces(name)):
             continue
-        pieces = [
-            key for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd") if own(name, key)
-        ]
-        if pieces and (own(name, "CPU") or short.startswith("_foreach_")):
+        whole = own(name, "CPU") or short.startswith("_foreach_")
+        if whole or (pieces != ["CompositeImplicitAutograd"] and _computes(name)):
             names.append(short)
     return names
+
+
+def _pieces(name: str) -> list[str]:
+    """Return the keys under which PyTorch composes an operator from others."""
+    own: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    keys = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    return [key for key in keys if own(name, key)]
+
+
+def _computes(name: str) -> bool:
+    """Return True if an operator makes new values from tensors, on the device where they are."""
+    packet, _, variant = name.partition(".")
+    schema: Any = torch._C._get_schema(packet, variant)
+    if packet.removeprefix("aten::") in _COMPOSED or any(a.name in ("device", "storage") for a in schema.arguments):
+        return False
+    takes = any("Tensor" in str(a.type) for a in schema.arguments if not a.is_out)
+    views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    return takes and not views

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from viaduct.rehearsal.torch_stage import amp, collectives, control
 from viaduct.rehearsal.torch_stage.cards import card_of, cards
+from viaduct.rehearsal.torch_stage.dispatch import library
 
 _PATCHES = {"torch_npu": "torch_npu.contrib.transfer_to_npu", "torch_mlu": "torch_mlu.utils.gpu_migration"}
 _CUDA = re.compile(r"cuda(?::(\d+))?")
@@ -72,10 +73,17 @@ def begin() -> None:
             run(self)
 
     threading.Thread.run = run_mapped  # type: ignore[method-assign]
+    library("_").fallback(_make_on_card, "CUDA")
     _methods()
     _default_device()
     _precision()
     _loading()
+
+
+def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make a tensor that is asked for on CUDA where the mode does not see it: inside PyTorch's own functions."""
+    args = tuple(card_for(value) if isinstance(value, torch.device) else value for value in args)
+    return operator(*args, **{name: card_for(value) for name, value in kwargs.items()})
 
 
 def _methods() -> None:

@@ -1,0 +1,84 @@
+"""Sparse tensors on a card (COO, CSR, CSC, BSR, BSC): their parts are the card's tensors, their arithmetic the CPU's.
+
+PyTorch has dispatch keys of their own for them. What only reads or joins their parts is the CPU's code itself, which
+asks no device; every other operator goes through the fallback, on sparse CPU tensors over the same memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.torch_stage.cards import beneath, card_of, cards, onto
+
+_aten = torch.ops.aten
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+_BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+KEYS = {"SparsePrivateUse1": "SparseCPU", "SparseCsrPrivateUse1": "SparseCsrCPU"}
+# Operators that read or join the parts of a sparse tensor and compute nothing.
+STRUCTURE = (
+    "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices",
+    "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "crow_indices",
+    "col_indices", "ccol_indices", "row_indices", "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_",
+)  # fmt: skip
+# Nests of tensors of different lengths: PyTorch reads their offsets in C++, where it believes a card's memory to be.
+NESTED = ("_nested_tensor_from_mask", "_nested_tensor_from_tensor_list", "_nested_from_padded")
+QUANTIZED = ("quantize_per_tensor", "quantize_per_channel", "quantize_per_tensor_dynamic")
+
+
+def lower_sparse(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a card's sparse tensor as a sparse CPU tensor over the same memory."""
+    return _join([beneath(part) for part in _split(tensor)], tensor)
+
+
+def raise_sparse(tensor: torch.Tensor, index: int) -> torch.Tensor:
+    """Return a fresh sparse CPU tensor as a sparse tensor of card `index`."""
+    if tensor.layout is not torch.sparse_coo and tensor.layout not in _COMPRESSED:
+        raise NotImplementedError(f"A rehearsal has no tensors with the layout {tensor.layout} on a card.")
+    return _join([onto(part, index) for part in _split(tensor)], tensor)
+
+
+def _split(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return a sparse tensor's indices and values."""
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in _BY_ROWS:
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+
+
+def _join(parts: list[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    """Return a sparse tensor of these parts, otherwise like another."""
+    device = torch.device(cards.name, card_of(parts[-1])) if card_of(parts[-1]) >= 0 else torch.device("cpu")
+    options = {"dtype": like.dtype, "layout": like.layout, "device": device}
+    if like.layout is torch.sparse_coo:
+        make = _aten._sparse_coo_tensor_unsafe.default
+        return make(*parts, list(like.shape), is_coalesced=like.is_coalesced(), **options)  # type: ignore[no-any-return]
+    return _aten._sparse_compressed_tensor_unsafe.default(*parts, list(like.shape), **options)  # type: ignore[no-any-return]
+
+
+def replace_contents(tensor: torch.Tensor, below: torch.Tensor) -> None:
+    """Give a card's sparse tensor what an in-place operator left in the CPU tensor that stood for it."""
+    tensor.data = raise_sparse(below, card_of(tensor))
+
+
+def reduce_products(self: torch.Tensor, other: torch.Tensor, reduce: str) -> tuple[torch.Tensor, ...]:
+    """Return a product's rows reduced; the CPU notes which entry won only where a gradient is asked for."""
+    with torch.enable_grad():
+        dense = beneath(other).requires_grad_()
+        results = _aten._sparse_mm_reduce_impl.default(lower_sparse(self), dense, reduce)
+    return tuple(onto(result.detach(), card_of(other)) for result in results)
+
+
+def refuse_nested(*args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError(
+        f"A rehearsal has no nested tensors on the {cards.told}: pad the batch and give a mask, or, for "
+        "torch.nested.nested_tensor, use layout=torch.jagged."
+    )
+
+
+def refuse_quantized(*args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError(
+        f"A rehearsal has no quantized tensors on the {cards.told}: quantize on the host, or leave it out."
+    )
