@@ -1,0 +1,580 @@
+"""Every operator of PyTorch's own operator database on the stand-in devices, against the CPU, bit for bit.
+
+    python benchmarks/stand_in_operators.py --out docs/results/stand_in_operators_cpu.json   # everything: 30 minutes
+    python benchmarks/stand_in_operators.py --on npu --only 'nn.functional.*' --dtypes float32
+    python benchmarks/stand_in_operators.py --every 16 --samples 4                           # a sample of it
+
+A case is an operator with a data type. PyTorch's own sample inputs are computed on the CPU and on the device: the call
+itself with its gradients, the in-place variant, and results written into `out=`, of the right shape and empty. Results
+must have the CPU's bits, shape, strides and data type and be on the device; random operators get the same seed. A call
+that the CPU refuses has to be refused by the device. What a documented limit of the card forbids (float64 on an NPU) is
+counted apart. Cases run in child processes: one that crashes is a case that failed, and the next is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import fnmatch
+import json
+import os
+import queue
+import shlex
+import subprocess
+import sys
+import threading
+import time
+import types
+import unittest
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from viaduct.rehearsal.limits import CardRefuses
+
+STAGES = ("cuda", "npu", "mlu")
+DTYPES = ("float32", "bfloat16", "int64", "int32", "complex64", "bool")
+OUTCOMES = ("equal", "refused by a limit", "differs", "fails", "crashes")
+SECONDS = 120.0  # for one case, then its process is ended
+
+# Operators whose results are memory as it was found: only shape, strides and data type can be compared.
+UNINITIALISED = (
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+)
+# Operators whose indices PyTorch wants on the host whatever the device is.
+ON_HOST = ("tensor_split",)
+# Case -> why it is not equal, for the table: what is known and stays.
+_ACCUMULATES = (
+    "PyTorch asks for the device and takes another way on an accelerator: products are added up in float32, "
+    "on the CPU in bfloat16."
+)
+KNOWN = {
+    "nn_functional_linear_cross_entropy_chunked": _ACCUMULATES,
+    "nn_functional_linear_cross_entropy_chunked_none": _ACCUMULATES,
+}
+
+
+@dataclass
+class Outcome:
+    """What became of one operator with one data type on one device."""
+
+    stage: str
+    operator: str
+    dtype: str
+    outcome: str
+    comparisons: int = 0
+    refused: int = 0  # calls of it that a documented limit of the card refuses
+    reason: str = ""
+
+    @property
+    def is_in_order(self) -> bool:
+        return self.outcome in ("equal", "refused by a limit")
+
+
+class Mismatch(Exception):
+    """The device computed something else than the CPU."""
+
+
+def import_operators() -> list[Any]:
+    """Return PyTorch's operator database; the one package it needs that torch does not bring is stood in for."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:
+        stand_in: Any = types.ModuleType("expecttest")
+        stand_in.TestCase = unittest.TestCase
+        sys.modules["expecttest"] = stand_in
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return list(op_db)
+
+
+def list_cases(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return operators with the data types that their CPU kernels support."""
+    operators = [op for op in import_operators() if fnmatch.fnmatchcase(op.formatted_name, options.only)]
+    kinds = [getattr(torch, name) for name in options.dtypes]
+    cases = [
+        (op.formatted_name, str(kind).removeprefix("torch."))
+        for op in operators
+        for kind in kinds
+        if op.supports_dtype(kind, "cpu")
+    ]
+    return list(dict.fromkeys(cases))[:: options.every]
+
+
+# In the child.
+
+
+def serve(stage: str, samples: int, crash: str) -> None:
+    """Run the cases that stdin names, and tell stdout of each that it begins and how it ends."""
+    told = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what operators print themselves
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    operators = {op.formatted_name: op for op in import_operators()}
+    from viaduct.rehearsal import torch_stage
+
+    if stage == "cuda":
+        torch_stage.install_cuda_as_cpu()
+    else:
+        torch_stage.install(stage)
+    print("ready", file=told, flush=True)
+    for line in sys.stdin:
+        name, dtype = json.loads(line)
+        if name == crash:
+            os.abort()
+        outcome = Case(operators[name], getattr(torch, dtype), stage, samples).run()
+        print(json.dumps(asdict(outcome)), file=told, flush=True)
+
+
+class Case:
+    """One operator with one data type."""
+
+    def __init__(self, operator: Any, dtype: torch.dtype, stage: str, samples: int) -> None:
+        self.operator = operator
+        self.dtype = dtype
+        self.stage = stage
+        self.samples = samples
+        self.comparisons = 0
+        self.refused = 0
+        self.unrepeatable = 0
+        self.uninitialised = operator.name in UNINITIALISED
+
+    def run(self) -> Outcome:
+        outcome, reason = "equal", ""
+        try:
+            for sample in self.make_samples():
+                self.compare_sample(sample)
+            if self.refused and not self.comparisons:
+                outcome, reason = "refused by a limit", "float64"
+        except Mismatch as error:
+            outcome, reason = "differs", str(error)
+        except Exception as error:
+            outcome, reason = "fails", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        name, dtype = self.operator.formatted_name, str(self.dtype).removeprefix("torch.")
+        return Outcome(self.stage, name, dtype, outcome, self.comparisons, self.refused, reason)
+
+    def make_samples(self) -> Iterator[Any]:
+        """Yield PyTorch's samples, spread over all of them where there are more than wanted."""
+        torch.manual_seed(0)
+        made = self.operator.sample_inputs("cpu", self.dtype, requires_grad=self.has_backward())
+        held = [sample for sample in made if not names_cuda((sample.input, *sample.args), sample.kwargs)]
+        yield from held[:: max(1, -(-len(held) // self.samples))] if self.samples else held
+
+    def has_backward(self) -> bool:
+        return bool(self.operator.supports_autograd and self.dtype in self.operator.supported_backward_dtypes("cpu"))
+
+    def compare_sample(self, sample: Any) -> None:
+        self.compare("", self.operator.op, sample, backward=self.has_backward())
+        inplace = self.operator.inplace_variant
+        if inplace is not None and not sample.broadcasts_input:
+            self.compare("in place: ", lambda x, *args, **kwargs: inplace(copy_tensors(x), *args, **kwargs), sample)
+        if self.operator.supports_out:
+            self.compare("out=: ", self.call_with_out(empty=False), sample)
+            self.compare("empty out=: ", self.call_with_out(empty=True), sample)
+
+    def call_with_out(self, empty: bool) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            state = torch.get_rng_state()
+            with torch.no_grad():
+                made = self.operator.op(*args, **kwargs)
+                torch.set_rng_state(state)
+                tensors = [made] if isinstance(made, torch.Tensor) else list(made)
+                outs = [x.new_empty(0) if empty else torch.empty_like(x) for x in tensors]
+                out = outs[0] if isinstance(made, torch.Tensor) else tuple(outs)
+                self.operator.op(*detach(args), **detach(kwargs), out=out)
+            return outs
+
+        return call
+
+    def compare(self, way: str, call: Callable[..., Any], sample: Any, backward: bool = False) -> None:
+        """Run a call on the CPU and on the device, and raise Mismatch where they part."""
+        inputs = (sample.input, *sample.args), sample.kwargs
+        expected, wrong = attempt(lambda: self.compute(call, inputs, sample, backward))
+        found, refused = attempt(lambda: self.compute_on_card(call, inputs, sample, backward))
+        where = f"{way}{summarize(sample)}"
+        if wrong is not None:
+            if refused is None:
+                raise Mismatch(f"{where}: the CPU refuses it ({first_line(wrong)}), the device computes it")
+            return
+        if isinstance(refused, CardRefuses):
+            self.refused += 1
+            return
+        if refused is not None:
+            raise refused
+        self.comparisons += len(expected)
+        difference = find_difference(expected, found, self.stage, self.uninitialised)
+        if not difference:
+            return
+        repeated, _ = attempt(lambda: self.compute(call, inputs, sample, backward))
+        if find_difference(expected, repeated, "cpu", self.uninitialised):
+            self.unrepeatable += 1
+            return
+        raise Mismatch(f"{where}: {difference}")
+
+    def compute_on_card(self, call: Callable[..., Any], inputs: Any, sample: Any, backward: bool) -> list[Any]:
+        (first, *others), named = inputs
+        if self.operator.name in ON_HOST:
+            moved: Any = (move(first, self.stage), *others), named
+        else:
+            moved = move(inputs, self.stage)
+        if any(isinstance(leaf, torch.Tensor) for leaf in flatten(inputs)):
+            return self.compute(call, moved, sample, backward)
+        with torch.device(self.stage):  # an operator that takes no tensor makes one on the default device
+            return self.compute(call, moved, sample, backward)
+
+    def compute(self, call: Callable[..., Any], inputs: Any, sample: Any, backward: bool) -> list[Any]:
+        args, kwargs = inputs
+        torch.manual_seed(1)
+        result = call(*args, **kwargs)
+        values = flatten(result)
+        if not backward:
+            return values
+        leaves = [x for x in flatten(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+        outputs = [x for x in flatten(sample.output_process_fn_grad(result)) if is_differentiable(x)]
+        if not leaves or not outputs:
+            return values
+        torch.manual_seed(2)
+        slopes = [torch.randn(x.shape, dtype=x.dtype).to(x.device) for x in outputs]
+        return values + list(torch.autograd.grad(outputs, leaves, slopes, allow_unused=True))
+
+
+def names_cuda(*inputs: Any) -> bool:
+    """Return True if a sample asks for a GPU, as some do where PyTorch says that there is one."""
+    devices = [leaf.device if isinstance(leaf, torch.Tensor) else leaf for leaf in flatten(inputs)]
+    return any(isinstance(device, str | torch.device) and str(device).startswith("cuda") for device in devices)
+
+
+def attempt(compute: Callable[[], list[Any]]) -> tuple[list[Any], Exception | None]:
+    try:
+        return compute(), None
+    except Exception as error:
+        return [], error
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def is_differentiable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def flatten(value: Any) -> list[Any]:
+    """Return tensors and numbers of any nest, in order."""
+    if isinstance(value, list | tuple):
+        return [leaf for part in value for leaf in flatten(part)]
+    if isinstance(value, dict):
+        return [leaf for part in value.values() for leaf in flatten(part)]
+    return [value]
+
+
+def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_nested(function, part) for part in value))
+    if isinstance(value, list | tuple):
+        return type(value)(map_nested(function, part) for part in value)
+    if isinstance(value, dict):
+        return {key: map_nested(function, part) for key, part in value.items()}
+    return function(value)
+
+
+def copy_tensors(value: Any) -> Any:
+    return map_nested(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, value)
+
+
+def detach(value: Any) -> Any:
+    return map_nested(lambda x: x.detach() if isinstance(x, torch.Tensor) else x, value)
+
+
+def move(value: Any, device: str) -> Any:
+    """Return the inputs on the device: tensors with the same strides, devices that they name replaced."""
+
+    def placed(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return move_tensor(leaf, device)
+        if isinstance(leaf, torch.device) or leaf == "cpu":
+            return torch.device(device)
+        return leaf
+
+    return map_nested(placed, value)
+
+
+def move_tensor(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    if tensor.layout is not torch.strided:
+        return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
+    held = tensor.detach()
+    marked = held.is_conj() or held.is_neg()
+    storage = held.resolve_conj().resolve_neg() if marked else held
+    length = storage.untyped_storage().nbytes() // storage.element_size()
+    memory = torch.as_strided(storage, (length,), (1,), 0).to(device)
+    made = memory.as_strided(storage.shape, storage.stride(), storage.storage_offset())
+    if held.is_conj():
+        made = made.conj_physical().conj()
+    return made.detach().requires_grad_(tensor.requires_grad)
+
+
+def find_difference(expected: list[Any], found: list[Any], device: str, uninitialised: bool) -> str:
+    """Return how results differ from the CPU's; empty where they are equal."""
+    if len(expected) != len(found):
+        return f"{len(expected)} results on the CPU, {len(found)} on the device"
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        if isinstance(one, torch.Tensor) is not isinstance(other, torch.Tensor):
+            return f"result {number} is {type(one).__name__} on the CPU, {type(other).__name__} on the device"
+        if isinstance(one, torch.Tensor):
+            difference = compare_tensors(one.detach(), other.detach(), device, uninitialised)
+            if difference:
+                return f"result {number}: {difference}"
+        elif not isinstance(one, torch.device) and not same_plain(one, other):
+            return f"result {number} is {one!r} on the CPU, {other!r} on the device"
+    return ""
+
+
+def same_plain(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))
+
+
+def compare_tensors(one: torch.Tensor, other: torch.Tensor, device: str, uninitialised: bool) -> str:
+    if other.device.type != device:
+        return f"it is on {other.device}"
+    for name in ("layout", "dtype", "shape"):
+        if getattr(one, name) != getattr(other, name):
+            return f"{name} {getattr(one, name)} on the CPU, {getattr(other, name)} on the device"
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    elif one.stride() != other.stride() and one.numel():
+        return f"strides {one.stride()} on the CPU, {other.stride()} on the device"
+    if uninitialised or bits(one) == bits(other.cpu()):
+        return ""
+    gap = (one.to(torch.complex128) - other.cpu().to(torch.complex128)).abs().max().item()
+    return f"values differ, by {gap:.2g} at most"
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    if tensor._is_zerotensor():
+        return bytes(tensor.numel() * tensor.element_size())
+    plain = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return bytes(plain.view(-1).as_strided((plain.numel(),), (1,)).view(torch.uint8).numpy().tobytes())
+
+
+def summarize(sample: Any) -> str:
+    """Return a sample's shapes and arguments as one would write them in a call."""
+
+    def show(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, list | tuple):
+            return f"({', '.join(map(show, value))})"
+        return repr(value)
+
+    keywords = [f"{name}={show(value)}" for name, value in sample.kwargs.items()]
+    return f"({', '.join([show(sample.input), *map(show, sample.args), *keywords])[:160]})"
+
+
+# In the parent.
+
+
+class Child:
+    """A process that runs cases, started anew where one ended it."""
+
+    def __init__(self, stage: str, options: argparse.Namespace) -> None:
+        self.stage = stage
+        self.options = ["--samples", str(options.samples), "--crash", options.crash]
+        self.process: subprocess.Popen[str] | None = None
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.served = 0
+
+    def start(self) -> None:
+        command = [sys.executable, __file__, "--serve", self.stage, *self.options]
+        limits = "off" if self.stage == "cuda" else "error"
+        environment = {**os.environ, "VIADUCT_LIMITS": limits, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self.served, self.lines = 0, queue.Queue()
+        threading.Thread(target=self.read, args=(self.process, self.lines), daemon=True).start()
+        if self.lines.get(timeout=SECONDS) != "ready":
+            raise SystemExit(f"stand_in_operators: the process with the device {self.stage} does not start.")
+
+    @staticmethod
+    def read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+        assert process.stdout
+        for line in process.stdout:
+            lines.put(line.rstrip("\n"))
+        lines.put("")
+
+    def run(self, operator: str, dtype: str) -> Outcome:
+        if self.process is None or self.served >= 200:  # a process does not grow without bound
+            self.end()
+            self.start()
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.served += 1
+        try:
+            self.process.stdin.write(json.dumps([operator, dtype]) + "\n")
+            self.process.stdin.flush()
+            answer = self.lines.get(timeout=SECONDS)
+        except queue.Empty:
+            answer, reason = "", f"not done after {SECONDS:.0f} s"
+        except BrokenPipeError:
+            answer, reason = "", "its process ended"
+        else:
+            reason = "its process ended"
+        if answer:
+            return Outcome(**json.loads(answer))
+        self.process.kill()
+        code = self.process.wait()
+        self.process = None
+        return Outcome(self.stage, operator, dtype, "crashes", reason=f"{reason} (exit code {code})")
+
+    def end(self) -> None:
+        if self.process is not None and self.process.stdin:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process = None
+
+
+def run_stage(stage: str, cases: list[tuple[str, str]], options: argparse.Namespace) -> list[Outcome]:
+    """Run all cases on one device, in as many processes as were asked for."""
+    waiting: queue.Queue[tuple[str, str]] = queue.Queue()
+    for case in cases:
+        waiting.put(case)
+    outcomes: list[Outcome] = []
+
+    def work() -> None:
+        child = Child(stage, options)
+        while True:
+            try:
+                case = waiting.get_nowait()
+            except queue.Empty:
+                break
+            outcomes.append(outcome := child.run(*case))
+            if not outcome.is_in_order:
+                tell(f"{stage} {outcome.operator} {outcome.dtype}: {outcome.outcome}: {outcome.reason}")
+        child.end()
+
+    threads = [threading.Thread(target=work) for _ in range(options.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(outcomes, key=lambda outcome: (outcome.operator, outcome.dtype))
+
+
+def count_outcomes(outcomes: list[Outcome]) -> dict[str, int]:
+    counts = collections.Counter(outcome.outcome for outcome in outcomes)
+    return {name: counts[name] for name in OUTCOMES}
+
+
+def make_rows(outcomes: list[Outcome]) -> list[dict[str, str]]:
+    """Return a row for each device and data type, then one for each case that is not equal."""
+    rows = []
+    for stage, dtype in dict.fromkeys((outcome.stage, outcome.dtype) for outcome in outcomes):
+        counted = [outcome for outcome in outcomes if (outcome.stage, outcome.dtype) == (stage, dtype)]
+        counts = count_outcomes(counted)
+        allowed = len(counted) - counts["refused by a limit"]
+        wrong = [f"{outcome.operator} ({outcome.outcome})" for outcome in counted if not outcome.is_in_order]
+        rows.append(
+            {
+                "device": stage,
+                "data type": dtype,
+                "operators": str(len(counted)),
+                "refused by a limit": str(counts["refused by a limit"]),
+                "equal": str(counts["equal"]),
+                "share": f"{100 * counts['equal'] / max(1, allowed):.2f} %",
+                "results compared": f"{sum(outcome.comparisons for outcome in counted):,}",
+                "others": ", ".join(wrong),
+            }
+        )
+    return rows
+
+
+def make_record(outcomes: list[Outcome], options: argparse.Namespace, seconds: float) -> dict[str, Any]:
+    """Return the file for docs/results/; `make results` makes a table of it."""
+    from viaduct import devices
+    from viaduct.training.summary import commit, machine
+
+    rows = make_rows(outcomes)
+    return {
+        "kind": "benchmark",
+        "title": "PyTorch's operator database on the stand-in devices, against the CPU",
+        "note": make_note(outcomes, seconds),
+        "command": shlex.join(["python", "benchmarks/stand_in_operators.py", *sys.argv[1:]]),
+        "commit": commit(),
+        "machine": machine(devices.get("cpu")),
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "columns": list(rows[0]),
+        "rows": rows,
+        "samples": {
+            "not equal": [asdict(outcome) for outcome in outcomes if outcome.outcome != "equal"],
+            "equal": collections.Counter(f"{o.stage} {o.operator}" for o in outcomes if o.outcome == "equal"),
+        },
+    }
+
+
+def make_note(outcomes: list[Outcome], seconds: float) -> str:
+    counts = count_outcomes(outcomes)
+    allowed = len(outcomes) - counts["refused by a limit"]
+    reasons = {f"{o.operator} {o.dtype}": o.reason for o in outcomes if not o.is_in_order}
+    lines = [
+        f"{counts['equal']} of {allowed} cases (operator, data type, device) equal the CPU's bit for bit, "
+        f"{100 * counts['equal'] / max(1, allowed):.2f} %; {counts['refused by a limit']} more are refused by a "
+        f"documented limit of the card. {seconds / 60:.0f} minutes.",
+        *(f"- `{case}`: {KNOWN.get(case.split()[0], reason)}" for case, reason in sorted(reasons.items())),
+    ]
+    return "\n".join(lines[:1]) + ("\n\n" + "\n".join(lines[1:]) if lines[1:] else "")
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--on", nargs="+", choices=STAGES, default=list(STAGES), help="the devices to try")
+    parser.add_argument("--only", default="*", help="operators whose name fits, e.g. 'nn.functional.*'")
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES[:4]))
+    parser.add_argument("--every", type=int, default=1, help="take every Nth case")
+    parser.add_argument("--samples", type=int, default=0, help="at most so many inputs of a case; 0 is all")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    parser.add_argument("--crash", default="", help="abort the process at this operator, to try the script itself")
+    parser.add_argument("--serve", choices=STAGES, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = read_options()
+    if options.serve:
+        serve(options.serve, options.samples, options.crash)
+        return
+    begun = time.monotonic()
+    cases = list_cases(options)
+    outcomes = [outcome for stage in options.on for outcome in run_stage(stage, cases, options)]
+    for row in make_rows(outcomes):
+        print(f"{row['device']} {row['data type']}: {row['equal']} of {row['operators']} equal, ", end="")
+        print(f"{row['refused by a limit']} refused by a limit ({row['share']})")
+    if options.out:
+        record = make_record(outcomes, options, time.monotonic() - begun)
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    sys.exit(0 if all(outcome.is_in_order for outcome in outcomes) else 1)
+
+
+if __name__ == "__main__":
+    main()
