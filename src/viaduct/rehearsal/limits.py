@@ -31,6 +31,10 @@ LANGUAGE = "VIADUCT_REHEARSAL_LANG"
 _VIADUCT = str(Path(__file__).parents[1]) + os.sep
 
 
+class StandInFails(RuntimeError):
+    """A mistake of viaduct's own in what it does around a script's calls."""
+
+
 class CardRefuses(RuntimeError):
     """Raised in the script where a card would fail: no ViaductError, for the script may have its own way out."""
 

@@ -16,6 +16,7 @@ from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.shaking import shaken
 from viaduct.rehearsal.tf1_stage import sessions
 from viaduct.rehearsal.tf1_stage.inputs import users_line_of
+from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 OPERATORS = 50_000
 SMALL = 16  # elements of a constant that are kept as numbers
@@ -47,7 +48,7 @@ class Shaking(sessions.Observer):
         self.done = True
         session = run.opened.session
         with sessions.by_ourselves():
-            for variable in run.graph.get_collection("trainable_variables"):
+            for variable in find_variables(run.graph, "trainable_variables"):
                 name = variable.op.name
                 source = variable._graph_element if hasattr(variable, "_graph_element") else variable
                 value = shaken(name, np.asarray(session.run(source)))

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from viaduct.rehearsal.tf1_stage.variables import find_variables, plain_variable
+
 
 @dataclass
 class Gradients:
@@ -121,12 +123,14 @@ def note(loss: Any, pairs: list[tuple[Any, Any]]) -> None:
     if not named:
         return
     graph = part(named[0][1]).graph
-    weights = {variable.op.name for variable in graph.get_collection("trainable_variables")}
+    weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
     known = [(name, gradient) for name, gradient in named if name in weights]
     if known and not callable(loss):
         _known.setdefault(graph, []).append(Gradients(loss, known, applied=loss is None))
 
 
 def variable_name(target: Any) -> str:
+    """Return the name of a variable, or of the values of a sparse tensor."""
+    target = plain_variable(target)
     target = getattr(target, "values", target)
     return str(target.op.name).removesuffix("/read").removesuffix("/Read/ReadVariableOp")

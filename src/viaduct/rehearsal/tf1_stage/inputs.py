@@ -15,6 +15,7 @@ from viaduct.rehearsal import limits
 from viaduct.rehearsal.tf1_stage import dumping, sessions
 from viaduct.rehearsal.tf1_stage.reach import Reach
 from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 # What hands values on, or comes from the host; everything else computes.
 CARRIES = re.compile(
@@ -164,7 +165,7 @@ def check_types(run: Pass) -> None:
     """The first operator to blame, whose gradients come after it. Matrix and convolution operators and what is trained
     are refused; of other operators the AI CPU has some, so that they are a warning."""
     wide = sorted((op for op in run.reach.ops if is_wide(op)), key=lambda op: op._id)
-    trained = {variable.op for variable in run.graph.get_collection("trainable_variables")}
+    trained = {variable.op for variable in find_variables(run.graph, "trainable_variables")}
     refused = [op for op in wide if op.type in CUBE or op in trained]
     computing = [op for op in wide if op.type not in VARIABLES]
     for op in (refused or computing)[:1]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from viaduct.rehearsal.tf1_stage import gradients
+from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 WRITES = re.compile(r"Assign(Add|Sub)?(VariableOp)?|(Resource)?Scatter(Sub|Add|Update)")
@@ -68,10 +69,10 @@ def trains(graph: Any, ops: set[Any]) -> bool:
     writes = [op for op in ops if WRITES.fullmatch(op.type) and not sets_up(graph, op)]
     if not writes:
         return False
-    steps = {variable.op.name for variable in graph.get_collection("global_step")}
+    steps = {variable.op.name for variable in find_variables(graph, "global_step")}
     if any(op.inputs[0].op.name in steps for op in writes):
         return True
-    weights = {variable.op.name for variable in graph.get_collection("trainable_variables")}
+    weights = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
     learned = any(op.inputs[0].op.name in weights for op in writes)
     return learned and any(pair.holds_any(ops) for pair in gradients.of(graph))
 
@@ -89,7 +90,7 @@ def sets_up(graph: Any, op: Any) -> bool:
 def initialisers(graph: Any) -> set[str]:
     return {
         variable.initializer.name
-        for variable in graph.get_collection("variables")
+        for variable in find_variables(graph, "variables")
         if getattr(variable, "initializer", None) is not None
     }
 

@@ -190,22 +190,38 @@ def asked_for(session: Any, fetches: Any, feed_dict: Any) -> Pass:
     for key, value in (feed_dict or {}).items():
         parts = nest.flatten(key, expand_composites=True)
         feeds.update({graph.as_graph_element(part).name: value if len(parts) == 1 else None for part in parts})
-    return Pass(session._viaduct, graph, reach(graph, ops, feeds), feeds)
+    with own_bookkeeping():
+        return Pass(session._viaduct, graph, reach(graph, ops, feeds), feeds)
 
 
 def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> Any:
     """The run with everything that is done around it; a loop on the device is a loop here."""
     result: Any = None
     for _ in range(loops.count(asked)):
-        for observer in observers:
-            observer.begins(asked)
-        wishes = [(observer, observer.wanted(asked)) for observer in observers]
+        with own_bookkeeping():
+            for observer in observers:
+                observer.begins(asked)
+            wishes = [(observer, observer.wanted(asked)) for observer in observers]
         result, values = once([tensor for _, tensors in wishes for tensor in tensors])
-        settle(asked)
-        rest = iter(values)
-        for observer, tensors in wishes:
-            observer.seen(asked, [next(rest) for _ in tensors])
+        with own_bookkeeping():
+            settle(asked)
+            rest = iter(values)
+            for observer, tensors in wishes:
+                observer.seen(asked, [next(rest) for _ in tensors])
     return result
+
+
+@contextmanager
+def own_bookkeeping() -> Iterator[None]:
+    """Let nobody take a mistake in what we do around a run for one of the script."""
+    from tensorflow.python.framework.errors_impl import OpError
+
+    try:
+        yield
+    except (limits.CardRefuses, OpError):
+        raise
+    except Exception as error:
+        raise limits.StandInFails(f"{type(error).__name__}: {error}") from error
 
 
 def settle(asked: Pass) -> None:
@@ -267,7 +283,8 @@ class KerasCallable:
         ops = [graph.as_graph_element(name) for name in (*self.options.fetch, *self.options.target)]
         ops = [getattr(found, "op", found) for found in ops]
         feeds = dict(zip(self.options.feed, args, strict=False))
-        asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
+        with own_bookkeeping():
+            asked = Pass(self.session._viaduct, graph, reach(graph, ops, feeds), feeds, by_keras=True)
 
         def once(extra: list[Any]) -> tuple[Any, list[Any]]:
             fetched = self.with_extra(tuple(tensor.name for tensor in extra))(*args, **named)

@@ -24,6 +24,7 @@ import numpy as np
 from viaduct.rehearsal.tf1_stage import evaluations, gradients, sessions
 from viaduct.rehearsal.tf1_stage.reach import dependencies, fetchable, perhaps_dead
 from viaduct.rehearsal.tf1_stage.sessions import Opened, Pass
+from viaduct.rehearsal.tf1_stage.variables import find_variables
 from viaduct.scripts.runner import StopScript
 
 
@@ -114,7 +115,7 @@ class Watched(sessions.Observer):
         graph, session = opened.session.graph, opened.session
         with sessions.by_ourselves():
             self.last_variables = read_variables(graph, session)
-        self.trainable = [variable.op.name for variable in graph.get_collection("trainable_variables")]
+        self.trainable = [variable.op.name for variable in find_variables(graph, "trainable_variables")]
         self._unsaved = None
 
 
@@ -185,7 +186,7 @@ def whole_gradient(parts: dict[str, Any]) -> np.ndarray[Any, Any]:
 def read_variables(graph: Any, session: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Every variable that has a value: a resource through its own reading operator, so that the graph does not grow."""
     tensors: dict[str, Any] = {}
-    for variable in [*graph.get_collection("variables"), *graph.get_collection("local_variables")]:
+    for variable in find_variables(graph, "variables"):  # local ones count batches and samples: no weights
         tensor = reading(graph, variable)
         if tensor is not None:
             tensors.setdefault(variable.op.name, tensor)

@@ -1,0 +1,21 @@
+"""The variables of a graph as plain ones.
+
+Under a distribution strategy a collection holds distributed variables, whose properties may add operators to the graph
+even where it is finalized. A rehearsal has one replica, so the first copy is the variable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def find_variables(graph: Any, *collections: str) -> list[Any]:
+    """Return the variables of some collections of a graph, each once."""
+    found = [plain_variable(variable) for name in collections for variable in graph.get_collection(name)]
+    return list({id(variable): variable for variable in found}.values())
+
+
+def plain_variable(variable: Any) -> Any:
+    """Return the first copy of a distributed variable, and any other as it is."""
+    copies = getattr(variable, "values", None)
+    return copies[0] if isinstance(copies, tuple) and copies else variable
