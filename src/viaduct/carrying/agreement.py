@@ -85,6 +85,11 @@ class Agreement:
         """The earliest in the course of training: a step's losses, the first step's gradients, the weights last."""
         return min(self.bad, key=moment, default=None)
 
+    @property
+    def earliest(self) -> Pair | None:
+        """The earliest that is not the same, judged or not."""
+        return min((pair for pair in self.pairs if not pair.same), key=moment, default=None)
+
     def of(self, kind: Kind) -> list[Pair]:
         return [pair for pair in self.pairs if pair.kind == kind]
 
@@ -187,12 +192,13 @@ def needs_a_yardstick(pairs: list[Pair]) -> bool:
     return all(pair.error <= OBVIOUS for pair in pairs if pair.kind == "loss" and pair.step == 0)
 
 
-def judge(pairs: list[Pair], yardstick: list[Pair] | None = None) -> Agreement:
+def judge(pairs: list[Pair], yardstick: list[Pair] | None = None, repeats: bool = False) -> Agreement:
+    """`repeats`: the original is known to repeat itself, so that the yardstick shows what it makes of rounding."""
     if not any(pair.kind == "loss" for pair in pairs):
         return Agreement("unsure", pairs, ["No loss was seen: nothing that trains could be compared step by step."])
     if all(pair.same for pair in pairs):
         return Agreement("same", pairs)
-    if yardstick and (remark := not_repeated(yardstick)):
+    if yardstick and not repeats and (remark := not_repeated(yardstick)):
         return Agreement("unsure", pairs, [remark])
     judged = allowed(pairs, yardstick or [])
     verdict: Verdict = "differ" if any(pair.bad for pair in judged) else "rounding"

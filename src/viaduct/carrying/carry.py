@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from viaduct.carrying import agreement as judging
 from viaduct.carrying import coverage, reference, sharing
-from viaduct.carrying.agreement import Agreement
+from viaduct.carrying.agreement import Agreement, Pair
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.branching import Branch, branches
 from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
@@ -17,7 +17,8 @@ from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.places import check_out, prepared
-from viaduct.carrying.running import Run, plan_for, plan_of, run, stage_of
+from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
+from viaduct.carrying.running import Interrupted, Run, plan_for, plan_of, run, side_words, stage_of
 from viaduct.carrying.suspects import Suspect, suspects
 from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.plan import StageName
@@ -49,6 +50,7 @@ class Carried:
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
     edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
+    repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
     doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
     aside: Path | None = None  # where the old content of OUT is now
 
@@ -85,14 +87,25 @@ def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
     plan = plan_of(asked, sides, stage)
     tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
     before = sharing.newest(asked.arguments)
-    original = run("original", plan, sides, tell)
-    carried = Carried(asked, sides, stage, original, "could not run", base=original)
-    carried.branches = branches(sides.original, sides.root.resolve())
-    carried.shared = sharing.written_since(before)
-    if not original.finished:
-        return carried
+    with SecondRun("original", plan) as second:
+        original = run("original", plan, sides, tell)
+        carried = Carried(asked, sides, stage, original, "could not run", base=original)
+        carried.branches = branches(sides.original, sides.root.resolve())
+        carried.shared = sharing.written_since(before)
+        if not original.finished:
+            second.stop()
+            return carried
+        again = repeat(second, tell)
     tell(f"the migrated script is run: a stand-in on the CPU plays the {asked.to}.")
-    carried.migrated = run("migrated", plan_for("migrated", plan, asked, sides), sides, tell)
+    plan = plan_for("migrated", plan, asked, sides)
+    with SecondRun("migrated", plan) as second:
+        carried.migrated = run("migrated", plan, sides, tell)
+        if carried.migrated.finished:
+            carried.repeated = [compare_runs(original, again, "original")] if again is not None else []
+            if (again := repeat(second, tell)) is not None:
+                carried.repeated.append(compare_runs(carried.migrated, again, "migrated"))
+        else:
+            second.stop()
     carried.edits = [
         *coverage.read(carried.migrated.plan, sides, "migrated"),
         *coverage.read(original.plan, sides, "original"),
@@ -103,6 +116,15 @@ def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
     if any(hit["mode"] == "error" for hit in carried.limits):
         carried.verdict = "could not run"
     return carried
+
+
+def repeat(second: SecondRun, tell: Tell) -> Run | None:
+    again = second.finish()
+    if again is None:
+        tell(f"the second run of the {second.side} has left nothing; its output is in {second.plan.record}.")
+    elif again.summary.interrupted:
+        raise Interrupted(again.summary.interrupted, f"while {side_words(second.side)} ran")
+    return again
 
 
 def compare(carried: Carried, tell: Tell) -> None:
@@ -155,11 +177,22 @@ def judged(carried: Carried, tell: Tell) -> Agreement:
     tell(
         "they are not equal in every bit: the original is run once more, its weights moved by one unit, as a yardstick."
     )
-    plan = plan_for("shaken", carried.original.plan, carried.asked, carried.sides, Path(base.plan.script))
-    if carried.shaken is not None:
-        plan = reference.renamed(plan, "shaken_reference")
-    carried.shaken = run("shaken", plan, carried.sides, tell)
-    return judging.judge(pairs, judging.measure(base.observed, carried.shaken.observed))
+    return judging.judge(pairs, yardstick(carried, base, tell), repeats=repeats_itself(carried))
+
+
+def yardstick(carried: Carried, base: Run, tell: Tell) -> list[Pair]:
+    """Run `base` with its weights moved by one unit, once."""
+    if carried.shaken is None or carried.shaken.plan.script != base.plan.script:
+        plan = plan_for("shaken", carried.original.plan, carried.asked, carried.sides, Path(base.plan.script))
+        if carried.shaken is not None:
+            plan = reference.renamed(plan, "shaken_reference")
+        carried.shaken = run("shaken", plan, carried.sides, tell)
+    return judging.measure(base.observed, carried.shaken.observed)
+
+
+def repeats_itself(carried: Carried) -> bool:
+    """Return True if the original was run twice and gave the same."""
+    return any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
 
 
 def with_known_changes(carried: Carried, rules: dict[str, str], tell: Tell) -> Agreement | None:

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from viaduct.carrying.agreement import Agreement
+from viaduct.carrying.repeating import describe_place
 from viaduct.carrying.values import changed_values
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
     from viaduct.carrying.running import Run
 
-Kind = Literal["wrong tree", "not the file", "never executed", "no effect", "not compared"]
+Kind = Literal["not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared"]
 SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 
@@ -28,7 +30,7 @@ class Doubt:
     @property
     def hides_differences(self) -> bool:
         """Return True where the runs were not runs of the two sides, so that a difference says nothing either."""
-        return self.kind in ("wrong tree", "not the file")
+        return self.kind in ("not deterministic", "wrong tree", "not the file")
 
     def say(self, language: str) -> str:
         return self.chinese if language == "zh" else self.text
@@ -37,12 +39,41 @@ class Doubt:
 def find_doubts(carried: Carried) -> list[Doubt]:
     assert carried.agreement is not None
     return [
+        *not_deterministic(carried),
         *strange_files(carried),
         *unexecuted(carried),
         *no_effect(carried),
         *hand_changed(carried),
         *not_compared(carried),
     ]
+
+
+def not_deterministic(carried: Carried) -> Iterator[Doubt]:
+    """A side whose second run was not like its first, or could not be made."""
+    for side, first in (("original", carried.original), ("migrated", carried.migrated)):
+        repetition = next((one for one in carried.repeated if one.side == side), None)
+        name = "original" if side == "original" else "migrated script"
+        if first is None or (repetition is not None and repetition.is_deterministic):
+            continue
+        if repetition is None or not repetition.again.finished:
+            failure = repetition.again.summary.failure if repetition is not None else ""
+            yield Doubt(
+                "not deterministic",
+                f"the {name} ran through once and failed the second time",
+                f"{SIDES[side]}第一次运行成功,第二次失败",
+                [failure] if failure else [],
+            )
+            continue
+        pair = Agreement("differ", repetition.pairs).earliest
+        assert pair is not None
+        place = describe_place(first, repetition.again, pair)
+        when = "at the end" if pair.step is None else f"from step {pair.step}"
+        moment = "结束时" if pair.step is None else f"从第 {pair.step} 步起"
+        yield Doubt(
+            "not deterministic",
+            f"the {name} is not deterministic {when} ({place}): two runs of it with the same seed differ",
+            f"{SIDES[side]}{moment}不确定({place}):相同种子的两次运行结果不同",
+        )
 
 
 def strange_files(carried: Carried) -> Iterator[Doubt]:
@@ -134,8 +165,20 @@ def hand_changed(carried: Carried) -> Iterator[Doubt]:
 
 def not_compared(carried: Carried) -> Iterator[Doubt]:
     assert carried.agreement is not None
-    if carried.agreement.verdict == "unsure":
-        yield Doubt("not compared", carried.agreement.remarks[0], carried.agreement.remarks[0])
+    found = carried.agreement
+    if found.verdict == "unsure":
+        yield Doubt("not compared", found.remarks[0], found.remarks[0])
+    if found.verdict != "rounding":
+        return
+    losses, weights = (found.of(kind) for kind in ("loss", "weight"))
+    hidden = len(losses) - len(found.judged("loss"))
+    if hidden or len(found.judged("weight")) * 2 < len(weights):
+        yield Doubt(
+            "not compared",
+            "the script magnifies rounding so much that later values show nothing; fewer --steps show more",
+            "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
+            found.remarks,
+        )
 
 
 def files(count: int) -> str:

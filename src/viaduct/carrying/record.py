@@ -54,6 +54,10 @@ def as_record(carried: Carried) -> dict[str, Any]:
             {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
             for place, one in carried.sides.manual
         ],
+        "repeated": {
+            one.side: {"equal": one.is_equal, "deterministic": one.is_deterministic, "finished": one.again.finished}
+            for one in carried.repeated
+        },
         "edits": coverage.as_record(carried.edits),
         "branches": [asdict(branch) for branch in carried.branches],
         "commands": [{"for": name, "command": line} for name, line in commands(asked, carried.sides, carried.stage)],

@@ -69,6 +69,14 @@ class Summary:
         (Path(record) / "summary.json").write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
+def load_summary(record: str) -> Summary | None:
+    """Read back what a rehearsal in another process has left; None where it did not come so far."""
+    try:
+        return Summary(**json.loads((Path(record) / "summary.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summary:
     record = Path(plan.record)
     ended, steps = gathered(record), read(record, "steps").values()

@@ -67,7 +67,7 @@ def main(
 ) -> None:
     """Migrate a script, rehearse the original and the migrated one, compare what they computed, write one report.
 
-    This executes the script, twice or more, on the CPU, with your rights. Each run has a process and a copy of the
+    This executes the script, each side twice, on the CPU, with your rights. Each run has a process and a copy of the
     working folder of its own, and imports from its own tree only; it is not shut in. Exit code 0: agrees. 1: differs.
     2: could not run, or a wrong flag. 3: not proved, such as an edit that was never executed.
     """
