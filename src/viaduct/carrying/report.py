@@ -451,8 +451,8 @@ def method(carried: Carried) -> Section:
         rows = [[branch.place, branch.text] for branch in carried.branches]
         parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))
     words = (
-        "Both scripts ran twice with the same seed and data, each in a process and a copy of the working folder of its own. "
-        "The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds differently is "
+        "Both scripts ran twice with the same seed and data, each run in a process and a copy of the working folder of "
+        "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds differently is "
         "measured against a run of the original whose weights were moved by one unit in the last place. Evaluations "
         "and files that the scripts write are not compared. docs/carry.md says more."
     )
