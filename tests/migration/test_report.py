@@ -27,7 +27,7 @@ def test_the_page_has_the_summary_the_rest_and_the_command(report: Path) -> None
     text = report.read_text(encoding="utf-8")
     for words in (
         "project to NPU",
-        "Left for a person",
+        "Manual review",
         "Requirements",
         "verdict",
         "viaduct migrate project",
@@ -51,7 +51,7 @@ def test_the_same_project_gives_the_same_page(tmp_path: Path) -> None:
 def test_a_project_in_which_nothing_is_found_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     text = render_page(page(migrated_project(tmp_path)))
-    assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == ["Summary", "Left for a person", "Files"]
+    assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == ["Summary", "Manual review", "Files"]
     assert "nothing to show" not in text
     assert "Nothing to change: 0 edits" in text
 
@@ -82,7 +82,7 @@ FILTER = """
   const count = () => [visible('.diff-comment').length, visible('.diff-file').length];
   const change = (select, value) => { select.value = value; select.dispatchEvent(new Event('change')); };
   const answers = {all: count(), bars: document.querySelectorAll('.diff-bar').length};
-  change(state, 'for a person');
+  change(state, 'manual review');
   answers.left = visible('.diff-comment').map((one) => one.dataset.state);
   answers.said = document.querySelector('.diff-bar output').textContent;
   change(state, '');
@@ -107,7 +107,7 @@ def test_the_page_filters_by_rule_and_outcome_and_asks_for_nothing(report: Path,
     assert visit.requests == []
     answers = visit.answer
     assert answers["bars"] == 1
-    assert set(answers["left"]) == {"for a person"}
+    assert set(answers["left"]) == {"manual review"}
     assert answers["said"].startswith(f"{len(answers['left'])} of {answers['all'][0]} findings")
     assert set(answers["rule"]) == {"tf1.dataset_drop_remainder"}
     assert answers["files"] == 2

@@ -34,7 +34,7 @@ def test_lines_left_out_are_counted() -> None:
 
 
 def test_a_remark_on_the_file_needs_no_line() -> None:
-    page = html(DiffFile("a.py", [DiffRow("same", comments=[Comment("not Python", "engine", "for a person")])]))
+    page = html(DiffFile("a.py", [DiffRow("same", comments=[Comment("not Python", "engine", "manual review")])]))
     assert "not Python" in page
     assert '<tr class="diff-same">' not in page
 

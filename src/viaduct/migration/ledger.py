@@ -1,6 +1,6 @@
 """The ledger of a migration: for every requirement of the target, how many places need it and what became of each.
 
-Two independent looks are joined. The rules say what they changed and what they leave to a person. The search of
+Two independent looks are joined. The rules say what they changed and what needs manual review. The search of
 candidates.py finds the places that need a change in the original and those that still need one in the result. A place
 that still needs it and that no rule speaks of is unresolved: a silent miss becomes a line of the report.
 """

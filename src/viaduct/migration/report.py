@@ -119,7 +119,7 @@ def left_section(outcome: Outcome, summary: Summary, language: str) -> Section:
     rows = [[one.risk, shown(outcome.where(one)), visible(one.text(language)), one.rule] for one in outcome.by_risk]
     text = "The riskiest first." if rows else nothing_left(summary)
     parts: list[Part] = [Table(["risk", "place", "what to do", "rule"], rows)] if rows else []
-    return Section("Left for a person", text, parts)
+    return Section("Manual review", text, parts)
 
 
 def nothing_left(summary: Summary) -> str:

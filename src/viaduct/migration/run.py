@@ -122,7 +122,7 @@ class Outcome:
 
     @property
     def by_risk(self) -> list[Finding]:
-        """What is left for a person, the riskiest first."""
+        """What needs manual review or is unresolved, the riskiest first."""
         left = [finding for finding in self.findings if finding.status in LEFT]
         return sorted(left, key=lambda one: (RISK[one.risk], one.order))
 

@@ -1,6 +1,6 @@
 """A migration as SARIF 2.1.0, which editors and code-review sites show beside the lines.
 
-What is left for a person is a warning, or an error where the risk is high; changes and advice are notes.
+What needs manual review is a warning, or an error where the risk is high; changes and advice are notes.
 """
 
 from __future__ import annotations

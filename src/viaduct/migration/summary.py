@@ -14,7 +14,7 @@ STATUSES: tuple[Status, ...] = ("changed", "advice", "manual", "unresolved")
 WORDS: dict[Status, str] = {
     "changed": "changed",
     "advice": "advice",
-    "manual": "for a person",
+    "manual": "manual review",
     "unresolved": "not resolved",
 }
 Verdict = Literal["complete", "incomplete", "nothing to change"]
@@ -33,7 +33,7 @@ class Summary:
     edits: int  # findings of status changed
     statuses: dict[Status, int]
     rules: dict[str, dict[Status, int]]
-    risks: dict[str, int]  # of what is left for a person
+    risks: dict[str, int]  # of what needs manual review
     ledger: list[Row]
     verdict: Verdict
     reasons: tuple[str, ...]

@@ -21,7 +21,7 @@ from viaduct.migration.walk import Skipped, shown, visible
 TITLES: dict[Status, str] = {
     "changed": "Changed",
     "advice": "Advice, not needed",
-    "manual": "Left for a person, the riskiest first",
+    "manual": "Manual review needed, the riskiest first",
     "unresolved": "Could not be resolved",
 }
 STYLES = {"high": "bold red", "medium": "yellow", "low": "dim"}

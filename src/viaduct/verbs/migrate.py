@@ -79,7 +79,7 @@ def main(
         bool, typer.Option("--force", help="Though git has uncommitted changes; over a file that is no report.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if something would change.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if something is left for a person.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if something needs manual review.")] = False,
     entry: Annotated[
         str, typer.Option(help="The script that is started.", metavar="FILE", show_default="found if only one can be")
     ] = "",

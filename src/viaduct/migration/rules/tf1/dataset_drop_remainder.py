@@ -9,7 +9,7 @@ The accelerator compiles a graph for fixed shapes, so a shorter last batch canno
 `.batch()` of something else, and the queue functions `tf.train.batch`, are left alone. A value that is handed in from
 outside is set here, unless every call in the project passes it in plain sight: then those literals are better changed,
 and the finding says so. In a pipeline for evaluation or prediction the examples of the last batch are lost; that is
-mentioned, and is left to a person where the data is seen to go to an Estimator's predict(). With `--pad-predict` a
+mentioned, and needs manual review where the data is seen to go to an Estimator's predict(). With `--pad-predict` a
 prediction's last batch is filled up instead: `ds.batch(n)` becomes
 `ds.concatenate(ds.repeat().take(n - 1)).batch(n, drop_remainder=True)`, which yields every example and at most n - 1 of
 the first ones once more at the end.

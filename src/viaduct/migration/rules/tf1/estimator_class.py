@@ -8,7 +8,7 @@
     +classifier = NPUEstimator(model_fn, "out", config, {}, warm_start_from=start)
 
 A fifth positional argument becomes warm_start_from, since NPUEstimator's fifth is another. It refuses a config that is
-not an NPURunConfig: one is added where there is none; a config that comes from elsewhere is left to a person.
+not an NPURunConfig: one is added where there is none; a config that comes from elsewhere needs manual review.
 """
 
 from __future__ import annotations

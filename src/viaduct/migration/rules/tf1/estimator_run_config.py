@@ -7,7 +7,7 @@
 
 Positional arguments become keywords: NPURunConfig's first is iterations_per_loop. What it does not know is removed:
 train_distribute, eval_distribute, experimental_distribute, device_fn, protocol, and three arguments of later
-TensorFlow. A subclass of RunConfig, and arguments that are unpacked, are left to a person. One that goes only to
+TensorFlow. A subclass of RunConfig, and arguments that are unpacked, need manual review. One that goes only to
 ready-made estimators stays what it is.
 """
 

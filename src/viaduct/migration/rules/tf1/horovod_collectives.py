@@ -9,7 +9,7 @@
     +    return hccl_ops.allreduce(value, "sum") / get_rank_size()
 
 Horovod averages by default, so the sum is divided by the number of ranks. allgather wants the same first dimension on
-all ranks; broadcast takes a list and gives one. A reduction that is chosen at run time is left to a person.
+all ranks; broadcast takes a list and gives one. A reduction that is chosen at run time needs manual review.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     +npu_clear_session()
 
 `clear_session` throws the session away and the next one would be an ordinary one; the vendor's function sets a new one
-with NpuOptimizer. It knows TensorFlow's own Keras alone, so the standalone package is for a person.
+with NpuOptimizer. It knows TensorFlow's own Keras alone, so the standalone package needs manual review.
 """
 
 from __future__ import annotations

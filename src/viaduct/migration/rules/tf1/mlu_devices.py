@@ -7,7 +7,7 @@
 
 Cambricon's build of TensorFlow 1.15 knows the device type MLU, so a script changes little: device strings of tf.device,
 of strategies, of Horovod and of device setters. A string that is chosen elsewhere is changed where it is assigned; one
-that is also compared with something is left to a person.
+that is also compared with something needs manual review.
 """
 
 from __future__ import annotations

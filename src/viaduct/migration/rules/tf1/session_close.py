@@ -13,8 +13,8 @@
 The device's graph is released when the session is closed. A session opened by `with` closes itself; any other is closed
 where its block ends, before each return and exit, in a `finally` where there is one, and at the end of a module. Where
 the end of a module is not reached (`tf.app.run` and `tf.test.main` leave by sys.exit) or functions still use the
-session, `atexit` closes it. A session that is returned, kept on an object or handed to Keras has an owner, who is named
-for a person to see to it.
+session, `atexit` closes it. A session that is returned, kept on an object or handed to Keras needs manual review: its
+owner is named.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def leave(site: Site, keeper: str, zh: str) -> None:
 
 
 def owned_by_object(site: Site, target: ast.Attribute) -> None:
-    """self.sess: closed by some method of the class, or for a person."""
+    """self.sess: closed by some method of the class, or it needs manual review."""
     owner = next((node for node in site.source.ancestors(site.node) if isinstance(node, ast.ClassDef)), None)
     around: ast.AST = owner or site.source.tree
     for node in ast.walk(around):

@@ -6,8 +6,8 @@
     +spec = NPUEstimatorSpec(mode=mode, loss=loss, eval_metric_ops=metric_fn(*[labels, logits]))
 
 eval_metrics is a function with its tensors, called later on a TPU's host; here it is called at once. scaffold_fn
-becomes scaffold in the same way. A pair that was given a name is called by its parts. One that is not written out is
-left to a person, and with it the other specs of the function: it should not return two kinds.
+becomes scaffold in the same way. A pair that was given a name is called by its parts. One that is not written out
+needs manual review, and with it the other specs of the function: it should not return two kinds.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     +from accelerator_device import accelerator
     +x = x.type(accelerator.HalfTensor)
 
-`Tensor.type` takes the type as well as its name. Where the name that it returns is compared, a person decides: without
-a card it is `torch.FloatTensor`.
+`Tensor.type` takes the type as well as its name. Where the name that it returns is compared, it needs manual review:
+without a card it is `torch.FloatTensor`.
 """
 
 from __future__ import annotations

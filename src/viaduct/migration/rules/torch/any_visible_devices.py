@@ -6,7 +6,7 @@
     +environ["CUDA_VISIBLE_DEVICES"] = environ["ASCEND_RT_VISIBLE_DEVICES"] = environ["MLU_VISIBLE_DEVICES"] = gpus
 
 A variable of another card disturbs nobody. The NPU's takes digits and commas in ascending order alone: with `1,0` it
-sees no device. Where the variable is only read, a person decides.
+sees no device. Where the variable is only read, it needs manual review.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
          pass
 
 torch_mlu adds emit_cnpx, and takes the device by name in place of `use_cuda`. On the NPU this profiler sees the CPU
-alone, and nothing stands for emit_nvtx: torch_npu.profiler is named, and a person decides.
+alone, and nothing stands for emit_nvtx: torch_npu.profiler is named, and needs manual review.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 A branch that asks for nccl is the branch for the accelerator; unchanged, it would silently never be taken. What is
 compared must be a backend: what torch.distributed says, or something that is called one. The vendors' run-time patches
-cannot see such a comparison, so with `--mode patch` it is left for a person.
+cannot see such a comparison, so with `--mode patch` it needs manual review.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The call itself is renamed with the rest of torch.cuda. But `torch.npu.get_device_capability` gives None, so that
 `capability[0] >= 8` fails; torch.mlu's gives the numbers of the MLU's own generation, which mean something else. Both
-are for a person: ask for what was meant, such as
+need manual review: ask for what was meant, such as
 `is_bf16_supported()`.
 """
 

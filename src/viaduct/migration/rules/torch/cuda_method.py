@@ -10,7 +10,7 @@
 
 The plug-ins give every tensor, storage and module a method of the device's name, with the arguments of `.cuda`; numbers
 of devices stay. A class of the project that has its own `cuda` keeps it, and so do the calls of it; where both could be
-meant, a person decides. Attributes that are no calls (`args.cuda`) are nobody's business.
+meant, it needs manual review. Attributes that are no calls (`args.cuda`) are nobody's business.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Name what is asked of torch.cuda and is not known to exist on the card.
 
-Nothing is promised that was not read in the plug-in's sources: such a name stays as written, and a person decides.
+Nothing is promised that was not read in the plug-in's sources: such a name stays as written and needs manual review.
 Where the nearest thing is known, the finding says what it is.
 """
 

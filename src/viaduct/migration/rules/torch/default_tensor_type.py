@@ -2,7 +2,7 @@
 
 `torch.set_default_tensor_type` does not take the NPU's types (its vendor's table says so), and nothing promises the
 MLU's, so the line stays as it is. What it was for takes two calls today: `torch.set_default_dtype` and
-`torch.set_default_device`. The second also concerns tensors that a data loader makes, so it is for a person to place.
+`torch.set_default_device`. The second also concerns tensors that a data loader makes, so it needs manual review.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 The body keeps its names, `from torch import cuda` too: it becomes `from torch_npu import npu as cuda`. The statement
 names the plug-in's own package, which needs no import before it; torch.npu exists only once that was imported. A name
-that the card does not have stays where it was, and a star import is left to a person.
+that the card does not have stays where it was, and a star import needs manual review.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 On the MLU `torch.cuda.nvtx` becomes `torch.mlu.cnpx` with all others, since its functions have the same names. On the
 NPU the nearest is `torch.npu.mstx`, whose ranges are started and ended by a number instead of being pushed and popped:
-that is for a person.
+that needs manual review.
 """
 
 from __future__ import annotations

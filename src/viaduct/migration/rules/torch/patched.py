@@ -3,7 +3,7 @@
 A script with `from torch_npu.contrib import transfer_to_npu` or `import torch_mlu.utils.gpu_migration` runs as it is:
 the patch turns CUDA's names into the card's. Once the names themselves are rewritten it has nothing left to do in this
 project, and it keeps torch.jit.script switched off. Whether a library that the script imports says `cuda` cannot be
-seen here, so the import stays and a person decides.
+seen here, so the import stays and needs manual review.
 """
 
 from __future__ import annotations

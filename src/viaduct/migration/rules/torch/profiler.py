@@ -7,7 +7,7 @@
          pass
 
 torch_npu has a profiler of its own with the same calls, except `record_function`, which stays torch's. Its results are
-files, not tables: `key_averages()` is left to a person. torch_mlu extends torch's own profiler by the activity MLU. A
+files, not tables: `key_averages()` needs manual review. torch_mlu extends torch's own profiler by the activity MLU. A
 profile of the CPU alone is left as it is.
 """
 
