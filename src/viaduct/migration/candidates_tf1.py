@@ -135,7 +135,7 @@ def estimators(work: Work) -> Iterator[Candidate]:
             if name in ESTIMATORS:
                 yield from (candidate(work, "estimators", node, estimator_state(work, node, name)) for node in nodes)
             elif name in RUN_CONFIGS:
-                yield from (candidate(work, "run_configs", node, "needed") for node in nodes)
+                yield from (candidate(work, "run_configs", node, run_config_state(work, node)) for node in nodes)
     for name, calls in work.index.calls.items():
         if name.startswith(NPU_ESTIMATORS):
             yield from (candidate(work, "estimators", call, "right") for call in calls)
@@ -144,11 +144,22 @@ def estimators(work: Work) -> Iterator[Candidate]:
 
 
 def estimator_state(work: Work, node: ast.AST, name: str) -> State:
-    """A TPUEstimator that the vendor's converter has switched off is right."""
+    """A TPUEstimator that the vendor's converter has switched off is right, and an Estimator with its configuration."""
+    from viaduct.migration.rules.tf1._run_configs import comes_from_init
     from viaduct.migration.rules.tf1.tpu_estimator import is_converted
 
-    converted = name.endswith(".TPUEstimator") and isinstance(node, ast.Call) and is_converted(Site(RULE, work, node))
-    return "right" if converted else "needed"
+    if not isinstance(node, ast.Call):
+        return "needed"
+    site = Site(RULE, work, node)
+    if name.endswith(".TPUEstimator"):
+        return "right" if is_converted(site) else "needed"
+    return "right" if name.endswith(".Estimator") and comes_from_init(site, site.argument("config", 2)) else "needed"
+
+
+def run_config_state(work: Work, node: ast.expr) -> State:
+    from viaduct.migration.rules.tf1._run_configs import is_converted
+
+    return "right" if isinstance(node, ast.Call) and is_converted(Site(RULE, work, node), node) else "needed"
 
 
 # ---- datasets

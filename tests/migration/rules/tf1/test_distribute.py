@@ -777,3 +777,27 @@ def test_what_is_wrapped_is_not_left_to_a_person(source: str) -> None:
     result = migrated(HEAD + source, OPTIMIZER, distributed=True)
     assert "NPUDistributedOptimizer(" in result.after.decode()
     assert not [one for one in result.findings if one.status == "manual"]
+
+
+OTHERWISE_NAMED = "import tensorflow as tf\ndef build(loss):\n    return tf.train.AdamOptimizer(1).minimize(loss)\n"
+
+
+@pytest.mark.parametrize("name", ["test", "run_test", "evaluate_once", "infer_demo"])
+@pytest.mark.parametrize(
+    "fetch", ["train_op", "[loss, self.train_step]", "model.optimizer", "fetches={'t': net.train}"]
+)
+def test_a_function_that_trains_broadcasts_whatever_it_is_called(name: str, fetch: str) -> None:
+    text = (
+        f"{OTHERWISE_NAMED}def {name}(self, model, net, loss, train_op):\n    with tf.Session() as s:\n"
+        f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"
+    )
+    assert "s.run(bcast_op)" in migrated(text, "distribute_broadcast", distributed=True).after.decode()
+
+
+@pytest.mark.parametrize("fetch", ["accuracy", "[loss, train_accuracy]", "self.trainable", "self.train_writer.summary"])
+def test_a_function_that_evaluates_does_not_broadcast(fetch: str) -> None:
+    text = (
+        f"{OTHERWISE_NAMED}def evaluate(self, loss, accuracy, train_accuracy):\n    with tf.Session() as s:\n"
+        f"        s.run(tf.global_variables_initializer())\n        s.run({fetch})\n"
+    )
+    assert "bcast_op" not in migrated(text, "distribute_broadcast", distributed=True).after.decode()

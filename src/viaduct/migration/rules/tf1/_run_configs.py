@@ -27,6 +27,46 @@ def for_canned(site: Site, made: ast.expr) -> bool:
     return given_to_canned(site, made)
 
 
+def is_converted(site: Site, made: ast.expr) -> bool:
+    """Return True for a RunConfig that the vendor's converter has seen to: all its uses go to npu_run_config_init.
+
+    What that returns is of the same class, so NPUEstimator, which wants its own, is no such use.
+    """
+    uses = uses_of(site, made)
+    return bool(uses) and all(given_to_init(site, use) for use in uses)
+
+
+def uses_of(site: Site, made: ast.expr) -> list[ast.expr]:
+    parent = site.source.parents[made]
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        return list(loads(site, parent.targets[0]))
+    return [made]
+
+
+def given_to_init(site: Site, value: ast.expr) -> bool:
+    parent = site.source.parents[value]
+    call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call) or value is call.func or site.qualified(call.func) != INIT:
+        return False
+    return not any(is_given_to_npu_estimator(site, use) for use in uses_of(site, call))
+
+
+def is_given_to_npu_estimator(site: Site, value: ast.expr) -> bool:
+    parent = site.source.parents[value]
+    call = site.source.parents[parent] if isinstance(parent, ast.keyword) else parent
+    return isinstance(call, ast.Call) and (site.qualified(call.func) or "").endswith(".NPUEstimator")
+
+
+def comes_from_init(site: Site, config: ast.expr | None) -> bool:
+    """Return True for a config that npu_run_config_init has made, also where it replaces what the name held before."""
+    if config is None:
+        return False
+    made: list[object] = [site.values.origin(config)]
+    if isinstance(config, ast.Name):
+        made += site.work.names.lookup(config.id, site.work.names.scope_of(config)) or []
+    return any(isinstance(one, ast.Call) and site.qualified(one.func) == INIT for one in made)
+
+
 def given_to_canned(site: Site, value: ast.expr) -> bool:
     """As the config of one, or on its way there through npu_run_config_init."""
     parent = site.source.parents[value]

@@ -43,6 +43,9 @@ HOOKS = {
 }
 NOT_TRAINING = ("eval", "predict", "infer", "test", "export", "freeze", "convert", "serve", "serving")
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+TRAINS = re.compile(
+    r"(?:^|_)train(?:_?(?:op|ops|step|steps|er))?$|(?:^|_)(?:optimi[sz]er?|minimi[sz]e|apply_gradients)(?:_op)?$"
+)
 MANAGED = (
     *("tensorflow.contrib.slim.learning.train", "tf_slim.learning.train", "tensorflow.contrib.training.train"),
     "tensorflow.train.Supervisor",
@@ -208,14 +211,32 @@ def leave(site: Site) -> None:
 
 
 def trains(site: Site) -> bool:
-    """Something in the program updates variables, and the function does not say that it does another thing."""
+    """Something in the program updates variables, and the function does nothing else by its name and its runs."""
     function = site.source.function(site.node)
-    if function is not None and says_otherwise(function.name):
+    if function is not None and says_otherwise(function.name) and not runs_training(function):
         return False
     calls = site.work.index.calls
     if any(name in site.work.index.methods for name in TRAINING) or any(name in calls for name in CONSUMERS):
         return True
     return not says_otherwise(PurePosixPath(site.work.path).stem) and is_training_program(site)
+
+
+def runs_training(function: ast.AST) -> bool:
+    """Return True for a function that makes a training operation or runs one, whatever it is called."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in TRAINING:
+                return True
+            fetched = [*node.args, *(word.value for word in node.keywords)] if node.func.attr == "run" else []
+            if any(is_training_name(part) for value in fetched for part in ast.walk(value)):
+                return True
+    return False
+
+
+def is_training_name(node: ast.AST) -> bool:
+    """`train_op`, `model.train_step`, `self.optimizer`; not `train_accuracy`."""
+    named = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    return TRAINS.search(named.lower()) is not None
 
 
 def is_training_program(site: Site) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._run_configs import comes_from_init
 
 rule = Rule(__name__, spec="E5 E6 E7", kind="mandatory", order=40)
 
@@ -29,6 +30,8 @@ LEARN = (
 
 @rule.call("tensorflow.estimator.Estimator")
 def convert(site: Site) -> None:
+    if comes_from_init(site, site.argument("config", 2)):
+        return  # the vendor's converter has seen to it: its session carries NpuOptimizer
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):
         site.manual(
             "positional arguments are unpacked into Estimator: name them, then it can become NPUEstimator",

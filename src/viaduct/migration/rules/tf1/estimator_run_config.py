@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
-from viaduct.migration.rules.tf1._run_configs import for_canned
+from viaduct.migration.rules.tf1._run_configs import for_canned, is_converted
 
 rule = Rule(__name__, spec="E1 E2 E3 E4", kind="mandatory", order=30)
 
@@ -44,7 +44,7 @@ DIFFERENT = {
 
 @rule.call("tensorflow.estimator.RunConfig")
 def convert(site: Site) -> None:
-    if for_canned(site, site.node):
+    if for_canned(site, site.node) or is_converted(site, site.node):
         undistributed(site)
         return
     if not site.editable or any(isinstance(value, ast.Starred) for value in site.node.args):

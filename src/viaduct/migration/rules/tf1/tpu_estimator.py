@@ -24,6 +24,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1 import _run_configs as run_configs
 from viaduct.migration.rules.tf1._run_configs import INIT
 
 rule = Rule(__name__, spec="E10 E11", kind="mandatory", order=31)
@@ -121,7 +122,7 @@ def switch_off(site: Site) -> None:
 
 @rule.call(f"{TPU}.RunConfig")
 def run_config(site: Site) -> None:
-    if site.options.tpu == "keep":
+    if site.options.tpu == "keep" or run_configs.is_converted(site, site.node):
         return
     if site.node.args:
         site.manual("name tpu.RunConfig's arguments first", zh="请先将 tpu.RunConfig 的参数改为关键字形式", risk="high")
