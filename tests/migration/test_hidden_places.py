@@ -72,3 +72,17 @@ def test_a_method_kept_for_later_is_the_cards(tmp_path: Path, text: str) -> None
 def test_a_partial_load_that_says_where_is_right(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, HEAD + "read = partial(torch.load, map_location='cpu')\n")
     assert [(row.requirement, row.needed, row.right) for row in summary.ledger] == [("checkpoints", 1, 1)]
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_private_functions_of_cuda_are_unresolved(tmp_path: Path, to: str) -> None:
+    summary = summary_of(tmp_path, HEAD + "stream = torch._C._cuda_getCurrentRawStream(0)\n", to=to)
+    assert [(row.requirement, row.unresolved) for row in summary.ledger] == [("device_calls", 1)]
+
+
+@pytest.mark.parametrize(("to", "state"), [("npu", "manual"), ("mlu", "changed"), ("any", "manual")])
+@pytest.mark.parametrize("use", ["ProcessGroupNCCL.Options()", "ProcessGroupNCCL"])
+def test_the_class_of_nccls_groups_is_counted_for_every_target(tmp_path: Path, use: str, to: str, state: str) -> None:
+    summary = summary_of(tmp_path, f"import torch.distributed as dist\noptions = dist.{use}\n", to=to)
+    row = next(row for row in summary.ledger if row.requirement == "backend")
+    assert row.needed == getattr(row, state) == 1

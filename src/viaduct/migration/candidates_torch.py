@@ -17,6 +17,8 @@ ROOTS = ("torch", "torchvision", "torchaudio", "torch_npu", "torch_mlu", "apex",
 RULE = Rule(__name__)
 LOADS = ("torch.load", "torch.jit.load")
 PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel")
+PRIVATE = ("torch._C._cuda", "torch._C._nvtx", "torch._C._cudart")
+GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
 TELLING = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -75,6 +77,10 @@ def device_calls(work: Work) -> Iterator[Candidate]:
                 yield from (candidate(work, "device_calls", node, "needed") for node in nodes)
             elif name.startswith((own, "torch.accelerator.")):
                 yield from (candidate(work, "device_calls", node, "right") for node in nodes)
+            elif name.startswith(PRIVATE):
+                yield from (candidate(work, "device_calls", node, "needed") for node in nodes)
+            elif name.startswith(GROUP_CLASS):
+                yield from (candidate(work, "backend", node, "needed") for node in nodes)
             elif name in PARALLEL:
                 yield from (candidate(work, "data_parallel", node, "needed") for node in nodes)
 

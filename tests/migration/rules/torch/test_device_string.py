@@ -162,3 +162,34 @@ def test_a_device_within_an_f_string_is_left_to_a_person() -> None:
 @pytest.mark.parametrize(("to", "expected"), [("npu", "torch.device(f'npu')"), ("any", "accelerator.device()")])
 def test_an_f_string_with_nothing_put_in_is_a_device(to: str, expected: str) -> None:
     assert expected in migrated("import torch\nd = torch.device(f'cuda')\n", to=to).after.decode()
+
+
+DEVICES_ELSEWHERE = {
+    "partial": "from functools import partial\nmake = partial(torch.device, {})\n",
+    "partial by keyword": "import functools\nmake = functools.partial(torch.device, type={})\n",
+    "hub": "net = torch.hub.load('a/b', 'net', device={})\n",
+}
+
+
+@pytest.mark.parametrize(("to", "text"), [("npu", "'npu'"), ("mlu", "'mlu'"), ("any", "accelerator.name()")])
+@pytest.mark.parametrize("kind", DEVICES_ELSEWHERE)
+def test_a_device_that_is_handed_on_is_the_cards(kind: str, to: str, text: str) -> None:
+    source = "import torch\n" + DEVICES_ELSEWHERE[kind]
+    assert source.format(text).splitlines()[-1] in migrated(source.format("'cuda'"), to=to).after.decode()
+
+
+def test_a_repository_of_torch_hub_called_cuda_is_no_device() -> None:
+    check_noop("device_string", "import torch\nnet = torch.hub.load('cuda', 'cuda')\n")
+
+
+def test_a_walrus_around_a_device_is_compared_as_one() -> None:
+    source = "import torch\nif (d := torch.device('cuda')).type == 'cuda':\n    pass\n"
+    assert "cuda" not in migrated(source).after.decode()
+
+
+def test_a_literal_annotation_names_every_card() -> None:
+    source = "import torch\nfrom typing import Literal\ndef run(device: Literal['cuda', 'cpu'] = 'cuda'):\n    pass\n"
+    after = migrated(source, to="any").after.decode()
+    assert "device: Literal['cuda', 'npu', 'mlu', 'cpu'] = accelerator.name()" in after
+    source = source.replace("Literal['cuda', 'cpu']", "Literal['cuda:0']")
+    assert "Literal['cuda:0']" in migrated(source, to="any").after.decode()

@@ -22,7 +22,7 @@ FOREIGN = {
     *("ray", "sklearn", "taichi", "tensorflow", "tensorrt", "tvm", "warp", "xgboost", "pycuda"),
 }
 # "cuda" names a kind of kernel there.
-NOT_DEVICES = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch.hub.", "torch._C.")
+NOT_DEVICES = ("torch.library.", "torch.ops.", "torch.utils.cpp_extension.", "torch._C.")
 # Where PyTorch takes a device by position.
 POSITIONS = {
     "torch.device": 0,
@@ -178,6 +178,8 @@ class Devices:
         if is_foreign(name) or (name or "").startswith(NOT_DEVICES):
             return
         yield from (word.value for word in call.keywords if word.arg and device_like(word.arg))
+        if name == "functools.partial" and (self.site.qualified(call.args[0]) if call.args else "") == "torch.device":
+            yield from (*call.args[1:2], *(word.value for word in call.keywords if word.arg == "type"))
         if name is not None and name.startswith("torch."):
             yield from self.taken_by_torch(call, name)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in MOVERS and call.args:
@@ -193,6 +195,8 @@ class Devices:
 
     def taken_by_torch(self, call: ast.Call, name: str) -> Iterator[ast.expr]:
         place = POSITIONS.get(name, -1)
+        if name.startswith("torch.hub."):
+            return  # names of repositories and models; what is given by keyword goes to the network
         for position, value in enumerate(call.args):
             if position == place or head(value) is not None:
                 yield value
@@ -334,6 +338,8 @@ class Devices:
             if node.attr == "type":
                 return self.is_device(node.value)
             return device_like(node.attr) or node.attr in self.attributes
+        if isinstance(node, ast.NamedExpr):
+            return self.is_device(node.value) or self.is_device(node.target)
         if isinstance(node, ast.Name):
             return device_like(node.id) or self.holds_device(node) or self.site.values.kind(node) == "torch_device"
         if isinstance(node, ast.Subscript):

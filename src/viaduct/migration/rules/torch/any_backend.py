@@ -121,6 +121,17 @@ def availability(site: Site) -> None:
     say(site, site.node)
 
 
+@rule.reference("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
+@rule.call("torch.distributed.ProcessGroupNCCL.*", "torch.distributed.ProcessGroupNCCL")
+def group_class(site: Site) -> None:
+    site.manual(
+        "ProcessGroupNCCL is CUDA's alone, and a build of torch without CUDA has none: let it stand under "
+        '`if accelerator.name() == "cuda":`',
+        zh='ProcessGroupNCCL 仅 CUDA 可用,不带 CUDA 的 torch 没有该类:请置于 if accelerator.name() == "cuda": 之下',
+        risk="high",
+    )
+
+
 @rule.node(ast.Compare, words=("nccl", "NCCL"))
 def comparison(site: Site) -> None:
     if len(site.node.ops) != 1 or not isinstance(site.node.ops[0], ast.Eq | ast.NotEq) or not site.editable:

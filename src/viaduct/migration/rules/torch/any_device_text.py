@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.torch import _any as neutral
-from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact
+from viaduct.migration.rules.torch._device_texts import device_like, head, is_exact, is_text
 from viaduct.migration.rules.torch._devices import Devices, find_devices
 from viaduct.migration.rules.torch.device_argparse import FLAGS, VALUES, calls, option_names
 from viaduct.migration.rules.torch.device_string import imports_torch, name_the_rest
@@ -106,7 +106,7 @@ def add_keys(site: Site, each: ast.Dict) -> None:
 
 def change(site: Site, literal: ast.expr) -> None:
     node = neutral.whole(site, literal)
-    if site.work.is_served(node):
+    if site.work.is_served(node) or list_all_cards(site, literal):
         return
     given = neutral.number(site, node)
     if given is None or site.source.in_f_string(node):
@@ -126,6 +126,28 @@ def change(site: Site, literal: ast.expr) -> None:
         site.edit.node(node, made)
     if made:
         site.changed(f"the device is whatever card there is: {made}", zh=f"设备改为现有的加速卡:{made}", node=node)
+
+
+def list_all_cards(site: Site, literal: ast.expr) -> bool:
+    """`device: Literal["cuda", "cpu"]` holds texts alone: it names every card then."""
+    parent = site.source.parents[literal]
+    held = site.source.parents[parent] if isinstance(parent, ast.Tuple) else parent
+    if not isinstance(held, ast.Subscript) or not (site.qualified(held.value) or "").endswith(".Literal"):
+        return False
+    if any(isinstance(one, ast.Constant) and one.value == "npu" for one in ast.walk(held.slice)):
+        return True
+    if not is_text(literal, "cuda"):
+        site.manual(
+            "this annotation names a CUDA device: name those of the other cards beside it",
+            zh="该类型注解指定了 CUDA 设备:请同时列出其他加速卡",
+            node=literal,
+        )
+        return True
+    quote = site.text(literal)[-1]
+    cards = ", ".join(f"{quote}{name}{quote}" for name in ("cuda", "npu", "mlu"))
+    site.edit.node(literal, cards)
+    site.changed("the annotation names every card", zh="类型注解列出所有加速卡", node=literal)
+    return True
 
 
 def device(site: Site, call: ast.Call, given: str) -> str:
