@@ -30,7 +30,7 @@ class Piece:
     uses_card: bool = False
     holds: tuple[str, ...] = ()
     beside: str = ""  # text of a file that the piece imports from
-    imports: str = ""  # how; `{module}` is the name of that file
+    imports: str = ""  # how, or another import that it needs; `{module}` is the name of that file
     top: bool = False  # whether it may only stand at module level
 
 
@@ -218,9 +218,79 @@ def undecided(words: Words, torch: str, card: Card) -> Piece:
     )
 
 
+def move_kept(words: Words, torch: str, card: Card) -> Piece:
+    """A method that is called elsewhere; --to any has no method to put in its place."""
+    x, move = words.name("x", "batch"), words.name("move", "send")
+    made, kept = f"{x} = {torch}.ones(2)", f"{move} = {x}.cuda"
+    after = kept.replace(".cuda", f".{card.device}")
+    state = "changed" if card.module else "left"
+    return Piece((made, kept), (made, after), (("moves", state),), True)
+
+
+def device_handed_on(words: Words, torch: str, card: Card) -> Piece:
+    name, quote = words.name("make", "place"), words.chance.choice("'\"")
+    form = words.chance.choice(
+        [
+            "{name} = functools.partial({t}.device, {q}{d}{q})",
+            "{name} = functools.partial({t}.device, type={q}{d}{q})",
+            "{name} = {t}.hub.load('a/b', 'net', device={q}{d}{q})",
+            "{name} = {t}.device(f{q}{d}{q})",
+        ]
+    )
+    before, after = (form.format(name=name, t=torch, q=quote, d=word) for word in ("cuda", card.device))
+    return Piece((before,), (after,), (("device_strings", "changed"),), True, imports="import functools")
+
+
+def device_from_file(words: Words, torch: str, card: Card) -> Piece:
+    """The plug-in is needed in the file that takes the device, though the name of the card stands in another."""
+    device, x = words.name("DEVICE", "TRAIN_DEVICE"), words.name("x")
+    line = f"{x} = {torch}.ones(2).to({device})"
+    imports = f"from {{module}} import {device}"
+    counts = (("device_strings", "changed"),)
+    return Piece((line,), (line,), counts, True, beside=f"{device} = 'cuda'\n", imports=imports)
+
+
+def lightning_trainer(words: Words, torch: str, card: Card) -> Piece:
+    given = words.chance.choice(["accelerator='gpu', devices=2", "gpus=1", "", "max_epochs=3, accelerator='auto'"])
+    line = f"{words.name('trainer')} = pl.Trainer({given})"
+    return Piece((line,), (line,), (("trainers", "left"),), imports="import pytorch_lightning as pl")
+
+
+def load_by_property(words: Words, torch: str, card: Card) -> Piece:
+    store, weights, net = words.name("Store"), words.name("weights", "state"), words.name("net")
+    before = (
+        f"class {store}:",
+        "    @property",
+        f"    def {weights}(self):",
+        f"        return {torch}.load('w.pt')['model']",
+        f"{net} = {torch}.nn.Linear(2, 2)",
+        f"{net}.load_state_dict({store}().{weights})",
+    )
+    after = tuple(line.replace("'w.pt'", "'w.pt', map_location=\"cpu\"") for line in before)
+    return Piece(before, after, (("checkpoints", "changed"),))
+
+
+def load_looked_at(words: Words, torch: str, card: Card) -> Piece:
+    x = words.name("x")
+    before = (f"{x} = {torch}.ones(2).cuda()", f"print({torch}.load('w.pt')['epoch'])")
+    after = (
+        f"{x} = {torch}.ones(2).{card.device}()",
+        f"print({torch}.load('w.pt', map_location=\"cpu\")['epoch'])",
+    )
+    return Piece(before, after, (("moves", "changed"), ("checkpoints", "changed")), True)
+
+
+def load_handed_on(words: Words, torch: str, card: Card) -> Piece:
+    name = words.name("table", "reader")
+    form = words.chance.choice(["{n} = {{'.pt': {t}.load}}", "{n} = functools.partial({t}.load)"])
+    line = form.format(n=name, t=torch)
+    return Piece((line,), (line,), (("checkpoints", "left"),), imports="import functools")
+
+
 TORCH: tuple[TorchMaker, ...] = (
     *(move_by_method, move_by_text, choose_device, call_card, mixed_precision, start_group, load_weights),
-    *(load_on_host, already_there, trap, parallel, undecided),
+    *(load_on_host, already_there, trap, parallel, undecided, move_kept, device_handed_on, device_from_file),
+    *(lightning_trainer, load_by_property, load_looked_at, load_handed_on),
 )
 
 
@@ -364,9 +434,43 @@ def batch_handed_over(words: Words, tf: str) -> Piece:
     return Piece(before, after, (("batches", "changed"),), top=True)
 
 
+def queue_batch_smaller(words: Words, tf: str) -> Piece:
+    made = words.chance.choice(["batch([{x}], {n}, ", "shuffle_batch([{x}], {n}, 9, 2, "])
+    line = f"{words.name('q')} = {tf}.train.{made}allow_smaller_final_batch={{value}})"
+    given = words.chance.choice(["True", "not 0"])
+    fields = {"x": f"{tf}.zeros([2])", "n": words.number()}
+    before, after = (line.format(**fields, value=value) for value in (given, "False"))
+    return Piece((before,), (after,), (("batches", "changed"),))
+
+
+def batch_kept(words: Words, tf: str) -> Piece:
+    ds, size = words.name("ds"), words.number()
+    use = words.chance.choice(
+        [
+            f"{words.name('step')} = {ds}.batch",
+            f"getattr({ds}, 'batch')({size})",
+            f"{ds} = {ds}.apply({tf}.data.experimental.bucket_by_sequence_length(len, [9], [4, 4]))",
+            f"{ds} = {ds}.apply({tf}.data.experimental.dense_to_sparse_batch({size}, [9]))",
+        ]
+    )
+    return same(f"{ds} = {tf}.data.Dataset.range(9)", use, counts=(("batches", "left"),))
+
+
+def converted(words: Words, tf: str) -> Piece:
+    """What the vendor's converter makes of a run configuration."""
+    config, estimator = words.name("config"), words.name("estimator")
+    lines = (
+        f"{config} = {tf}.estimator.RunConfig(model_dir='m')",
+        f"{estimator} = {tf}.estimator.Estimator(print, config=npu_run_config_init(run_config={config}))",
+    )
+    counts = (("run_configs", "right"), ("run_configs", "right"), ("estimators", "right"))
+    return Piece(lines, lines, counts, imports="from npu_bridge.npu_init import npu_run_config_init")
+
+
 TENSORFLOW: tuple[TfMaker, ...] = (
     *(batch, batch_chain, batch_false, batch_right, batch_of_class, batch_hidden, queue_batch, cpu_block, gpu_block),
     *(run_config, host_session, session_block, session_closed, batch_from_file, batch_handed_over),
+    *(queue_batch_smaller, batch_kept, converted),
 )
 TORCH_IMPORTS = (("import torch", "torch"), ("import torch as th", "th"), ("import torch as T", "T"))
 TF_IMPORTS = (
@@ -386,7 +490,7 @@ def make_trainer(seed: int) -> Synthetic:
     """Make a project that trains: every place of its migration to several ranks is known, only the lines vary."""
     chance = random.Random(f"trainer {seed}")
     words, project = Words(chance), Synthetic("tensorflow")
-    build, train = words.name("build", "model", "network"), words.name("train", "main", "fit")
+    build, train = words.name("build", "model", "network"), words.name("train", "main", "fit", "test_model")
     kinds = ["AdamOptimizer(0.1)", "GradientDescentOptimizer(learning_rate=0.1)", "AdagradOptimizer(1)"]
     optimizer = chance.choice(kinds)
     imported, tf = chance.choice(TF_IMPORTS)
@@ -395,12 +499,13 @@ def make_trainer(seed: int) -> Synthetic:
     model = [f"def {build}(x):", f"    w = {tf}.get_variable('w', [2])", *trained(words, tf, optimizer)]
     brought, called = chance.choice([(f"from {name} import {build}", build), (f"import {name}", f"{name}.{build}")])
     called = called if apart else build
+    step = "train_op" if train.startswith("test") else words.name("step", "op")
     session = [
         f"def {train}():",
-        f"    step = {called}({tf}.ones([2]))",
+        f"    {step} = {called}({tf}.ones([2]))",
         *initialised(words, tf),
         "        for _ in range(3):",
-        "            s.run(step)",
+        f"            s.run({step})",
         "if __name__ == '__main__':",
         f"    {train}()",
     ]
@@ -457,10 +562,12 @@ def add_file(project: Synthetic, path: str, words: Words, to: str) -> None:
     uses_card = any(piece.uses_card for piece in pieces)
     lines = [chance.choice(['"""A script."""', "# a script", "import os"]), "import requests", imported]
     for piece in pieces:
+        module = words.name("helpers", "common") if piece.beside else ""
         if piece.beside:
-            module = words.name("helpers", "common")
             project.files[f"{path.rpartition('/')[0]}/{module}.py".lstrip("/")] = piece.beside
-            lines.append(piece.imports.format(module=module))
+        imported = piece.imports.format(module=module)
+        if imported and imported not in lines:
+            lines.append(imported)
     lines.append("")
     for piece in pieces:
         opening, indent = nesting(words) if not piece.top else ([], "")

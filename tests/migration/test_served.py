@@ -224,3 +224,15 @@ def test_device_neutral_code_is_left_alone(way: str, to: str) -> None:
     result = migrated(text, to=to)
     assert result.after.decode() == text
     assert {one.rule for one in result.findings if one.status != "advice"} == set(), result.findings
+
+
+@pytest.mark.parametrize("call", ["synchronize()", "set_device(0)", "reset_peak_memory_stats()"])
+def test_a_call_that_fails_without_cuda_is_no_twin_of_the_cards(call: str) -> None:
+    """Both run, one after the other: the one for CUDA was forgotten when the script was migrated by hand."""
+    source = f"import torch\nimport torch_npu\ntorch.npu.{call}\ntorch.cuda.{call}\n"
+    assert "torch.cuda" not in migrated(source).after.decode()
+
+
+def test_seeds_for_both_cards_stay() -> None:
+    source = "import torch\nimport torch_npu\ntorch.npu.manual_seed_all(1)\ntorch.cuda.manual_seed_all(1)\n"
+    assert migrated(source).after.decode() == source

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 BACKENDS = {"npu": "hccl", "mlu": "cncl"}
 CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
 GENERIC = re.compile(r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)")
+NEEDS_CUDA = re.compile(r"\w+\.cuda\.(\w+)\(")
+HARMLESS = ("manual_seed", "manual_seed_all", "empty_cache")
+"""Without CUDA these do nothing."""
 TWINS = 50
 """So many branches for the target are looked through for a statement: a block that has more is generated."""
 LEAVES = ast.Return | ast.Raise | ast.Continue | ast.Break
@@ -235,7 +238,15 @@ class Search:
             heads = [re.search(rf"\b{kind} (\w+)", twin) for twin in twins]
             return any(one is not None and one[1] == statement.name for one in heads)
         wanted = ast.unparse(statement.test) if isinstance(statement, ast.If) else ast.unparse(statement)
+        if isinstance(statement, ast.Expr) and needs_cuda(wanted):
+            return False
         return isinstance(statement, ast.If | Simple) and (wanted in twins or any(wanted in twin for twin in within))
+
+
+def needs_cuda(text: str) -> bool:
+    """Return True for a call that fails without CUDA: beside the target's, with no condition, it was forgotten."""
+    called = NEEDS_CUDA.match(text)
+    return called is not None and called[1] not in HARMLESS
 
 
 def is_negated(test: ast.expr) -> bool:
