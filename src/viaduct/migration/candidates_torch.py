@@ -71,8 +71,7 @@ def device_calls(work: Work) -> Iterator[Candidate]:
     for table in (work.index.calls, work.index.references):
         for name, nodes in table.items():
             if name.startswith(("torch.cuda.amp.", f"{own}amp.")):
-                state: State = "right" if name.startswith(own) else "needed"
-                yield from (candidate(work, "amp", node, state) for node in nodes)
+                yield from (candidate(work, "amp", node, amp_state(work, node, name, own)) for node in nodes)
             elif name.startswith("torch.cuda."):
                 yield from (candidate(work, "device_calls", node, "needed") for node in nodes)
             elif name.startswith((own, "torch.accelerator.")):
@@ -83,6 +82,14 @@ def device_calls(work: Work) -> Iterator[Candidate]:
                 yield from (candidate(work, "backend", node, "needed") for node in nodes)
             elif name in PARALLEL:
                 yield from (candidate(work, "data_parallel", node, "needed") for node in nodes)
+
+
+def amp_state(work: Work, node: ast.expr, name: str, own: str) -> State:
+    """With --to any a class may stay in an annotation: torch.cuda.amp is there without CUDA too."""
+    from viaduct.migration.rules.torch._annotations import is_in_annotation
+
+    annotated = work.options.to == "any" and is_in_annotation(work.source, node)
+    return "right" if annotated or name.startswith(own) else "needed"
 
 
 def moves(work: Work) -> Iterator[Candidate]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migration.checking import check_noop, check_rewrite, check_says
+from migration.checking import check_noop, check_rewrite, check_says, migrated
 
 RULE = "any_amp"
 HELPER = "from accelerator_device import accelerator\n"
@@ -79,3 +79,23 @@ def test_decorators() -> None:
 def test_a_class_that_is_asked_for_is_left_to_a_person() -> None:
     source = "import torch\nif isinstance(s, torch.cuda.amp.GradScaler):\n    pass\n"
     check_says(RULE, source, "manual", "class of its own", to="any")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "def run(scaler: GradScaler | None = None):\n    pass\n",
+        "def make() -> GradScaler:\n    pass\n",
+        "scaler: Optional[GradScaler] = None\n",
+    ],
+)
+def test_a_class_in_an_annotation_is_right_as_it_is(line: str) -> None:
+    result = migrated(
+        f"import torch\nfrom typing import Optional\nfrom torch.cuda.amp import GradScaler\n{line}", to="any"
+    )
+    assert [(place.requirement, place.state) for place in result.places] == [("amp", "right")]
+
+
+def test_the_value_behind_an_annotation_is_changed() -> None:
+    source = "import torch\nfrom torch.cuda.amp import GradScaler\nkind: type = GradScaler\n"
+    assert "kind: type = accelerator.GradScaler" in migrated(source, to="any").after.decode()

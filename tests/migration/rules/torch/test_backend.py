@@ -152,3 +152,9 @@ def _text(block: str) -> str:
     from textwrap import dedent
 
     return dedent(block)
+
+
+@pytest.mark.parametrize("holder", ["argparse.Namespace", "types.SimpleNamespace"])
+def test_a_backend_among_settings_is_changed(holder: str) -> None:
+    source = f"import torch, {holder.partition('.')[0]}\nargs = {holder}(dist_backend='nccl', lr=1)\n"
+    assert "dist_backend='hccl', lr=1" in migrated(source).after.decode()

@@ -28,6 +28,14 @@ HAND_ON = (
     "deepspeed.",
     "mmengine.",
 )
+# They keep settings under the names that they are given.
+HOLDERS = (
+    "argparse.Namespace",
+    "types.SimpleNamespace",
+    "easydict.EasyDict",
+    "addict.Dict",
+    "ml_collections.ConfigDict",
+)
 
 
 @dataclass
@@ -235,9 +243,9 @@ def has_entry(site: Site, table: ast.expr) -> bool:
 
 
 def hands_backend_on(site: Site, name: str) -> bool:
-    """Return True for a function of the project, or of a library that hands its backend on to torch.distributed."""
+    """Return True for a function of the project, a holder of settings, or a library that hands its backend on."""
     own = name.partition(".")[0] in site.work.project.own_names or name.startswith(f"{site.work.names.own}.")
-    return own or name.startswith(HAND_ON)
+    return own or name.startswith(HAND_ON) or name in HOLDERS
 
 
 def swap(site: Site, text: ast.Constant) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.torch._annotations import is_in_annotation
 from viaduct.migration.rules.torch._any import helper, put
 from viaduct.migration.rules.torch._device_texts import is_text
 from viaduct.migration.rules.torch.autocast import strings
@@ -44,10 +45,10 @@ def of_cuda(site: Site) -> None:
 
 @rule.reference(*OWN)
 def passed_on(site: Site) -> None:
-    """The class itself is torch's everywhere: in an annotation it may stay, in isinstance a person decides."""
-    around = [site.node, *site.source.ancestors(site.node)]
-    if any(isinstance(one, ast.arg | ast.AnnAssign) for one in around) or is_annotation(site, around):
+    """The class itself is torch's everywhere: in an annotation it may stay, in isinstance it needs manual review."""
+    if is_in_annotation(site.source, site.node):
         return
+    around = [site.node, *site.source.ancestors(site.node)]
     if any(isinstance(one, ast.Call) and site.text(one.func) == "isinstance" for one in around):
         site.manual(
             "each card has a class of its own: ask for what they share, torch.amp.GradScaler or torch.autocast",
@@ -55,11 +56,6 @@ def passed_on(site: Site) -> None:
         )
         return
     put(site, site.node, OWN[site.name])
-
-
-def is_annotation(site: Site, around: list[ast.AST]) -> bool:
-    functions = [one for one in around if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return bool(functions) and functions[0].returns in around
 
 
 @rule.call(*AUTOCAST, *SCALER)
