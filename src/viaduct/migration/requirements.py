@@ -104,7 +104,7 @@ REQUIREMENTS = (
         "tensorflow_functions",
         "TensorFlow functions that the device runs",
         "设备支持的 TensorFlow 接口",
-        tf1("unsupported_api", "keras_unsupported", "imports_report", "mlu_report", "any_left"),
+        tf1("unsupported_api", "keras_unsupported", "imports_report", "mlu_report", "any_left", "tensorflow2"),
     ),
     # ---- PyTorch
     Requirement(

@@ -1,0 +1,50 @@
+"""Name files that are written for TensorFlow 2.
+
+    import tensorflow as tf
+    tape = tf.GradientTape()
+    step = tf.function(train)
+
+The rules are those of TensorFlow 1.15 on the NPU: a graph, compiled for the device, and a session or an Estimator that
+runs it. What runs eagerly has neither, so that nothing here sends it to the device. One finding a file; what else it
+holds is migrated as ever.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+rule = Rule(__name__, spec="8", kind="report", order=89)
+
+SIGNS = ("tensorflow.function", "tensorflow.GradientTape")
+NEXT = "tensorflow.compat.v2"
+
+
+@rule.file(words=("GradientTape", ".function", "compat.v2", "compat import v2"))
+def name_file(site: Site) -> None:
+    first = first_sign(site)
+    if first is not None:
+        shown = site.text(first).splitlines()[0]
+        site.manual(
+            f"`{shown}` is TensorFlow 2: these rules are for the graphs of TensorFlow 1.15, and eager code does not "
+            "reach the device by them; build a graph, or use the vendor's adapter for TensorFlow 2",
+            zh=f"`{shown}` 属于 TensorFlow 2:本工具的规则面向 TensorFlow 1.15 的图模式,"
+            "eager 代码不会因此在设备上运行;请改为图模式,或使用厂商的 TensorFlow 2 适配",
+            risk="high",
+            node=first,
+        )
+
+
+def first_sign(site: Site) -> ast.AST | None:
+    """The first import or use of what TensorFlow 1 scripts do not have."""
+    found: list[ast.AST] = []
+    for table in (site.work.index.calls, site.work.index.references):
+        found += [node for name in SIGNS for node in table.get(name, [])]
+        found += [node for name, nodes in table.items() if name.startswith(f"{NEXT}.") for node in nodes]
+    for node in site.source.of_kind(ast.Import):
+        found += [node for alias in node.names if alias.name.startswith(NEXT)]
+    for statement in site.source.of_kind(ast.ImportFrom):
+        names = [f"{statement.module}.{alias.name}" for alias in statement.names]
+        found += [statement for name in names if name.startswith(NEXT) and not statement.level]
+    return min(found, key=lambda node: (node.lineno, node.col_offset), default=None)  # type: ignore[attr-defined]
