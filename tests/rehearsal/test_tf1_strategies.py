@@ -130,3 +130,42 @@ def test_a_mistake_of_the_script_stays_one_of_the_script(tmp_path: Path) -> None
     answer = rehearsed("original", script)
     assert "InvalidArgumentError" in answer.failure + answer.talk
     assert "StandInFails" not in answer.failure + answer.talk
+
+
+def test_a_broadcast_among_one_rank_is_no_step(tmp_path: Path) -> None:
+    script = tmp_path / "hvd.py"
+    script.write_text(
+        "import horovod.tensorflow as hvd\nimport tensorflow as tf\n"
+        "from horovod.tensorflow.compression import Compression\n"
+        "from horovod.tensorflow.mpi_ops import size\n"
+        "hvd.init()\n"
+        "w = tf.get_variable('w', [], initializer=tf.ones_initializer())\n"
+        "step = tf.train.get_or_create_global_step()\n"
+        "optimizer = hvd.DistributedOptimizer(tf.train.GradientDescentOptimizer(0.1), compression=Compression.none)\n"
+        "train = optimizer.minimize(w * w, step)\n"
+        "with tf.Session() as session:\n"
+        "    session.run(tf.global_variables_initializer())\n"
+        "    session.run(hvd.broadcast_global_variables(0))\n"
+        "    for _ in range(10 * size()):\n        session.run(train)\n"
+    )
+    answer = rehearsed("original", script, steps=2)
+    assert answer.losses == [pytest.approx(1.0), pytest.approx(0.64)], answer.talk[-2000:]
+
+
+def test_reads_that_have_no_order_with_a_write_are_the_same_in_every_run(tmp_path: Path) -> None:
+    """As a learning rate that reads the global step while it is counted up, in BERT's optimizer."""
+    script = tmp_path / "race.py"
+    script.write_text(
+        "import json\nimport tensorflow as tf\n"
+        "counter = tf.get_variable('counter', [400000], initializer=tf.zeros_initializer())\n"
+        "up = counter.assign(counter + 1)\n"
+        "late = [tf.reduce_max(counter * 2.0) for _ in range(20)]\n"
+        "seen = []\n"
+        "for _ in range(10):\n"
+        "    with tf.Session(config=tf.ConfigProto(inter_op_parallelism_threads=8)) as session:\n"
+        "        session.run(tf.global_variables_initializer())\n"
+        "        seen.append([session.run([up, *late])[1:] for _ in range(3)])\n"
+        "print(json.dumps({'same': all(repr(one) == repr(seen[0]) for one in seen)}))\n"
+    )
+    answer = rehearsed("original", script)
+    assert answer.said() == {"same": True}, "sessions that did the same read different values"

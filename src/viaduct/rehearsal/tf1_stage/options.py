@@ -89,16 +89,25 @@ class Chosen:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def prepared(config: Any, threads: int) -> Any:
-    """The config that TensorFlow gets: enough threads for collectives that wait; the script's own is not changed."""
-    if not threads or (config is not None and config.inter_op_parallelism_threads >= threads):
-        return config
+IN_THE_CALLERS_THREAD = -1  # of TensorFlow: a session has no threads of its own for operators
+
+
+def prepare_config(config: Any, threads: int) -> Any:
+    """Return the config that TensorFlow gets; the script's own is not changed.
+
+    Several ranks need threads for collectives that wait. One rank computes its operators one by one, so that scripts
+    in which a read of a variable and a write to it have no order, such as a learning rate that reads the global step
+    while it is counted up, do the same in every run.
+    """
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
     copy = ConfigProto()
     if config is not None:
         copy.CopyFrom(config)
-    copy.inter_op_parallelism_threads = threads
+    if threads:
+        copy.inter_op_parallelism_threads = max(threads, copy.inter_op_parallelism_threads)
+    else:
+        copy.inter_op_parallelism_threads = IN_THE_CALLERS_THREAD
     return copy
 
 

@@ -78,13 +78,14 @@ def trains(graph: Any, ops: set[Any]) -> bool:
 
 
 def sets_up(graph: Any, op: Any) -> bool:
-    """An initialiser, or a value that is read from a checkpoint or handed over by another rank."""
+    """An initialiser, a value that is read from a checkpoint or handed over by another rank, or the variable's own."""
     if op.type.startswith("Assign") and op.name in initialisers(graph):
         return True
     source = op.inputs[1].op if len(op.inputs) > 1 else op
-    while source.type in ("Identity", "Reshape", "Cast") and source.inputs:
+    while source.type in ("Identity", "Reshape", "Cast", "ReadVariableOp") and source.inputs:
         source = source.inputs[0].op
-    return source.type in ("RestoreV2", "Restore", "PyFunc")
+    is_itself = source is op.inputs[0].op  # a broadcast among one rank
+    return is_itself or source.type in ("RestoreV2", "Restore", "PyFunc")
 
 
 def initialisers(graph: Any) -> set[str]:

@@ -147,7 +147,7 @@ def opening(plain: Callable[..., Any]) -> Callable[..., Any]:
     def init(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
         place = limits.users_line()
         at = (place.file, place.line) if place else None
-        config = options.prepared(config, THREADS if state.size() > 1 else 0)
+        config = options.prepare_config(config, THREADS if state.size() > 1 else 0)
         chosen = options.examined(config, at)
         plain(self, target, graph, config)
         self._viaduct = Opened(self, at, chosen)

@@ -33,36 +33,10 @@ from .._ranks import (
     shutdown,
     size,
 )
+from .compression import Compression
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 _NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}
-
-
-class _NoCompression:
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, context: Any) -> Any:
-        return tensor
-
-
-class _Half:
-    """Travels as float16."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return (tf.cast(tensor, tf.float16), tensor.dtype) if tensor.dtype.is_floating else (tensor, None)
-
-    @staticmethod
-    def decompress(tensor: Any, context: Any) -> Any:
-        return tensor if context is None else tf.cast(tensor, context)
-
-
-class Compression:
-    none = _NoCompression
-    fp16 = _Half
 
 
 def allreduce(

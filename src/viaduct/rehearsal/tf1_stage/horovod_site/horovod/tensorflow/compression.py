@@ -1,0 +1,40 @@
+"""horovod.tensorflow.compression: what gradients travel as."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+
+
+class Compressor:
+    """What an own compression of a script derives from."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        return tensor
+
+
+class NoneCompressor(Compressor):
+    """Travels as it is."""
+
+
+class FP16Compressor(Compressor):
+    """Travels as float16."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        return (tf.cast(tensor, tf.float16), tensor.dtype) if tensor.dtype.is_floating else (tensor, None)
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        return tensor if ctx is None else tf.cast(tensor, ctx)
+
+
+class Compression:
+    none = NoneCompressor
+    fp16 = FP16Compressor
