@@ -125,3 +125,11 @@ def test_nested_places_follow_too(tmp_path: Path, name: str, before: str) -> Non
 def test_a_list_over_several_lines_is_named(tmp_path: Path) -> None:
     result = migrated(tmp_path, "a.json", '{\n  "devices": [\n    "cuda:0",\n    "cuda:1"\n  ],\n  "x": 1\n}\n')
     assert [(one.status, one.line) for one in result.findings] == [("manual", 3), ("manual", 4)]
+
+
+@pytest.mark.parametrize(("path", "text"), [("a.gin", "build.device = 'cuda:0'\n"), ("a.conf", "device = cuda\n")])
+def test_gin_and_conf_files_are_configuration_too(tmp_path: Path, path: str, text: str) -> None:
+    (tmp_path / "train.py").write_text("import torch\ndef build(device):\n    return torch.ones(2).to(device)\n")
+    (tmp_path / path).write_text(text)
+    outcome = migrate_project(tmp_path, Options(to="npu"))
+    assert outcome.by_path[path].new == text.replace("cuda", "npu")

@@ -4,8 +4,8 @@
     dist:                            dist:
       backend: nccl                    backend: hccl
 
-A value is changed where its key is called a device or a backend and the value is one, whole; YAML, JSON, TOML and INI
-files are read line by line, so that comments and layout stay. Where something else names CUDA under such a key, the
+A value is changed where its key is called a device or a backend and the value is one, whole; YAML, JSON, TOML, INI and
+gin files are read line by line, so that comments and layout stay. Where something else names CUDA under such a key, the
 file is left as it is and every place of it is named: one that speaks of two cards is worse than one of the old.
 What is to run on every device cannot be written into such a file: with `--to any` nothing is changed, and the place is
 named. Findings bear the names of the rules that do the same to Python.
@@ -27,7 +27,7 @@ from viaduct.migration.rules.torch._device_texts import device_like
 from viaduct.migration.rules.torch._targets import CARDS, cards
 from viaduct.migration.walk import Walk
 
-SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".gin")
 WORDS = (b"cuda", b"nccl", b"accelerator")
 # A key, and a value that says cuda or nccl: to its end, or as far as it is one word.
 PAIR = re.compile(

@@ -55,3 +55,12 @@ def test_every_name_in_the_table_is_one_of_torch() -> None:
             place = torch
             for part in name.split("."):
                 place = getattr(place, part)
+
+
+@pytest.mark.parametrize("to", ["npu", "any"])
+def test_a_tensor_that_one_branch_moves_to_the_card_is_on_it(to: str) -> None:
+    source = (
+        "import torch\ndef run(fast):\n    if fast:\n        x = torch.ones(1).to('cuda')\n    else:\n"
+        "        x = torch.ones(1)\n    return torch.nn.functional.grid_sample(x, x)\n"
+    )
+    assert "grid_sample" in " ".join(one.message for one in migrated(source, to=to).findings)

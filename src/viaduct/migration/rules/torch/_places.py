@@ -120,7 +120,7 @@ def is_move(call: ast.Call) -> bool:
 
 
 def is_device(value: ast.expr) -> bool:
-    words = ("device", "gpu", "cuda", "npu", "mlu", "rank")
+    words = ("device", "gpu", "cuda", "npu", "mlu", "rank", "accelerator")
     text = value.value if isinstance(value, ast.Constant) else ast.unparse(value)
     return isinstance(text, str) and any(word in text.lower() for word in words) and not is_cpu(value)
 
