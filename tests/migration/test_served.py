@@ -236,3 +236,24 @@ def test_a_call_that_fails_without_cuda_is_no_twin_of_the_cards(call: str) -> No
 def test_seeds_for_both_cards_stay() -> None:
     source = "import torch\nimport torch_npu\ntorch.npu.manual_seed_all(1)\ntorch.cuda.manual_seed_all(1)\n"
     assert migrated(source).after.decode() == source
+
+
+def test_a_branch_that_is_migrated_is_not_asked_for_by_cuda_too() -> None:
+    """In a file that serves both cards elsewhere: on CUDA the card's call would fail."""
+    source = """
+        import torch
+        device = torch.accelerator.current_accelerator()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        else:
+            torch.accelerator.synchronize()
+        def wait(d):
+            if d.type == "cuda":
+                torch.cuda.synchronize(d)
+        pin = device.type == "cuda"
+        """
+    result = migrated(dedent(source))
+    after = result.after.decode()
+    assert 'if d.type == "npu":\n        torch.npu.synchronize(d)' in after
+    assert 'pin = device.type in ("cuda", "npu")' in after
+    assert "unresolved" not in {place.state for place in result.places}

@@ -81,7 +81,20 @@ def device_calls(work: Work) -> Iterator[Candidate]:
             elif name.startswith(GROUP_CLASS):
                 yield from (candidate(work, "backend", node, "needed") for node in nodes)
             elif name in PARALLEL:
-                yield from (candidate(work, "data_parallel", node, "needed") for node in nodes)
+                made = [node for node in nodes if not only_asks(work, node)]
+                yield from (candidate(work, "data_parallel", node, "needed") for node in made)
+
+
+def only_asks(work: Work, node: ast.expr) -> bool:
+    """Return True for a class in isinstance, in a comparison of types or in an annotation: nothing is made of it."""
+    from viaduct.migration.rules.torch._annotations import is_in_annotation
+
+    parent = work.source.parents.get(node)
+    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
+        parent = work.source.parents.get(parent)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
+        return parent.func is not node and parent.func.id in ("isinstance", "issubclass")
+    return isinstance(parent, ast.Compare) or is_in_annotation(work.source, node)
 
 
 def amp_state(work: Work, node: ast.expr, name: str, own: str) -> State:
@@ -134,7 +147,8 @@ def texts(work: Work) -> Iterator[Candidate]:
         elif value == VISIBLE:
             yield candidate(work, "visible_devices", node, "needed")
         elif is_device_text(value):
-            yield candidate(work, "device_strings", node, "right" if prefix == own else "needed")
+            right = prefix == own or stands_beside(work, node, own)
+            yield candidate(work, "device_strings", node, "right" if right else "needed")
 
 
 def names_module(work: Work, node: ast.Constant) -> bool:
@@ -147,6 +161,15 @@ def names_module(work: Work, node: ast.Constant) -> bool:
         return held.endswith(("__dict__", "sys.modules")) or held.startswith("vars(")
     name = ast.unparse(parent.func) if isinstance(parent, ast.Call) else ""
     return name.endswith(("import_module", "__import__")) and parent.args[:1] == [node]  # type: ignore[union-attr]
+
+
+def stands_beside(work: Work, node: ast.Constant, device: str) -> bool:
+    """Return True for `"cuda"` in `device.type in ("cuda", "npu")`: the card is asked for too."""
+    parent = work.source.parents.get(node)
+    if not isinstance(parent, ast.Tuple | ast.List | ast.Set):
+        return False
+    asked = isinstance(work.source.parents.get(parent), ast.Compare)
+    return asked and any(isinstance(one, ast.Constant) and one.value == device for one in parent.elts)
 
 
 def is_device_text(value: str) -> bool:

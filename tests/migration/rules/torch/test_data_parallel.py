@@ -99,3 +99,25 @@ def test_taking_off_a_prefix_that_is_not_there_any_more_is_named() -> None:
         ("manual", result.findings[-1].line),
     ]
     assert "removeprefix" in result.findings[-1].message
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize("name", ["replicate", "scatter", "gather", "parallel_apply"])
+def test_what_data_parallel_is_made_of_needs_review(name: str, to: str) -> None:
+    source = f"import torch\nfrom torch.nn.parallel import {name}\nparts = {name}(net, devices)\n"
+    result = migrated(source, to=to)
+    assert [(one.status, name in one.message) for one in result.findings] == [("manual", True)]
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "net = net.module if isinstance(net, torch.nn.DataParallel) else net",
+        "wrapped = isinstance(net, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel))",
+        "wrapped = type(net) is torch.nn.DataParallel",
+        "def unwrap(net: torch.nn.DataParallel): return net",
+    ],
+)
+def test_a_question_for_data_parallel_is_in_no_row(line: str, to: str) -> None:
+    assert migrated(f"import torch\n{line}\n", to=to).places == ()

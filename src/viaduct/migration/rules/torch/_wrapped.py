@@ -21,6 +21,12 @@ DISTRIBUTED = (
     "torch.multiprocessing.spawn",
 )
 FUNCTIONAL = "torch.nn.parallel.data_parallel"
+# What DataParallel is made of, for scripts that build their own.
+PARTS = (
+    *(f"torch.nn.parallel.{name}" for name in ("replicate", "scatter", "gather", "parallel_apply")),
+    *(f"torch.nn.parallel.scatter_gather.{name}" for name in ("scatter", "scatter_kwargs", "gather")),
+    *("torch.nn.parallel.replicate.replicate", "torch.nn.parallel.parallel_apply.parallel_apply"),
+)
 
 
 def wraps(site: Site) -> Iterator[ast.Call]:

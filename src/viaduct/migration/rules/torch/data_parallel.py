@@ -43,12 +43,12 @@ def wrapper(site: Site) -> None:
         report(site)
 
 
-@rule.call(wrapped.FUNCTIONAL)
+@rule.call(wrapped.FUNCTIONAL, *wrapped.PARTS)
 def functional(site: Site) -> None:
-    title = card(site.options).title
+    title, name = card(site.options).title, site.name.rpartition(".")[2]
     site.manual(
-        f"there is no data_parallel on the {title}: call the module itself, and start one process a card (torchrun)",
-        zh=f"{title} 不支持 data_parallel:请直接调用模块,并用 torchrun 每卡启动一个进程",
+        f"there is no {name} on the {title}: call the module itself, and start one process a card (torchrun)",
+        zh=f"{title} 不支持 {name}:请直接调用模块,并用 torchrun 每卡启动一个进程",
         risk="high",
     )
 

@@ -64,11 +64,25 @@ def ask_for_both(site: Site, node: ast.Compare, device: ast.expr) -> bool:
         return False
     if site.work.is_served(node) or not (isinstance(device, ast.Attribute) and device.attr == "type"):
         return False
+    if leads_to_card(site, node):
+        return False  # the branch is the card's now, and CUDA could not take it
     word = card(site.options).device
     negated = "not in" if isinstance(node.ops[0], ast.NotEq) else "in"
     site.edit.node(node, f'{site.text(device)} {negated} ("cuda", "{word}")')
     site.changed(f"the device is compared with {word} too", zh=f"设备同时与 {word} 比较", node=node)
     return True
+
+
+def leads_to_card(site: Site, node: ast.Compare) -> bool:
+    """Return True if the branch behind the comparison calls a card by name: it is migrated, and for one card."""
+    words = ("torch.cuda", ".cuda(", f".{card(site.options).device}.", f".{card(site.options).method}(")
+    for parent in site.source.ancestors(node):
+        if isinstance(parent, ast.If | ast.IfExp | ast.While):
+            body = [parent.body] if isinstance(parent.body, ast.expr) else parent.body
+            return any(word in site.text(one) for one in body for word in words)
+        if isinstance(parent, ast.stmt):
+            return False
+    return False
 
 
 def is_asked_for_key(operator: ast.cmpop, left: ast.expr, one: ast.expr) -> bool:
