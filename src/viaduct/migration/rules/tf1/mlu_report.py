@@ -6,6 +6,7 @@ NCCL, TensorRT, questions whether there is a GPU: left as written. `num_gpus` an
 from __future__ import annotations
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._device_counts import is_counted
 
 rule = Rule(__name__, spec="6.1", kind="report", targets=("mlu",), order=90)
 
@@ -30,7 +31,8 @@ def nvidia(site: Site) -> None:
 @rule.call(*QUESTIONS)
 def question(site: Site) -> None:
     short = site.name.removeprefix("tensorflow.")
-    site.advice(
+    say = site.manual if is_counted(site) else site.advice
+    say(
         f"tf.{short} is asked for GPUs: ask for MLUs, or see where the answer leads",
         zh=f"tf.{short} 查询的是 GPU:请改为查询 MLU,或检查后续分支",
         risk="medium",

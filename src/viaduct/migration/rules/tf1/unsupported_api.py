@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rules.tf1._device_counts import is_counted
 from viaduct.migration.standing import reported, standing_of
 
 rule = Rule(__name__, spec="8", kind="report", order=90)
@@ -24,6 +25,14 @@ def name_it(site: Site) -> None:
     if symbol is None:
         return
     written = site.text(site.node.func if isinstance(site.node, ast.Call) else site.node)
+    if is_counted(site) and symbol.standing == "no effect":
+        site.manual(
+            f"{written} finds no GPU, and the accelerator is not listed: what is done once for each would not be done; "
+            "one process drives one device, so count 1",
+            zh=f"{written} 查询不到 GPU,也不会列出昇腾设备:按设备数执行的代码将不会执行;每个进程对应一个设备,请按 1 计",
+            risk="high",
+        )
+        return
     say = site.advice if symbol.standing == "no effect" else site.manual
     say(
         f"{written} ({symbol.standing}): {symbol.instead}",
