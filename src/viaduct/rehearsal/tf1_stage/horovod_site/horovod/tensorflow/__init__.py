@@ -33,7 +33,7 @@ from .._ranks import (
     shutdown,
     size,
 )
-from .compression import Compression
+from .compression import Compression as Compression
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 _NAMES = {Sum: "sum", Min: "min", Max: "max", Product: "prod"}
