@@ -23,13 +23,18 @@ def carried_example(folder: Path, name: str, *words: str) -> Journey:
     return Journey(answer, folder / "carried")
 
 
+def check_agrees_on_what_ran(journey: Journey) -> None:
+    """An example has branches that eight steps do not reach; nothing else may be in doubt."""
+    assert journey.code in (0, 3), journey.said + journey.talk[-3000:]
+    assert {doubt["kind"] for doubt in journey.record["not_proved"]} <= {"never executed"}, journey.said
+
+
 @pytest.mark.parametrize("to", ["npu", "mlu"])
 @pytest.mark.parametrize("name", ["autoencoder_monitored", "leaves_keras", "resnet_estimator", "sentences_session"])
 def test_a_tensorflow_1_example_agrees(name: str, to: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     journey = carried_example(tmp_path, f"tf1/{name}", "--to", to)
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
-    assert journey.record["verdict"] == "agrees"
+    check_agrees_on_what_ran(journey)
     rounded = (name, to) == ("sentences_session", "npu")  # the NPU's own GELU takes its product in another order
     assert journey.record["bitwise"] != rounded
 
@@ -37,7 +42,7 @@ def test_a_tensorflow_1_example_agrees(name: str, to: str, tmp_path: Path) -> No
 def test_horovod_with_two_ranks_agrees_in_every_bit(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     journey = carried_example(tmp_path, "tf1/waves_horovod", "--ranks", "2")
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    check_agrees_on_what_ran(journey)
     assert journey.record["bitwise"]
     assert {pair["rank"] for pair in journey.record["pairs"]} == {0, 1}
 
@@ -48,7 +53,7 @@ def test_a_batch_that_is_dropped_on_purpose_is_no_difference(tmp_path: Path) -> 
         once(TF1, ".repeat().batch(batch_size)", ".batch(batch_size).repeat()"), "make_input(16)", "make_input(32)"
     )
     journey = carried(tmp_path, source, "--steps", "10")
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    check_agrees_on_what_ran(journey)
     assert "Meant: Made in the original too" in journey.said
     assert "the last, smaller batch of each pass over the data is dropped" in journey.said
 
@@ -84,7 +89,10 @@ def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to
     if words is SPAWNS:
         words = [*words, "--dist-url", f"tcp://127.0.0.1:{free_port()}"]
     journey = carried_example(tmp_path, f"torch/{name}", "--to", to, *words)
-    assert journey.code == (2 if limit else 0), journey.said + journey.talk[-3000:]
+    if limit:
+        assert journey.code == 2, journey.said + journey.talk[-3000:]
+    else:
+        check_agrees_on_what_ran(journey)
     refused = [hit["name"] for hit in journey.record["limits"] if hit["mode"] == "error"]
     assert refused[:1] == ([limit] if limit else [])
     assert journey.record["bitwise"] != bool(limit)
@@ -93,5 +101,5 @@ def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to
 @needs_torch_examples
 def test_a_limit_that_only_warns_lets_the_numbers_speak(tmp_path: Path) -> None:
     journey = carried_example(tmp_path, "torch/segmentation_fp64", "--limit", "float64=warn")
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    check_agrees_on_what_ran(journey)
     assert {hit["mode"] for hit in journey.record["limits"]} == {"warn"}

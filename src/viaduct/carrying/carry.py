@@ -16,6 +16,7 @@ from viaduct.carrying.causes import Explanation, Other, explain, idle, without_e
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.migrated import Sides, migrate, write
+from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
 from viaduct.carrying.running import Interrupted, Run, plan_for, plan_of, run, side_words, stage_of
@@ -51,6 +52,7 @@ class Carried:
     shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
     edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
     repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
+    outcomes: Outcomes | None = None  # what was printed, and evaluations
     doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
     aside: Path | None = None  # where the old content of OUT is now
 
@@ -144,8 +146,21 @@ def compare(carried: Carried, tell: Tell) -> None:
         at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]
         words = carried.explanation.words
         carried.explanation.others.sort(key=lambda other: rank_of(other, at, words))
+    carried.outcomes = compare_printed(carried)
     carried.doubts = find_doubts(carried)
     carried.verdict = decide(carried)
+
+
+def compare_printed(carried: Carried) -> Outcomes:
+    """Only numbers that rounding cannot explain count, so that runs that agree in every bit must print the same."""
+    assert carried.agreement is not None
+    assert carried.base is not None
+    assert carried.migrated is not None
+    again = {one.side: one.again for one in carried.repeated}
+    judged = [pair.allowed for pair in carried.agreement.judged("loss")]
+    allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
+    base = again.get("original") if carried.base is carried.original else None
+    return compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
 
 
 def decide(carried: Carried) -> Verdict:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
     from viaduct.carrying.running import Run
 
-Kind = Literal["not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared"]
+Kind = Literal[
+    "not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared", "printed"
+]
 SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 
@@ -45,6 +47,7 @@ def find_doubts(carried: Carried) -> list[Doubt]:
         *no_effect(carried),
         *hand_changed(carried),
         *not_compared(carried),
+        *other_outcomes(carried),
     ]
 
 
@@ -178,6 +181,22 @@ def not_compared(carried: Carried) -> Iterator[Doubt]:
             "the script magnifies rounding so much that later values show nothing; fewer --steps show more",
             "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
             found.remarks,
+        )
+
+
+def other_outcomes(carried: Carried) -> Iterator[Doubt]:
+    """Printed numbers and evaluations that differ, though each side repeats its own."""
+    differing = carried.outcomes.differing if carried.outcomes is not None else []
+    if differing:
+        count = len(differing)
+        some = (
+            "1 result that the scripts print or evaluate is" if count == 1 else f"{count} results that they print are"
+        )
+        yield Doubt(
+            "printed",
+            f"{some} not the same",
+            f"脚本打印或评估的 {count} 项结果不一致",
+            differing,
         )
 
 

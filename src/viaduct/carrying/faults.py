@@ -19,6 +19,16 @@ NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
 )
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
+# What our own code raises by mistake; other errors come up through the stand-in from PyTorch, and mean the script.
+MISTAKES = (
+    "AttributeError",
+    "TypeError",
+    "KeyError",
+    "IndexError",
+    "NameError",
+    "AssertionError",
+    "NotImplementedError",
+)
 FATAL = (139, 134, 136, 132)  # SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
@@ -115,7 +125,7 @@ def is_ours(run: Run) -> bool:
     if NO_KERNEL.search(run.summary.failure):
         return True
     frames = FRAME.findall(run.said_by(run.summary.failed_rank))
-    return bool(run.summary.failure) and bool(frames) and frames[-1][0].startswith(_OURS)
+    return bool(frames) and frames[-1][0].startswith(_OURS) and run.summary.failure.startswith(MISTAKES)
 
 
 def ending(code: int) -> str:

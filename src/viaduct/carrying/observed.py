@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.rehearsal.looking import FACTS, FORWARD, Fact
-from viaduct.rehearsal.observe import folder_of
+from viaduct.rehearsal.observe import EVALUATED, folder_of
 from viaduct.rehearsal.plan import Plan
 
 Arrays = dict[str, NDArray[Any]]
@@ -28,6 +28,7 @@ class Rank:
     weights: Arrays = field(default_factory=dict)
     forward: Arrays = field(default_factory=dict)  # in the order of the calls
     facts: list[Fact] = field(default_factory=list)
+    evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ def read(plan: Plan) -> Observed:
 
 def read_rank(folder: Path, number: int) -> Rank:
     lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    evaluated = folder / EVALUATED
+    evaluations = evaluated.read_text().splitlines() if evaluated.exists() else []
     facts = json.loads((folder / FACTS).read_text()) if (folder / FACTS).exists() else []
     return Rank(
         number,
@@ -55,6 +58,7 @@ def read_rank(folder: Path, number: int) -> Rank:
         arrays(folder / "weights.npz"),
         arrays(folder / FORWARD),
         [Fact(one["kind"], one["name"], one["what"], tuple(one["at"]) if one["at"] else None) for one in facts],
+        [json.loads(line) for line in evaluations],
     )
 
 

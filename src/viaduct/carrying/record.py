@@ -54,6 +54,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
             {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
             for place, one in carried.sides.manual
         ],
+        "printed": asdict(carried.outcomes) if carried.outcomes is not None else None,
         "repeated": {
             one.side: {"equal": one.is_equal, "deterministic": one.is_deterministic, "finished": one.again.finished}
             for one in carried.repeated

@@ -84,6 +84,7 @@ def tiles(carried: Carried) -> list[Tile]:
     return [
         Tile("verdict", verdict, bits(carried), good),
         steps_tile(carried),
+        *edits_tile(carried),
         *(agreement_tile(carried.agreement, kind) for kind in KINDS if carried.agreement),
         limits_tile(carried),
         manual_tile(carried.sides),
@@ -91,10 +92,19 @@ def tiles(carried: Carried) -> list[Tile]:
 
 
 def bits(carried: Carried) -> str:
-    if carried.agreement is None:
+    if carried.agreement is None or carried.verdict == "could not run":
         return ""
+    if carried.verdict == "not proved":
+        return plural(len(carried.doubts), "reason")
     words = {"same": "in every bit that was compared", "rounding": "within rounding"}
     return words.get(carried.agreement.verdict, "")
+
+
+def edits_tile(carried: Carried) -> list[Tile]:
+    if not carried.edits:
+        return []
+    ran = sum(bool(edit.count) for edit in carried.edits)
+    return [Tile("edits executed", f"{ran} of {len(carried.edits)}", good=True if ran == len(carried.edits) else None)]
 
 
 def steps_tile(carried: Carried) -> Tile:
@@ -452,8 +462,8 @@ def method(carried: Carried) -> Section:
         parts.append(Table(["original line", "text"], rows, "Where the script asks which device it has"))
     words = (
         "Both scripts ran twice with the same seed and data, each run in a process and a copy of the working folder of "
-        "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds differently is "
-        "measured against a run of the original whose weights were moved by one unit in the last place. Evaluations "
-        "and files that the scripts write are not compared. docs/carry.md says more."
+        "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds "
+        "differently is measured against a run of the original whose weights were moved by one unit in the last place. "
+        "Files that the scripts write are not compared. docs/carry.md says more."
     )
     return Section("How it was compared", words, parts)

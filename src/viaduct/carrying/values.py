@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import io
 import keyword
+import re
 import tokenize
 from collections.abc import Iterator
 
 from viaduct.carrying.migrated import Sides
 from viaduct.migration.diffing import Row
 
+DEVICE = re.compile(r"^(?:cuda|npu|mlu)(?::0)?(?=$|:)")  # "cuda", "npu" and "npu:0" are one device
 PUNCTUATION = set("()[]{},:;.=")
 SKIPPED = {tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
 
@@ -66,4 +68,6 @@ def literal(text: str) -> object:
         value = ast.literal_eval(text)
     except (SyntaxError, ValueError):  # an f-string
         return text
+    if isinstance(value, str):
+        value = DEVICE.sub("device", value)
     return (isinstance(value, bool), value)

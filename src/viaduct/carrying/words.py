@@ -197,6 +197,10 @@ def compared(carried: Carried) -> list[tuple[str, str]]:
     if carried.agreement is None:
         return []
     parts = [kind_words(carried, kind) for kind in ("loss", "gradient", "weight")]
+    if carried.outcomes is not None:
+        parts.append(
+            f"{carried.outcomes.evaluations} passes without gradients, {carried.outcomes.compared} printed numbers"
+        )
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
 
 
@@ -205,13 +209,13 @@ def not_compared(carried: Carried) -> list[tuple[str, str]]:
     if carried.agreement is None:
         return []
     if carried.asked.lang == "zh":
-        text = "第一步之后的梯度、各步之间的权重、评估结果、脚本写出的文件和打印的内容,以及加速卡自身的算子。"
+        text = "第一步之后的梯度、各步之间的权重、脚本写出的文件,以及加速卡自身的算子。"
         return [(NAMES["Not compared"][1], text)]
     return [
         (
             "Not compared",
-            "gradients after the first step, weights between steps, evaluation results, files that the script writes, "
-            "what it prints; the card's own kernels.",
+            "gradients after the first step, weights between steps, files that the script writes, printed lines that "
+            "only one side has, numbers that do not repeat themselves; the card's own kernels.",
         )
     ]
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from viaduct.rehearsal.looking import Look
+from viaduct.rehearsal.looking import Look, tensors_in
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.shaking import shake_network
 from viaduct.scripts.roots import Roots
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+EVALUATED = "evaluations.jsonl"
+EVALUATIONS = 10_000  # passes without gradients that are kept
 _FACTOR = "_viaduct_unscaled"  # on a scaled loss: the loss
 
 
@@ -47,7 +49,8 @@ class Observation:
         self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}
         self._inside = False
         self._look = Look() if plan.look else None
-        self._roots = Roots(self._called)
+        self._evaluations: list[str] = []
+        self._roots = Roots(self._called, self._returned)
 
     def start(self) -> None:
         import torch
@@ -75,6 +78,16 @@ class Observation:
             self._look.inputs(holder, args)
             if trains:
                 self._look.network(type(holder).__name__, holder, module)
+
+    def _returned(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Keep sums over what a network gives without gradients: an evaluation."""
+        import torch
+
+        if torch.is_grad_enabled() or not self.plan.look or len(self._evaluations) >= EVALUATIONS:
+            return
+        if any(True for _ in unwrapped(module).parameters()):
+            sums = [value for tensor in tensors_in(output) for value in sums_of(tensor)]
+            self._evaluations.append(json.dumps(sums))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
         plain = getattr(owner, name)
@@ -152,10 +165,20 @@ class Observation:
         folder = folder_of(self.plan.record, number)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "steps.jsonl").write_text("".join(line + "\n" for line in self._steps), encoding="utf-8")
+        (folder / EVALUATED).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
         save_arrays(folder / "gradients.npz", self._gradients)
         save_arrays(folder / "weights.npz", {name: as_array(value) for name, value in self.named("everything").items()})
         if self._look:
             self._look.write(folder, self._prefixes(), self._optimizers)
+
+
+def sums_of(tensor: torch.Tensor) -> list[float]:
+    """The sum of a tensor and that of its magnitudes, in float64."""
+    plain = tensor.detach().cpu()
+    if plain.is_complex() or plain.is_sparse or plain.dtype.itemsize == 0:
+        return []
+    wide = plain.double()
+    return [float(wide.sum()), float(wide.abs().sum())]
 
 
 def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> None:

@@ -32,6 +32,7 @@ from viaduct.rehearsal.trees import Trees
 
 FILE = "modules.jsonl"
 OPENED = 64  # Python files that a script reads itself and are remembered
+GENERATED = "__autograph_generated_file"  # what TensorFlow makes of functions that it has read already
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 _installed: list[Recorder] = []
 
@@ -132,7 +133,7 @@ class Recorder:
         file = code.co_filename
         if file == "<string>":
             self._examine_text(code)
-        elif not file.startswith("<") and self.trees.side(os.path.abspath(file)) is not None:
+        elif not file.startswith("<") and GENERATED not in file and self.trees.side(os.path.abspath(file)) is not None:
             path = os.path.abspath(file)
             try:
                 data = Path(path).read_bytes()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from viaduct.errors import BadValue
-from viaduct.rehearsal import guard, seeds
+from viaduct.rehearsal import guard, printing, seeds
 from viaduct.rehearsal.plan import Plan, rank
 
 TORCH_SINCE = (2, 13)
@@ -35,6 +35,7 @@ class Attendance(Protocol):
 
 def set_stage(plan: Plan, ours: bool) -> Attendance:
     """Everything a process of the rehearsal needs before the script's first line."""
+    printing.install(plan)
     if plan.stage == "tf1":
         return set_tf1(plan, ours)
     attendance = set_torch(plan, ours)

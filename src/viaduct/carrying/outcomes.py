@@ -1,0 +1,123 @@
+"""What the two sides print, and what their networks give in evaluations, compared where each side repeats itself.
+
+A number counts if two runs of the same side print it alike: times and speeds do not. Lines belong together if they are
+alike but for their numbers and the name of the device. A number that differs is no verdict by itself (a script may
+print the memory of its device), but it keeps the comparison from being a proof.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from viaduct.carrying.observed import Rank
+from viaduct.carrying.running import Run
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.printing import read_lines
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
+DEVICE = re.compile(r"cuda|gpu|npu|mlu|nccl|hccl|cncl", re.IGNORECASE)
+LINES = 5000  # of a rank that are compared
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """`differing`: what is not the same, in words; `compared`: numbers, `unpaired`: lines that only one side prints."""
+
+    differing: list[str]
+    compared: int = 0
+    unpaired: int = 0
+    evaluations: int = 0
+
+
+def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: Run | None, allowed: float) -> Outcomes:
+    """`allowed` is the relative difference that rounding explains."""
+    differing: list[str] = []
+    compared = unpaired = 0
+    ours, theirs = lines_of(original.plan), lines_of(migrated.plan)
+    ours_again = lines_of(again.plan) if again is not None else {}
+    theirs_again = lines_of(repeated.plan) if repeated is not None else {}
+    for rank in sorted(ours.keys() & theirs.keys()):
+        left = stable_numbers(ours[rank], ours_again.get(rank, []))
+        right = stable_numbers(theirs[rank], theirs_again.get(rank, []))
+        pairs = pair_lines(ours[rank], theirs[rank])
+        unpaired += len(ours[rank]) + len(theirs[rank]) - 2 * len(pairs)
+        for a, b in pairs:
+            numbers = [(x, y) for x, y in zip(left[a], right[b], strict=True) if x is not None and y is not None]
+            compared += len(numbers)
+            if any(not is_alike(x, y, allowed) for x, y in numbers):
+                differing.append(
+                    f"{shown(ours[rank][a])} in the original, {shown(theirs[rank][b])} after the migration"
+                )
+    evaluated, count = compare_evaluations(original, migrated, allowed)
+    return Outcomes([*evaluated, *differing], compared, unpaired, count)
+
+
+def lines_of(plan: Plan) -> dict[int, list[str]]:
+    """What was printed, without the paths that each run has of its own."""
+    found = {}
+    for rank, lines in read_lines(plan.record).items():
+        for path in (plan.work, plan.record, plan.tree):
+            lines = [line.replace(path, "…") for line in lines]
+        found[rank] = lines[:LINES]
+    return found
+
+
+def skeleton(line: str) -> str:
+    return NUMBER.sub("#", DEVICE.sub("device", line))
+
+
+def pair_lines(left: list[str], right: list[str]) -> list[tuple[int, int]]:
+    matcher = SequenceMatcher(
+        None, [skeleton(line) for line in left], [skeleton(line) for line in right], autojunk=False
+    )
+    return [(a + i, b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
+
+
+def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]:
+    """The numbers of each line; None for one that the second run prints otherwise, or not at all."""
+    found: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
+    for a, b in pair_lines(lines, again):
+        numbers = zip(NUMBER.findall(lines[a]), NUMBER.findall(again[b]), strict=True)
+        found[a] = [x if x == y else None for x, y in numbers]
+    return found
+
+
+def is_alike(left: str, right: str, allowed: float) -> bool:
+    """Return True if two printed numbers are equal, or differ by rounding where the runs do."""
+    if left == right:
+        return True
+    a, b = float(left), float(right)
+    digits = max(len(text.partition(".")[2].partition("e")[0]) for text in (left.lower(), right.lower()))
+    last = 10.0**-digits if allowed and digits else 0.0
+    return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last
+
+
+def shown(line: str) -> str:
+    text = line.strip()
+    return repr(text if len(text) <= 100 else f"{text[:100]} …")
+
+
+def compare_evaluations(original: Run, migrated: Run, allowed: float) -> tuple[list[str], int]:
+    """What networks gave without gradients: sums over their outputs, call by call."""
+    found, count = [], 0
+    for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
+        count += min(len(left.evaluations), len(right.evaluations))
+        found += list(differing_evaluations(left, right, allowed))[:1]
+    return found, count
+
+
+def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[str]:
+    if len(left.evaluations) != len(right.evaluations):
+        counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
+        yield f"evaluation of rank {left.number}: {counts} the migration"
+    for number, (ours, theirs) in enumerate(zip(left.evaluations, right.evaluations, strict=False)):
+        same = len(ours) == len(theirs) and all(
+            a == b or (math.isfinite(a) and abs(a - b) <= allowed * max(abs(a), abs(b))) or (a != a and b != b)
+            for a, b in zip(ours, theirs, strict=True)
+        )
+        if not same:
+            yield f"the output of pass {number} without gradients (an evaluation) of rank {left.number}"

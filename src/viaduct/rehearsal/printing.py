@@ -1,0 +1,95 @@
+"""Keeps what a script prints on stdout, and logs from its own files, so that two runs can be compared line by line.
+
+RECORD/printed/PID.jsonl has [rank, text] for each write, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.plan import Plan, rank
+
+FOLDER = "printed"
+LARGEST = 8 << 20  # bytes of a process that are kept
+
+
+class Printed:
+    """Passes on what is written, and keeps a copy."""
+
+    def __init__(self, record: str) -> None:
+        self._folder = Path(record) / FOLDER
+        self._kept = 0
+        self._inside = False
+
+    def keep(self, text: str) -> None:
+        if self._inside or not text or self._kept > LARGEST:
+            return
+        self._inside = True
+        try:
+            self._kept += len(text)
+            self._folder.mkdir(exist_ok=True)
+            with open(self._folder / f"{os.getpid()}.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps([find_rank(), text]) + "\n")
+        finally:
+            self._inside = False
+
+    def watch_stdout(self) -> None:
+        stream: Any = sys.stdout
+        plain = stream.write
+
+        def write(text: str) -> Any:
+            self.keep(text)
+            return plain(text)
+
+        try:
+            stream.write = write
+        except AttributeError:  # a stream of the user's own that has no room for it
+            return
+
+    def watch_logging(self) -> None:
+        logger: Any = logging.Logger
+        plain = logger.handle
+
+        def handle(self_: logging.Logger, entry: logging.LogRecord) -> None:
+            if limits.is_users(entry.pathname):
+                self.keep(f"{entry.getMessage()}\n")
+            plain(self_, entry)
+
+        logger.handle = handle
+
+
+def find_rank() -> int:
+    try:
+        return rank()
+    except AttributeError:  # torch.distributed is being imported
+        return 0
+
+
+def install(plan: Plan) -> None:
+    """In every process of a comparison; nothing in a plain rehearsal."""
+    if not plan.tree:
+        return
+    printed = Printed(plan.record)
+    printed.watch_stdout()
+    printed.watch_logging()
+
+
+def read_lines(record: str) -> dict[int, list[str]]:
+    """Return what each rank printed, line by line; of several processes of a rank, the one that said most."""
+    found: dict[int, list[str]] = {}
+    for path in sorted((Path(record) / FOLDER).glob("*.jsonl")):
+        by_rank: dict[int, str] = {}
+        for line in path.read_text(encoding="utf-8").splitlines():
+            number, text = json.loads(line)
+            by_rank[number] = by_rank.get(number, "") + text
+        for number, text in by_rank.items():
+            lines = [line for line in text.replace("\r", "\n").splitlines() if line.strip()]
+            if len(lines) > len(found.get(number, [])):
+                found[number] = lines
+    return found
