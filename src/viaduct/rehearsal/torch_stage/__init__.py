@@ -73,5 +73,6 @@ def _register(name: str, device_module: Any, memory: int) -> None:
     kernels.register()
     casting.register()
     pinning.register()
+    pinning.install()
     generators.install()
     accelerator.install()

@@ -6,6 +6,7 @@ A module is wrapped all the same, for the names of its parameters change with th
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,8 @@ def install(check: Callable[[Any], None]) -> None:
     def compile_in_place(self: torch.nn.Module, *, backend: Any = "inductor", **options: Any) -> None:
         check(backend)
 
+    # The rehearsal watches modules through such hooks; nothing is traced, so none fires twice in a compiled part.
+    warnings.filterwarnings("ignore", r"Using `torch.compile\(module\)` when there are global hooks")
     torch.compile = compile
     torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
 

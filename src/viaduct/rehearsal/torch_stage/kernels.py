@@ -362,6 +362,7 @@ _COMPOSED = frozenset(
         "_has_same_storage_numel", "_new_zeros_with_same_feature_meta", "detach_", "as_strided_", "t_", "transpose_",
         "squeeze_", "unsqueeze_", "_assert_scalar",
         "_assert_tensor_metadata", "_unsafe_view", "unsafe_split", "unsafe_split_with_sizes",
+        "_pack_padded_sequence",
     )
 )  # fmt: skip
 

@@ -78,6 +78,7 @@ def begin() -> None:
     _default_device()
     _precision()
     _loading()
+    _traced_tensors()
 
 
 def _make_on_card(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -166,7 +167,25 @@ def _loading() -> None:
     def mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, _location(map_location), *args, **kwargs)
 
-    torch.load = mapped
+    load_script = torch.jit.load
+
+    @functools.wraps(load_script)
+    def mapped_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return load_script(f, _location(map_location), *args, **kwargs)
+
+    torch.load, torch.jit.load = mapped, mapped_script
+
+
+def _traced_tensors() -> None:
+    """Name the card in tensors that are only traced (export, FlexAttention): PyTorch ends the process over CUDA."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    make: Any = FakeTensor.__new__
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return make(cls, *map(card_for, args), **{name: card_for(value) for name, value in kwargs.items()})
+
+    FakeTensor.__new__ = staticmethod(new)  # type: ignore[method-assign, assignment]
 
 
 def _location(where: Any) -> Any:

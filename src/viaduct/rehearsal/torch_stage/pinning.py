@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from viaduct.rehearsal.torch_stage.cards import card_of
-from viaduct.rehearsal.torch_stage.dispatch import library
+from viaduct.rehearsal.torch_stage.dispatch import library, replace_function
 
+FACTORIES = (
+    "empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "tensor",
+    "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "empty_strided",
+)  # fmt: skip
+METHODS = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor")
 _pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # by address
 
 
@@ -24,6 +31,28 @@ def _pin(self: torch.Tensor, device: Any = None) -> torch.Tensor:
 
 def _is_pinned(self: torch.Tensor, device: Any = None) -> bool:
     return card_of(self) < 0 and self.numel() > 0 and self.untyped_storage().data_ptr() in _pinned
+
+
+def _pinned_after(function: Any) -> Any:
+    """Return a factory whose tensor is pinned once it is made; PyTorch's allocator for that is a plug-in's, in C++."""
+
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs.get("pin_memory"):
+            return function(*args, **kwargs)
+        made = function(*args, **{**kwargs, "pin_memory": False})
+        return made.pin_memory() if made.numel() else made
+
+    return make
+
+
+def install() -> None:
+    """Let factories take pin_memory=True."""
+    _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
+    for name in FACTORIES:
+        replace_function(name, _pinned_after)
+    for name in METHODS:
+        setattr(torch.Tensor, name, _pinned_after(getattr(torch.Tensor, name)))
 
 
 def register() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch.utils._device import _device_constructors
 
 from viaduct.rehearsal.torch_stage.cards import beneath, cards, onto
+from viaduct.rehearsal.torch_stage.dispatch import replace_function
 from viaduct.rehearsal.torch_stage.legacy import DTYPES, TensorType
 
 _NAME = re.compile(r"torch\.(\w+)\.(\w+)Tensor")
@@ -19,8 +20,8 @@ def install() -> None:
     _device_constructors()  # PyTorch looks its factories up once: before some of them have another name
     torch.Tensor.to = _indexed(torch.Tensor.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.new_tensor = _indexed(torch.Tensor.new_tensor)  # type: ignore[method-assign]
-    torch.tensor, torch.as_tensor = _indexed(torch.tensor), _indexed(torch.as_tensor)
-    torch.asarray = _indexed(torch.asarray)
+    for name in ("tensor", "as_tensor", "asarray"):
+        replace_function(name, _indexed)
     torch.nn.Module.to = _indexed(torch.nn.Module.to, numbers=True)  # type: ignore[method-assign]
     torch.Tensor.type = _type(torch.Tensor.type)  # type: ignore[method-assign]
     torch.set_default_tensor_type = _default_type(torch.set_default_tensor_type)
