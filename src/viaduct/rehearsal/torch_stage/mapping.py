@@ -119,9 +119,11 @@ def _default_device() -> None:
 
 def torch_cuda(names: dict[str, Any]) -> None:
     """torch.cuda's functions are the device's."""
+    parts = (torch.cuda, torch.cuda.random, torch.cuda.memory, torch.cuda.streams, torch.cuda.graphs)
     for name, value in names.items():
-        if not name.startswith("__"):
-            setattr(torch.cuda, name, value)
+        for part in parts:
+            if not name.startswith("__") and (part is torch.cuda or name in vars(part)):
+                setattr(part, name, value)
     torch.cuda._lazy_init = control._lazy_init
     precision: Any = torch.cuda.amp
     precision.autocast, precision.GradScaler = amp.autocast, amp.GradScaler

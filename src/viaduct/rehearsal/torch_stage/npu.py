@@ -13,6 +13,7 @@ import torch
 from viaduct.rehearsal import limits
 from viaduct.rehearsal.torch_stage import contributed, profiling, streams
 from viaduct.rehearsal.torch_stage.cards import cards, index_of
+from viaduct.rehearsal.torch_stage.fusion import npu_fusion_attention
 from viaduct.rehearsal.torch_stage.surface import device_module, module, shared, submodules
 
 NAME = "npu"
@@ -246,7 +247,15 @@ def npu_swiglu(self: torch.Tensor, dim: int = -1) -> torch.Tensor:
     return torch.nn.functional.silu(gate) * value
 
 
-_OPERATORS = (npu_format_cast, get_npu_format, npu_dtype_cast, fast_gelu, npu_rms_norm, npu_swiglu)
+_OPERATORS = (
+    npu_format_cast,
+    get_npu_format,
+    npu_dtype_cast,
+    fast_gelu,
+    npu_rms_norm,
+    npu_swiglu,
+    npu_fusion_attention,
+)
 
 
 def _own() -> dict[str, Any]:
