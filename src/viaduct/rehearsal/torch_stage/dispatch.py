@@ -28,7 +28,8 @@ def replace_function(name: str, wrap: Callable[[Any], Any]) -> None:
     """Put another function under a name of torch; torch.jit goes on knowing it as the operator that it was."""
     old = getattr(torch, name)
     new = wrap(old)
-    operator = torch.jit._builtins._find_builtin(old)
+    builtins: Any = torch.jit._builtins
+    operator = builtins._find_builtin(old)
     if operator:
-        torch.jit._builtins._register_builtin(new, operator)
+        builtins._register_builtin(new, operator)
     setattr(torch, name, new)

@@ -34,7 +34,13 @@ def npu_fusion_attention(
     """Return the attention's output, then empty stand-ins for what the kernel keeps for its backward pass."""
     if sparse_mode not in (0, 1, _TOP_LEFT, _DOWN_RIGHT) or prefix is not None:
         raise NotImplementedError(f"A rehearsal of npu_fusion_attention has no sparse_mode {sparse_mode}: 0 to 3.")
-    options = {"pse": pse, "mask": atten_mask, "scale": scale, "dropout": 1 - keep_prob, "mode": sparse_mode}
+    options: dict[str, Any] = {
+        "pse": pse,
+        "mask": atten_mask,
+        "scale": scale,
+        "dropout": 1 - keep_prob,
+        "mode": sparse_mode,
+    }
     if input_layout == "TND":
         spans = zip(_spans(actual_seq_qlen), _spans(actual_seq_kvlen), strict=True)
         parts = [
@@ -85,9 +91,9 @@ def _split_heads(tensor: torch.Tensor, layout: str, width: int) -> torch.Tensor:
     if layout == "BSND":
         return tensor.transpose(1, 2)
     if layout == "BSH":
-        return tensor.unflatten(-1, (-1, width)).transpose(1, 2)
+        return tensor.reshape(*tensor.shape[:2], -1, width).transpose(1, 2)
     if layout == "SBH":
-        return tensor.unflatten(-1, (-1, width)).permute(1, 2, 0, 3)
+        return tensor.reshape(*tensor.shape[:2], -1, width).permute(1, 2, 0, 3)
     raise ValueError(f"npu_fusion_attention has no input_layout {layout!r}: BSH, SBH, BNSD, BSND or TND.")
 
 

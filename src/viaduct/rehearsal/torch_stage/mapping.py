@@ -169,7 +169,7 @@ def _loading() -> None:
     def mapped(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
         return load(f, _location(map_location), *args, **kwargs)
 
-    load_script = torch.jit.load
+    load_script: Any = torch.jit.load
 
     @functools.wraps(load_script)
     def mapped_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -187,7 +187,7 @@ def _traced_tensors() -> None:
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return make(cls, *map(card_for, args), **{name: card_for(value) for name, value in kwargs.items()})
 
-    FakeTensor.__new__ = staticmethod(new)  # type: ignore[method-assign, assignment]
+    FakeTensor.__new__ = staticmethod(new)  # type: ignore[method-assign]
 
 
 def _location(where: Any) -> Any:
