@@ -57,8 +57,11 @@ def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("else 0.7", "else 0.2"), ("step == 20", "step == 21"), ("len(sys.argv) < 9", "len(sys.argv) < 10")],
-    ids=["branch not taken", "condition without effect", "number without effect"],
+    [
+        pytest.param("else 0.7", "else 0.2", id="branch not taken"),
+        pytest.param("step == 20", "step == 21", id="condition without effect", marks=pytest.mark.slow),
+        pytest.param("len(sys.argv) < 9", "len(sys.argv) < 10", id="number without effect", marks=pytest.mark.slow),
+    ],
 )
 def test_a_change_that_nothing_shows_is_not_said_to_agree(old: str, new: str, tmp_path: Path) -> None:
     source = SOURCE.replace("raise SystemExit(net.cuda())", "raise SystemExit").replace("(1, 4).cuda()", "(1, 4)")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from carrying.journeys import Journey, with_copy
 from viaduct.carrying.repeating import can_run_beside
 from viaduct.rehearsal.plan import Plan
@@ -49,6 +51,7 @@ def test_chance_in_the_original_is_not_called_a_difference(tmp_path: Path) -> No
     assert [doubt["kind"] for doubt in journey.record["not_proved"]][:2] == ["not deterministic"] * 2
 
 
+@pytest.mark.slow
 def test_chance_that_only_the_migrated_side_has_is_named_as_its_own(tmp_path: Path) -> None:
     at = "    loss = net(x)"
     journey = carry(tmp_path, SOURCE, COPY.replace(at, f"    {CHANCE}\n{at}"))
