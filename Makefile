@@ -14,9 +14,9 @@ demo: $(VENV)/.core
 	$(BIN)/viaduct train shapes_taster --device cpu --run runs/demo
 	rm -rf runs/carried_tf1 runs/carried_torch
 	@if $(BIN)/python -c 'import tensorflow' 2>/dev/null; \
-	then $(BIN)/viaduct carry examples/tf1/sentences_session.py --to npu --steps 10 --out runs/carried_tf1; \
+	then $(BIN)/viaduct carry examples/tf1/sentences_session.py --to npu --out runs/carried_tf1 -- --steps 10; \
 	else echo "TensorFlow is not installed: no TensorFlow 1 example is carried (pip install 'viaduct[tf]')."; fi
-	$(BIN)/viaduct carry examples/torch/checkpoint_resume.py --to npu --steps 10 --out runs/carried_torch
+	$(BIN)/viaduct carry examples/carry/vision_transformer.py --to npu --out runs/carried_torch -- --amp --epochs 1
 	@echo "Open runs/demo/report.html and runs/carried_torch/report.html in a browser."
 
 # What starts no process and needs no TensorFlow: for the inner loop (tests/quick.py).

@@ -125,7 +125,26 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
 
 
 def doubts(carried: Carried) -> list[tuple[str, str]]:
-    return [(NAMES["Not proved"][carried.asked.lang == "zh"], doubt_words(carried, doubt)) for doubt in carried.doubts]
+    chinese = carried.asked.lang == "zh"
+    found = [(NAMES["Not proved"][chinese], doubt_words(carried, doubt)) for doubt in carried.doubts]
+    if any(doubt.kind == "never executed" for doubt in carried.doubts):
+        found.append((NAMES["Try"][chinese], execution_advice(carried)))
+    return found
+
+
+def execution_advice(carried: Carried) -> str:
+    """Say how more of the edits would be executed."""
+    assert carried.migrated is not None
+    count = carried.original.summary.steps
+    if carried.asked.lang == "zh":
+        stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if carried.migrated.summary.stopped else ""
+        return f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数。"
+    if carried.migrated.summary.stopped:
+        return (
+            f"Both runs were stopped after {count} {'step' if count == 1 else 'steps'}, so nothing behind the loop ran. "
+            "Give the script after -- as many steps of its own, and whatever else reaches these lines."
+        )
+    return "Give the script after -- the arguments with which it reaches these lines."
 
 
 def doubt_words(carried: Carried, doubt: Doubt) -> str:

@@ -11,15 +11,15 @@ import pytest
 from command import viaduct
 
 SCRIPTS = Path(__file__).parent / "scripts"
-GAN = Path(__file__).parents[3] / "examples" / "torch" / "gan.py"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 # Script -> what it is given, and flags of the rehearsal: the language model has no optimizer whose steps are counted.
 CASES: dict[str, tuple[Path, list[str], list[str]]] = {
     "nano_gpt": (SCRIPTS / "nano_gpt.py", ["--compile=False"], []),
-    "vision_transformer": (SCRIPTS / "vision_transformer.py", ["--amp", "--epochs", "1"], []),
+    "vision_transformer": (EXAMPLES / "carry" / "vision_transformer.py", ["--amp", "--epochs", "1"], []),
     "lstm": (SCRIPTS / "word_language_model.py", ["--cuda", "--epochs", "1"], ["--steps", "0"]),
     "transformer": (SCRIPTS / "word_language_model.py", ["--cuda", "--model", "Transformer"], ["--steps", "0"]),
     "gru": (SCRIPTS / "word_language_model.py", ["--cuda", "--model", "GRU", "--tied"], ["--steps", "0"]),
-    "gan": (GAN, ["--cuda", "--manualSeed", "3", "--niter", "1", "--steps", "4"], []),
+    "gan": (EXAMPLES / "torch" / "gan.py", ["--cuda", "--manualSeed", "3", "--niter", "1", "--steps", "4"], []),
 }
 QUICK = (("nano_gpt", "npu"), ("vision_transformer", "mlu"), ("lstm", "npu"))
 slow = pytest.mark.slow
