@@ -141,7 +141,7 @@ def execution_advice(carried: Carried) -> str:
         return f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数。"
     if carried.migrated.summary.stopped:
         return (
-            f"Both runs were stopped after {count} {'step' if count == 1 else 'steps'}, so nothing behind the loop ran. "
+            f"Both runs were stopped after {steps(carried)}, so nothing behind the loop ran. "
             "Give the script after -- as many steps of its own, and whatever else reaches these lines."
         )
     return "Give the script after -- the arguments with which it reaches these lines."
