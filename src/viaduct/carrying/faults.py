@@ -74,8 +74,9 @@ def find_fault(run: Run) -> Fault:
             "script",
             f"{who} ended well and took no training step",
             f"{wer}正常结束,但没有执行任何训练步",
-            "A step is an update by an optimizer.",
-            "一步指优化器的一次更新。",
+            "A step is an update by an optimizer, or by hand between a backward pass and the next forward pass of a "
+            "module. Give it after -- the arguments with which it trains.",
+            "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数。",
         )
     how = short(summary.failure) or ending(summary.script_exit_code)
     return Fault("script", f"{who} fails: {how}", f"{wer}运行失败:{how}")

@@ -8,6 +8,7 @@ waits for another. The process that we started is stopped by `StopScript`; one t
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import threading
@@ -17,6 +18,7 @@ from multiprocessing import process, util
 from typing import TYPE_CHECKING, Any
 
 from viaduct.rehearsal.bounds import GRACE_S
+from viaduct.rehearsal.hand_updates import UpdatesByHand
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
@@ -39,6 +41,7 @@ class Counter(Watcher):
         self.rank = 0  # as it is while steps are taken: at the end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
+        self._by_hand = UpdatesByHand(self.on_backward_by_hand, self.on_step_by_hand)
 
     def start(self) -> None:
         if self.observation:
@@ -46,6 +49,7 @@ class Counter(Watcher):
         if self.plan.batches:
             bound_loaders(self.plan.batches)
         self._steps.__enter__()
+        self._by_hand.start()
         if not self.ours:
             register_end(self.finish)
         util.register_after_fork(self, Counter.start_again)
@@ -53,6 +57,7 @@ class Counter(Watcher):
     def close(self) -> None:
         """Look no more."""
         self._steps.__exit__()
+        self._by_hand.close()
         if self.observation:
             self.observation.close()
 
@@ -61,7 +66,15 @@ class Counter(Watcher):
         self.ours, self.taken, self.asked = False, 0, None
         register_end(self.finish)
 
+    def on_backward_by_hand(self) -> None:
+        if self.observation and not self.taken:
+            self.observation.keep_gradients()
+
+    def on_step_by_hand(self) -> None:
+        self.on_step_end(self.taken)
+
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        self._by_hand.has_optimizer = True
         if self.observation:
             self.observation.update_begins(step, optimizer)
 
@@ -82,6 +95,11 @@ class Counter(Watcher):
                 end_later()
             self.stop()
 
+    def _settle_last_step(self) -> None:
+        """Count the update by hand behind which no forward pass has come."""
+        with contextlib.suppress(StopScript, SystemExit):
+            self._by_hand.settle()
+
     def stop(self) -> None:
         raise StopScript if self.ours else SystemExit(0)
 
@@ -92,6 +110,8 @@ class Counter(Watcher):
 
     def finish(self, complete: bool = False) -> None:
         """A process that took no step (a data loader's) leaves nothing."""
+        if self.asked is None:
+            self._settle_last_step()
         if not self.taken:
             return
         self.keep()

@@ -128,6 +128,11 @@ class Observation:
             if parameter.grad is not None and name not in self._gradients:
                 self._gradients[name] = as_array(parameter.grad)
 
+    def keep_gradients(self) -> None:
+        """Keep the gradients as they are after a backward pass of the first step, where no optimizer uses them."""
+        found = self.named("parameters").items()
+        self._gradients |= {name: as_array(value.grad) for name, value in found if value.grad is not None}
+
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]

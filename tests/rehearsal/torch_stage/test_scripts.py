@@ -12,7 +12,7 @@ from command import viaduct
 
 SCRIPTS = Path(__file__).parent / "scripts"
 EXAMPLES = Path(__file__).parents[3] / "examples"
-# Script -> what it is given, and flags of the rehearsal: the language model has no optimizer whose steps are counted.
+# Script -> what it is given, and flags of the rehearsal: the language model runs to its end.
 CASES: dict[str, tuple[Path, list[str], list[str]]] = {
     "nano_gpt": (SCRIPTS / "nano_gpt.py", ["--compile=False"], []),
     "vision_transformer": (EXAMPLES / "carry" / "vision_transformer.py", ["--amp", "--epochs", "1"], []),
