@@ -110,6 +110,7 @@ class Work:
         made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
         made.served, made.left = self.served, self.left
         made.former_index = self.__dict__.get("index")
+        self.answers.clear()  # they hold this Work: a circle that would keep its tree
         return made
 
 
@@ -239,6 +240,8 @@ def migrate_bytes(path: str, data: bytes, options: Options, project: Project | N
     if any(place.is_new for place in places):
         work.findings = [*findings, *(place.as_finding() for place in places if place.is_new)]
         findings = list(finished(work, text))
+    original.answers.clear()
+    work.answers.clear()
     return Migrated(path, data, after, tuple(findings), places=places, marks=marks, lines=tuple(work.lines))
 
 

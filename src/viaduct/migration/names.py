@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from viaduct.migration.reexports import Exports
 from viaduct.migration.source import Source
@@ -47,6 +48,7 @@ TOP_CLASSES = ("Session", "InteractiveSession", "ConfigProto", "GPUOptions", "Gr
 FUNCTIONS_ONLY = ("math", "numpy", "os", "pylab", "random", "scipy", "time")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Bound = list[str | ast.expr | None]  # all that is bound to a name, see Scope
+Found = TypeVar("Found")
 MISSING: Any = object()
 
 
@@ -94,6 +96,7 @@ class Names:
         self.resolving: dict[int, None] = {}
         self.provisional: dict[int, None] = {}
         self.aliases: dict[str, str] = {}  # see module_flow.py
+        self.tables: dict[str, Any] = {}  # see remember
         self.walk(source.tree, None)
         self.stars.reverse()  # the walk goes from the end; the last star import wins
 
@@ -205,6 +208,12 @@ class Names:
         for name in ("taken", "spellings"):
             other.__dict__.pop(name, None)
         return other
+
+    def remember(self, what: str, find: Callable[[], Found]) -> Found:
+        """Return a table of facts that the text alone decides, made once however often the file is looked through."""
+        if what not in self.tables:
+            self.tables[what] = find()
+        return self.tables[what]  # type: ignore[no-any-return]
 
     def scope_of(self, node: ast.AST) -> Scope:
         """The scope in which an expression is evaluated: defaults and decorators belong to the one outside."""

@@ -408,6 +408,9 @@ class Values:
     @cached_property
     def attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         """Of each class what it assigns to attributes of `self`."""
+        return self.names.remember("attributes", self.find_attributes)
+
+    def find_attributes(self) -> dict[ast.ClassDef, dict[str, list[ast.expr]]]:
         found: dict[ast.ClassDef, dict[str, list[ast.expr]]] = {}
         for node in self.names.source.of_kinds(ast.Assign, ast.AnnAssign):
             assert isinstance(node, ast.Assign | ast.AnnAssign)
@@ -423,6 +426,9 @@ class Values:
     @cached_property
     def attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         """The same for `self.a, self.b = pair`."""
+        return self.names.remember("attribute elements", self.find_attribute_elements)
+
+    def find_attribute_elements(self) -> dict[ast.ClassDef, dict[str, list[Element]]]:
         found: dict[ast.ClassDef, dict[str, list[Element]]] = {}
         for target, element in self.shared_assignments():
             if isinstance(target, ast.Attribute) and is_self(target.value):
@@ -434,6 +440,9 @@ class Values:
     @cached_property
     def elements(self) -> dict[tuple[int, str], list[Element]]:
         """(scope, name) -> what `a, b = pair` and `a = b = value` give to the name."""
+        return self.names.remember("elements", self.find_elements)
+
+    def find_elements(self) -> dict[tuple[int, str], list[Element]]:
         found: dict[tuple[int, str], list[Element]] = {}
         for target, element in self.shared_assignments():
             if isinstance(target, ast.Name):
