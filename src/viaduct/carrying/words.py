@@ -217,10 +217,16 @@ def compared(carried: Carried) -> list[tuple[str, str]]:
         return []
     parts = [kind_words(carried, kind) for kind in ("loss", "gradient", "weight")]
     if carried.outcomes is not None:
-        parts.append(
-            f"{carried.outcomes.evaluations} passes without gradients, {carried.outcomes.compared} printed numbers"
-        )
+        parts += [
+            write_number(carried.outcomes.evaluations, "pass without gradients", "passes without gradients"),
+            write_number(carried.outcomes.compared, "printed number", "printed numbers"),
+        ]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
+
+
+def write_number(count: int, singular: str, plural: str) -> str:
+    """Return nothing for none."""
+    return f"{count} {singular if count == 1 else plural}" if count else ""
 
 
 def not_compared(carried: Carried) -> list[tuple[str, str]]:
