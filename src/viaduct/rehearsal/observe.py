@@ -46,7 +46,8 @@ class Observation:
         self._optimizers: list[torch.optim.Optimizer] = []
         self._losses: list[torch.Tensor] = []
         self._steps: list[str] = []
-        self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}
+        self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
+        self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
         self._inside = False
         self._look = Look() if plan.look else None
         self._evaluations: list[str] = []
@@ -129,9 +130,9 @@ class Observation:
                 self._gradients[name] = as_array(parameter.grad)
 
     def keep_gradients(self) -> None:
-        """Keep the gradients as they are after a backward pass of the first step, where no optimizer uses them."""
+        """Keep the gradients as they are after a backward pass of the first step, in case no optimizer uses them."""
         found = self.named("parameters").items()
-        self._gradients |= {name: as_array(value.grad) for name, value in found if value.grad is not None}
+        self._raw_gradients |= {name: as_array(value.grad) for name, value in found if value.grad is not None}
 
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
@@ -171,7 +172,7 @@ class Observation:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "steps.jsonl").write_text("".join(line + "\n" for line in self._steps), encoding="utf-8")
         (folder / EVALUATED).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
-        save_arrays(folder / "gradients.npz", self._gradients)
+        save_arrays(folder / "gradients.npz", self._gradients or self._raw_gradients)
         save_arrays(folder / "weights.npz", {name: as_array(value) for name, value in self.named("everything").items()})
         if self._look:
             self._look.write(folder, self._prefixes(), self._optimizers)
