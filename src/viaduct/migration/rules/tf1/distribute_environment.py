@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.rule import Rule, Site
+from viaduct.migration.rule import Rule, Site, once
 from viaduct.migration.surface import MIGRATED
 
 rule = Rule(__name__, spec="V7", kind="mandatory", order=77)
@@ -39,13 +39,15 @@ def stripped(node: ast.AST) -> ast.AST:
 
 
 def is_migrated(site: Site) -> bool:
-    modules = [name for scope in (site.work.names.scopes[site.source.tree],) for name in bound_modules(scope.bound)]
-    stars = site.work.names.stars
-    return any(name.partition(".")[0] in MIGRATED for name in [*modules, *stars, *site.work.needed.values()])
+    return imports_device(site) or any(name.partition(".")[0] in MIGRATED for name in site.work.needed.values())
 
 
-def bound_modules(bound: dict[str, list[str | ast.expr | None]]) -> list[str]:
-    return [what for values in bound.values() for what in values if isinstance(what, str)]
+@once
+def imports_device(site: Site) -> bool:
+    """Return True if the file imports a package of the device."""
+    bound = site.work.names.scopes[site.source.tree].bound.values()
+    modules = [what for values in bound for what in values if isinstance(what, str)]
+    return any(name.partition(".")[0] in MIGRATED for name in [*modules, *site.work.names.stars])
 
 
 def settle(site: Site, value: ast.AST) -> None:
