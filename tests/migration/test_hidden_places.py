@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from migration.small_project import migrated_project
+from viaduct.migration.options import Options
+from viaduct.migration.run import migrate_project
 from viaduct.migration.summary import Summary, summarise
 
 HEAD = "import torch, sys, importlib\nfrom functools import partial, wraps\n"
@@ -86,3 +88,30 @@ def test_the_class_of_nccls_groups_is_counted_for_every_target(tmp_path: Path, u
     summary = summary_of(tmp_path, f"import torch.distributed as dist\noptions = dist.{use}\n", to=to)
     row = next(row for row in summary.ledger if row.requirement == "backend")
     assert row.needed == getattr(row, state) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'os.system("python eval.py --device cuda")',
+        'subprocess.check_call("torchrun e.py --device=cuda:0", shell=True)',
+        'COMMAND = f"python x.py --dist-backend nccl --seed {os.getpid()}"',
+        'subprocess.run("CUDA_VISIBLE_DEVICES=0 python x.py", shell=True)',
+    ],
+)
+@pytest.mark.parametrize("to", ["npu", "mlu", "any"])
+def test_a_command_that_chooses_cuda_in_a_text_is_not_called_complete(tmp_path: Path, line: str, to: str) -> None:
+    (tmp_path / "train.py").write_text(
+        f"import os\nimport subprocess\nimport torch\nx = torch.ones(1).cuda()\n{line}\n"
+    )
+    outcome = migrate_project(tmp_path, Options(to=to), 1)
+    assert any(place.line == 5 and place.state != "right" for file in outcome.files for place in file.places)
+
+
+@pytest.mark.parametrize(
+    "line", ['"""Run: python train.py --device cuda"""', 'print("run it with --device cuda")', "x = 1  # --device cuda"]
+)
+def test_a_command_that_is_only_told_needs_no_change(tmp_path: Path, line: str) -> None:
+    (tmp_path / "train.py").write_text(f"import torch\nx = torch.ones(1).cuda()\n{line}\n")
+    outcome = migrate_project(tmp_path, Options(to="npu"), 1)
+    assert not any(place.line == 3 for file in outcome.files for place in file.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ LOADS = ("torch.load", "torch.jit.load")
 PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel.DataParallel")
 PRIVATE = ("torch._C._cuda", "torch._C._nvtx", "torch._C._cudart")
 GROUP_CLASS = "torch.distributed.ProcessGroupNCCL"
+# A command line in a text that chooses CUDA for the program it starts: `eval.py --device cuda:0 --backend=nccl`.
+COMMAND = re.compile(r"(?:^|\s)--?[\w-]+[= ](?:cuda(?::\d+)?|nccl)(?![\w.-])|\bCUDA_VISIBLE_DEVICES=\S")
 TELLING = {"print", "info", "debug", "warning", "warn", "error", "exception", "critical", "log"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -138,6 +141,9 @@ def texts(work: Work) -> Iterator[Candidate]:
         if names_module(work, node):
             yield candidate(work, "device_calls", node, "needed")
             continue
+        if COMMAND.search(value) and not is_prose(work, node):
+            yield candidate(work, "device_strings", node, "needed")
+            continue
         if prefix not in ("cuda", own) and value not in ("nccl", backend, VISIBLE):
             continue
         if is_name_of_something(work, node):
@@ -149,6 +155,13 @@ def texts(work: Work) -> Iterator[Candidate]:
         elif is_device_text(value):
             right = prefix == own or stands_beside(work, node, own)
             yield candidate(work, "device_strings", node, "right" if right else "needed")
+
+
+def is_prose(work: Work, node: ast.Constant) -> bool:
+    """Return True for a docstring, and for a text or a part of one that people are told."""
+    parent = work.source.parents.get(node)
+    text = parent if isinstance(parent, ast.JoinedStr) else node
+    return isinstance(work.source.parents.get(text), ast.Expr) or is_told_to_people(work, text)
 
 
 def names_module(work: Work, node: ast.Constant) -> bool:
@@ -194,7 +207,7 @@ def is_told_to_people(work: Work, node: ast.AST) -> bool:
     """Return True for a help text, a message of an error or a line of a log."""
     parent = work.source.parents.get(node)
     if isinstance(parent, ast.keyword):
-        return parent.arg in ("help", "description", "message", "reason", "title", "label")
+        return parent.arg in ("help", "description", "usage", "epilog", "message", "reason", "title", "label")
     called = parent.func if isinstance(parent, ast.Call) else None
     name = getattr(called, "attr", getattr(called, "id", ""))
     return name in TELLING or name.endswith(("Error", "Warning"))
