@@ -235,12 +235,15 @@ def not_compared(carried: Carried) -> list[tuple[str, str]]:
         return []
     if carried.asked.lang == "zh":
         text = "第一步之后的梯度、各步之间的权重、脚本写出的文件,以及加速卡自身的算子。"
+        if carried.stage == "tf1":
+            text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
         return [(NAMES["Not compared"][1], text)]
+    tf1 = "local variables such as counters of metrics, another order of operators, " if carried.stage == "tf1" else ""
     return [
         (
             "Not compared",
-            "gradients after the first step, weights between steps, files that the script writes, printed lines that "
-            "only one side has, numbers that do not repeat themselves; the card's own kernels.",
+            f"{tf1}gradients after the first step, weights between steps, files that the script writes, printed lines "
+            "that only one side has, numbers that do not repeat themselves; the card's own kernels.",
         )
     ]
 
