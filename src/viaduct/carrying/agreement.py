@@ -109,7 +109,8 @@ def moment(pair: Pair) -> tuple[float, int, int]:
 
 def measure(left: Observed, right: Observed) -> list[Pair]:
     """Every pair of both sides, nothing allowed yet."""
-    return [pair for a, b in zip_longest(left.ranks, right.ranks) for pair in of_rank(a, b)]
+    ours, theirs = ({rank.number: rank for rank in side.ranks} for side in (left, right))
+    return [pair for rank in sorted({*ours, *theirs}) for pair in of_rank(ours.get(rank), theirs.get(rank))]
 
 
 def of_rank(left: Rank | None, right: Rank | None) -> Iterator[Pair]:

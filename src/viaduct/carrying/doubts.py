@@ -169,6 +169,7 @@ def hand_changed(carried: Carried) -> Iterator[Doubt]:
 def not_compared(carried: Carried) -> Iterator[Doubt]:
     assert carried.agreement is not None
     found = carried.agreement
+    yield from unseen_ranks(carried)
     if found.verdict == "unsure":
         yield Doubt("not compared", found.remarks[0], found.remarks[0])
     if found.verdict != "rounding":
@@ -181,6 +182,21 @@ def not_compared(carried: Carried) -> Iterator[Doubt]:
             "the script magnifies rounding so much that later values show nothing; fewer --steps show more",
             "脚本将舍入误差放大到后面的数值无法比较;减少 --steps 可以比较更多内容",
             found.remarks,
+        )
+
+
+def unseen_ranks(carried: Carried) -> Iterator[Doubt]:
+    """Ranks that neither side saw train; one that a single side saw is a difference."""
+    assert carried.base is not None
+    assert carried.migrated is not None
+    seen = {rank.number for run in (carried.base, carried.migrated) for rank in run.observed.ranks}
+    unseen = [f"rank {number}" for number in range(carried.asked.ranks) if number not in seen]
+    if unseen:
+        yield Doubt(
+            "not compared",
+            f"{len(unseen)} of {carried.asked.ranks} ranks took no step on either side",
+            f"{carried.asked.ranks} 个 rank 中有 {len(unseen)} 个在两侧都没有执行训练步",
+            unseen,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 import viaduct
 from viaduct.carrying.running import FRAME, Run
 from viaduct.rehearsal.project import PROVIDED, pip_line
-from viaduct.rehearsal.summary import MISSING, ends_at_once, signal_name
+from viaduct.rehearsal.summary import MISSING, SILENT, ends_at_once, signal_name
 
 Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]
 _OURS = str(Path(viaduct.__file__).resolve().parent) + "/"
@@ -47,6 +47,10 @@ def find_fault(run: Run) -> Fault:
     if any(hit["mode"] == "error" for hit in summary.limits):
         text = f"{who} goes beyond a documented limit of the card"
         return Fault("limit", text, f"{wer}超出了加速卡的文档限制")
+    if summary.bound == "watch":
+        return our_fault(run, who, wer)
+    if summary.silent:
+        return Fault("script", f"of {who}, {summary.silent}", f"{wer}的进程没有留下报告", SILENT, SILENT_ZH)
     if summary.bound:
         flag = "--timeout" if summary.bound == "time" else "--memory"
         return Fault(
@@ -101,6 +105,7 @@ def missing_package(name: str, who: str, wer: str) -> Fault:
     )
 
 
+SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 REPORT = (
     "This is a fault of viaduct, not of the script. Please report it with the command, the script (or the lines around "
     "the one named here) and runs/SIDE/output.txt."

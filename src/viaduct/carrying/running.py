@@ -41,7 +41,11 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        return self.summary.script_exit_code == 0 and self.summary.steps > 0 and not self.summary.bound
+        return (
+            self.summary.script_exit_code == 0
+            and self.summary.steps > 0
+            and not (self.summary.bound or self.summary.silent)
+        )
 
     @property
     def output(self) -> str:

@@ -3,7 +3,8 @@
 A thread looks at the clock and at the memory of this process and those it has started. At a bound it shows where the
 script stands, and asks the main thread to stop: a signal's handler raises `StopScript` there, so `finally` blocks and
 `atexit` functions still run. A script that does not answer within `GRACE_S` (it computes in C, it waits for another
-rank) is ended with exit code 1. One that was stopped after its steps and does not end is ended with 0.
+rank) is ended with exit code 1. One that was stopped after its steps and does not end is ended with 0. Where the watch
+itself fails, the process is ended at once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GRACE_S = 10.0
 EVERY_S = 0.1
 SHOWN = 12  # frames of the stack
 SIGNAL = signal.SIGUSR2  # SIGUSR1 is what schedulers send
-Bound = Literal["", "time", "memory"]
+Bound = Literal["", "time", "memory", "watch"]  # watch: that over the other two has failed
 
 
 class Bounds:
@@ -39,6 +40,7 @@ class Bounds:
         self.last_word: Callable[[], None] = lambda: None  # before the process is ended without its answer
         self.asked: Callable[[], float | None] = lambda: None  # when it was asked to stop, its steps taken
         self.met: Bound = ""
+        self.failure = ""  # of the watch itself
         self.peak = 0  # bytes, of all processes together
         self._began = time.monotonic()
         self._over = 0.0
@@ -57,6 +59,15 @@ class Bounds:
         self.peak = max(self.peak, tree_memory())
 
     def _watch(self) -> None:
+        """A process that nobody watches has no limits: it does not go on."""
+        try:
+            self._look_on()
+        except Exception as error:
+            if not self._ended.is_set():
+                self.met, self.failure = "watch", f"{type(error).__name__}: {error}"
+                self._end(f"its time and memory are no longer watched ({self.failure})", 1, "it is ended")
+
+    def _look_on(self) -> None:
         while not self._ended.wait(EVERY_S):
             self.peak = max(self.peak, now := tree_memory())
             self.look()
@@ -77,8 +88,8 @@ class Bounds:
             faulthandler.dump_traceback(all_threads=True)
             self._end("it does not stop", 1)
 
-    def _end(self, why: str, code: int) -> NoReturn:
-        print(f"viaduct rehearse: {why}; it is ended after {GRACE_S:g} s.", file=sys.stderr, flush=True)
+    def _end(self, why: str, code: int, then: str = f"it is ended after {GRACE_S:g} s") -> NoReturn:
+        print(f"viaduct rehearse: {why}; {then}.", file=sys.stderr, flush=True)
         try:
             self.last_word()
         finally:

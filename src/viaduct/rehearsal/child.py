@@ -60,7 +60,7 @@ def listen(plan: Plan, bounds: Bounds, attendance: Attendance) -> None:
     )
 
     def last_word() -> None:
-        note(plan, Ended(1 if bounds.met else 0, not bounds.met), bounds, attendance)
+        note(plan, Ended(1 if bounds.met else 0, not bounds.met, bounds.failure), bounds, attendance)
         if not bounds.met:
             attendance.keep()
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from viaduct.errors import BadRun
 
@@ -80,10 +81,17 @@ def current() -> Plan | None:
     return load(path) if path else None
 
 
+def imported(name: str) -> Any:
+    """Return a module that is imported to its end. One that another thread is importing has not all its names yet."""
+    module = sys.modules.get(name)
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
+
+
 def rank() -> int:
-    """Of this process, as its variables or torch.distributed know it."""
-    group = sys.modules.get("torch.distributed")
-    if group is not None and group.is_available() and group.is_initialized():
-        return cast(int, group.get_rank())
+    """Return this process's rank, as torch.distributed or else its variables know it. Any thread may ask."""
+    group = imported("torch.distributed")
+    with suppress(ValueError, RuntimeError):  # another thread has just left the process group
+        if group is not None and group.is_available() and group.is_initialized():
+            return cast(int, group.get_rank())
     said = os.environ.get("RANK") or os.environ.get("RANK_ID") or "0"
     return int(said) if said.isdigit() else 0

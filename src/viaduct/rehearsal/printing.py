@@ -35,7 +35,7 @@ class Printed:
             self._kept += len(text)
             self._folder.mkdir(exist_ok=True)
             with open(self._folder / f"{os.getpid()}.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps([find_rank(), text]) + "\n")
+                file.write(json.dumps([rank(), text]) + "\n")
         finally:
             self._inside = False
 
@@ -62,13 +62,6 @@ class Printed:
             plain(self_, entry)
 
         logger.handle = handle
-
-
-def find_rank() -> int:
-    try:
-        return rank()
-    except AttributeError:  # torch.distributed is being imported
-        return 0
 
 
 def install(plan: Plan) -> None:

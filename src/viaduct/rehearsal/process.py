@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from viaduct.rehearsal import guard
-from viaduct.rehearsal.bounds import GRACE_S
-from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.bounds import GRACE_S, tree
+from viaduct.rehearsal.plan import FILE, VARIABLE, Plan
 from viaduct.rehearsal.progress import last_signs
 from viaduct.rehearsal.scene import Scene
 from viaduct.rehearsal.summary import End, Summary, gather
@@ -73,16 +74,18 @@ def run_alone(plan: Plan, command: list[str]) -> End:
     process = subprocess.Popen(
         command, env=surroundings(plan), cwd=plan.work, stdin=subprocess.DEVNULL, start_new_session=True
     )
+    bound = ""
     try:
         with forwarded(process) as signals:
             code = wait(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
     except subprocess.TimeoutExpired:
         print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
         code = 128 + signals[0] if signals else 1
+        bound = "" if signals else "time"
     finally:
         end_group(process.pid)
         process.wait()
-    return End(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0)
+    return End(code if code >= 0 else 128 - code, interrupted=signals[0] if signals else 0, bound=bound)
 
 
 def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]) -> int:
@@ -134,7 +137,7 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
 
     logs = Path(plan.record) / "ranks"
     here = os.getcwd()
-    with environment(surroundings(plan)):
+    with environment(surroundings(plan)), Overdue(plan) as overdue:
         os.chdir(plan.work)
         try:
             outcome = conduct(
@@ -156,4 +159,38 @@ def run_ranks(plan: Plan, command: list[str], tell: Callable[[str], None]) -> En
     heard = last_signs(Path(plan.record))  # torch looks at its ranks ten times a second, and sees several ends at once
     first = min(outcome.failures, key=lambda failure: heard.get(failure.rank, 0.0))
     tell(f"rank {first.rank} ended with {first.exit_code}; the others are ended.")
-    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank)
+    return End(first.exit_code if first.exit_code >= 0 else 128 - first.exit_code, rank=first.rank, bound=overdue.bound)
+
+
+class Overdue:
+    """Kills ranks that do not keep to their time themselves, as `run_alone` does with a process."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.bound = plan, ""
+        limit = plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else threading.TIMEOUT_MAX
+        self._timer = threading.Timer(limit, self.kill)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Overdue:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+
+    def kill(self) -> None:
+        self.bound = "time"
+        print("viaduct rehearse: the ranks do not answer and are killed.", file=sys.stderr, flush=True)
+        for pid in self.find_processes():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+    def find_processes(self) -> list[int]:
+        """Return our descendants that have this rehearsal's plan."""
+        mark = f"{VARIABLE}={Path(self.plan.record) / FILE}".encode()
+        found = []
+        for pid in [*tree(os.getpid())][1:]:
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found.append(pid)
+        return found

@@ -25,6 +25,8 @@ from viaduct.rehearsal.project import PROVIDED, pip_line
 PACKAGES = ("torch", "tensorflow", "tensorflow-cpu", "numpy")
 MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([^']+)'")
 
+SILENT = "os._exit, or another program in its place, leaves none. End the script by sys.exit or at its last line."
+OURS = "This is a fault of viaduct; please report it."
 KILLED = {137: ": the machine may have run out of memory"}
 
 
@@ -35,6 +37,7 @@ class End:
     code: int
     interrupted: int = 0  # the signal that came from outside
     rank: int | None = None  # of several the one that failed first
+    bound: str = ""  # what has stopped it from outside
 
 
 @dataclass
@@ -54,7 +57,8 @@ class Summary:
     stopped: bool = False  # after as many steps as were asked for
     failed_rank: int | None = None  # of several the one that failed first
     interrupted: int = 0  # the signal that came from outside
-    bound: str = ""  # "time" or "memory": what has stopped it
+    bound: str = ""  # what has stopped it: "time", "memory", or "watch" where nothing watches them any more
+    silent: str = ""  # processes that ended well and left no report
     failure: str = ""  # the last line of its traceback
     seconds: float = 0.0
     peak_bytes: int = 0
@@ -94,7 +98,8 @@ def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summar
         stopped=any(one["stopped"] for one in ended),
         failed_rank=end.rank,
         interrupted=end.interrupted,
-        bound=blamed.get("bound", ""),
+        bound=end.bound or blamed.get("bound", ""),
+        silent=find_silent(plan, ended, end),
         failure=blamed.get("failure", ""),
         changed=changed,
         seconds=max((one["seconds"] for one in ended), default=0.0),
@@ -109,6 +114,18 @@ def gather(plan: Plan, end: End, wrote: list[str], changed: list[str]) -> Summar
     return summary
 
 
+def find_silent(plan: Plan, ended: list[Mapping[str, Any]], end: End) -> str:
+    """Name what we have started and what left no report though nothing failed: nobody knows how far it came."""
+    if end.code or end.interrupted:
+        return ""
+    without = sorted(note["rank"] for note in ended if note["code"] is None)
+    unheard = plan.processes - len(ended)
+    if plan.processes == 1:
+        return "the process ended without a report" if without or unheard else ""
+    names = [f"rank {number}" for number in without] + ([f"{unheard} of {plan.processes} ranks"] if unheard > 0 else [])
+    return f"{', '.join(names)} ended without a report" if names else ""
+
+
 def blamed_of(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
     """The process whose end explains the others'. A rank that died without a word is not explained by another's."""
     if end.rank is not None:
@@ -121,7 +138,7 @@ def blamed_of(ended: list[Mapping[str, Any]], end: End) -> Mapping[str, Any]:
 def judged(summary: Summary, plan: Plan) -> int:
     if summary.script_exit_code:
         return summary.script_exit_code
-    if any(hit["mode"] == "error" for hit in summary.limits):
+    if summary.silent or any(hit["mode"] == "error" for hit in summary.limits):
         return 1
     return 1 if summary.steps == 0 and plan.steps != 0 else 0
 
@@ -213,6 +230,10 @@ def advice(summary: Summary, plan: Plan) -> list[str]:
         return [
             f"It was ended by {signal_name(summary.script_exit_code - 128)}{KILLED.get(summary.script_exit_code, '')}."
         ]
+    if summary.silent:
+        return [f"{summary.silent[0].upper()}{summary.silent[1:]}: {SILENT}"]
+    if summary.bound == "watch":
+        return [f"Its time and memory were no longer watched, so it was ended: {summary.failure}. {OURS}"]
     if summary.bound:
         return [
             f"It was stopped by the limit of {summary.bound}: --{'timeout' if summary.bound == 'time' else 'memory'}."
