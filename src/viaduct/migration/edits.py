@@ -263,6 +263,6 @@ class Edits:
         return "".join(pieces), stems
 
     def keep(self, piece: str, start: int, lines: list[int], pieces: list[str], stems: list[int]) -> None:
+        """Take a piece of the text over, with the original lines of the lines that begin in it."""
         pieces.append(piece)
-        for match in LINE_END.finditer(piece):
-            stems.append(lines[self.source.line_of(start + match.end()) - 1])
+        stems += lines[self.source.line_of(start) : self.source.line_of(start + len(piece))]

@@ -46,6 +46,7 @@ class Work:
     seen: dict[tuple[object, ...], None] = field(default_factory=dict)  # what a rule has done already, in order
     edits: Edits = field(init=False)
     former_index: Index | None = None  # of the text before the last edits
+    former_names: Names | None = None
     answers: dict[object, Any] = field(default_factory=dict)  # see rule.once
     left: dict[int, int] = field(default_factory=dict)  # the same, because a finding on another line covers them
     served: dict[int, int] = field(default_factory=dict)  # lines of the original that rules leave alone, see served.py
@@ -59,7 +60,8 @@ class Work:
         if surveyed is not None and surveyed.source is self.source:
             return surveyed.renewed()
         module, package = self.project.module_of(self.path)
-        names = Names(self.source, module, package, self.needed)
+        former, self.former_names = self.former_names, None
+        names = Names(self.source, module, package, self.needed, former)
         names.exports = self.project.exports
         names.aliases = self.project.aliases if self.path in self.project.alias_files else {}
         return names
@@ -109,7 +111,7 @@ class Work:
         source = parse_edited(self.source, self.edits.made, text)
         made = Work(self.path, source, self.options, self.project, lines, self.findings, self.needed, self.effects)
         made.served, made.left = self.served, self.left
-        made.former_index = self.__dict__.get("index")
+        made.former_index, made.former_names = self.__dict__.get("index"), self.__dict__.get("names")
         self.answers.clear()  # they hold this Work: a circle that would keep its tree
         return made
 

@@ -77,10 +77,27 @@ class Scope:
         self.elsewhere.get(name, self).bound.setdefault(name, []).append(what)
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one top-level statement adds: its scopes, outer before inner, and what it binds and stars in the module."""
+
+    scopes: list[Scope]
+    bound: dict[str, Bound]
+    stars: list[str]
+
+
 class Names:
     """The names of one file. `module` is its own dotted name, `added` what rules have imported so far."""
 
-    def __init__(self, source: Source, module: str = "", package: bool = False, added: dict[str, str] | None = None):
+    def __init__(
+        self,
+        source: Source,
+        module: str = "",
+        package: bool = False,
+        added: dict[str, str] | None = None,
+        former: Names | None = None,
+    ):
+        """Find the scopes of a file; those of statements that a former text of it had are taken from its names."""
         self.source = source
         self.module = module if package else module.rpartition(".")[0]  # what relative imports count from
         self.own = module
@@ -91,27 +108,65 @@ class Names:
         self.scopes: dict[ast.AST, Scope] = {}
         self.homes: dict[ast.AST, Scope] = {}  # of each name that was visited: its scope
         self.found: dict[tuple[Scope, str], Bound | None] = {}  # what `lookup` found, kept by base_name
-        self.returned: dict[ast.AST, list[ast.Return]] = {}  # kept by project.own_returns
         self.resolved: dict[int, str | None] = {}  # what a list of bindings stands for: see resolve
         self.resolving: dict[int, None] = {}
         self.provisional: dict[int, None] = {}
         self.aliases: dict[str, str] = {}  # see module_flow.py
         self.tables: dict[str, Any] = {}  # see remember
-        self.walk(source.tree, None)
-        self.stars.reverse()  # the walk goes from the end; the last star import wins
+        self.parts: dict[ast.stmt, Part] = {}
+        self.walk_module(former.parts if former is not None else {})
 
     # ---- building
 
-    def walk(self, node: ast.AST, outer: Scope | None) -> None:
+    def walk_module(self, known: dict[ast.stmt, Part]) -> None:
+        """Find what each top-level statement binds, from the last to the first."""
+        top = self.scopes[self.source.tree] = Scope(self.source.tree, None)
+        bound: dict[str, Bound] = {}
+        for statement in reversed(self.source.tree.body):
+            former = known.get(statement)
+            part = self.walk_statement(statement, top) if former is None else self.take_over(former, top)
+            if not any(scope.elsewhere for scope in part.scopes):
+                self.parts[statement] = part
+            for name, what in part.bound.items():
+                bound.setdefault(name, []).extend(what)
+            self.stars += part.stars
+        top.bound = bound
+        self.stars.reverse()  # the last star import wins
+
+    def take_over(self, part: Part, top: Scope) -> Part:
+        """Make the scopes of a statement that the former text had; they hold the same."""
+        scopes: list[Scope] = []
+        for scope in part.scopes:
+            outer = self.scopes.get(scope.outer.node, top) if scope.outer is not None else top
+            scopes.append(Scope(scope.node, outer, scope.bound))
+            self.scopes[scope.node] = scopes[-1]
+        return Part(scopes, part.bound, part.stars)
+
+    def walk_statement(self, statement: ast.stmt, top: Scope) -> Part:
+        """Find the scopes of one top-level statement, and what it binds in the module."""
+        scopes, stars = self.scopes, self.stars
+        self.scopes, self.stars, top.bound = {}, [], {}
+        self.walk_nodes([statement], top)
+        part = Part([*self.scopes.values()], top.bound, self.stars)
+        scopes.update(self.scopes)
+        self.scopes, self.stars = scopes, stars
+        return part
+
+    def walk(self, node: ast.AST, outer: Scope) -> None:
+        """Find the scope of a node that opens one, and those within it."""
         scope = Scope(node, outer)
         self.scopes[node] = scope
         if isinstance(node, Function):
             for argument in all_arguments(node.args):
                 scope.bind(argument.arg, None)
-        body = node.body if isinstance(node, ast.Module | ast.ClassDef | Function) else [node]
+        body = node.body if isinstance(node, ast.ClassDef | Function) else [node]
         pending: list[ast.AST] = [*body] if isinstance(body, list) else [body]
         if isinstance(node, Comprehension):
             pending = [*self.source.inner[node]]
+        self.walk_nodes(pending, scope)
+
+    def walk_nodes(self, pending: list[ast.AST], scope: Scope) -> None:
+        """Find what nodes and all below them bind in a scope."""
         inner, homes = self.source.inner, self.homes
         while pending:  # most nodes bind nothing and open no scope
             at = pending.pop()

@@ -16,12 +16,15 @@ from pathlib import PurePosixPath
 from viaduct.migration.classes import OwnClass, note_classes, note_methods
 from viaduct.migration.names import Names
 from viaduct.migration.reexports import Exports
-from viaduct.migration.source import Source, Unparsable, children, decode
+from viaduct.migration.source import Source, Unparsable, decode
 
 FRAMEWORKS = (b"tensorflow", b"torch", b"keras", b"horovod")
 HELPER = "accelerator_device"
 """The module that --to any writes into a project, unless it has one of that name."""
 IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_.][\w.]*)(?:[ \t]+import[ \t]+([\w, \t]+))?", re.MULTILINE)
+
+
+SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 @dataclass
@@ -271,22 +274,20 @@ def note_functions(project: Project, path: str, names: Names) -> None:
 
 
 def returns_of(names: Names, function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Return]:
-    """own_returns, looked for once."""
-    if function not in names.returned:
-        names.returned[function] = own_returns(function, names.source)
-    return names.returned[function]
+    """Return the return statements of a function, without those of functions defined within it."""
+    by_function: dict[ast.AST, list[ast.Return]] = names.remember("returns", lambda: group_returns(names.source))
+    return by_function.get(function, [])
 
 
-def own_returns(function: ast.FunctionDef | ast.AsyncFunctionDef, source: Source | None = None) -> list[ast.Return]:
-    """Without those of functions defined within."""
-    found: list[ast.Return] = []
-    pending: list[ast.AST] = list(function.body)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Return):
-            found.append(node)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending += source.inner[node] if source else children(node)
+def group_returns(source: Source) -> dict[ast.AST, list[ast.Return]]:
+    """Return the return statements of a file by the function that they leave, in the order of the text."""
+    found: dict[ast.AST, list[ast.Return]] = {}
+    for statement in source.of_kind(ast.Return):
+        holder: ast.AST | None = statement
+        while holder is not None and not isinstance(holder, SCOPES):
+            holder = source.parents.get(holder)
+        if holder is not None:
+            found.setdefault(holder, []).append(statement)
     return found
 
 

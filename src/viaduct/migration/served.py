@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 BACKENDS = {"npu": "hccl", "mlu": "cncl"}
 CUDA = re.compile(r"(?<![A-Za-z])(?:cuda|CUDA|Cuda|gpu|GPU|nccl|NCCL)(?![a-z])|(?<=[a-z])C(?:UDA|uda)(?![a-z])")
+CUDA_PARTS = ("uda", "UDA", "gpu", "GPU", "nccl", "NCCL")
+"""One of them is in every text in which CUDA matches; looking for them is several times as fast."""
 GENERIC = re.compile(r"torch\.accelerator\.|get_device_module\(|getattr\(torch, [\w.]*(?:device|type|dev)[\w.]*\)")
 NEEDS_CUDA = re.compile(r"\w+\.cuda\.(\w+)\(")
 HARMLESS = ("manual_seed", "manual_seed_all", "empty_cache")
@@ -46,7 +48,7 @@ def target_word(to: str) -> re.Pattern[str]:
 def find_served(work: Work) -> dict[int, int]:
     """Return the served lines, each with the line at which its place begins."""
     to, text = work.options.to, work.source.text
-    if to not in BACKENDS or not CUDA.search(text):
+    if to not in BACKENDS or not any(word in text for word in CUDA_PARTS) or not CUDA.search(text):
         return {}
     found = Search(work)
     if target_word(to).search(text) or GENERIC.search(text) or "cuda" in PurePosixPath(work.path).stem.lower():

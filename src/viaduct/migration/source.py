@@ -247,20 +247,34 @@ class Source:
     @cached_property
     def inner(self) -> dict[ast.AST, list[ast.AST]]:
         """Of every node its children; the nodes as they are written, outer before inner."""
-        found: dict[ast.AST, list[ast.AST]] = {}
-        stack: list[ast.AST] = [self.tree]
-        known = self.former.inner if self.former is not None else {}
+        found: dict[ast.AST, list[ast.AST]] = {self.tree: [*self.tree.body]}
         leaves = {kind for kind, names in FIELDS.items() if not names}
-        while stack:
-            node = stack.pop()
-            if node.__class__ in leaves:
-                found[node] = NONE  # half of all nodes have none, and thousands of empty lists are megabytes
+        for statement, known in self.find_known_parts():
+            if known:
+                found.update(known)
                 continue
-            held = known.get(node) or children(node)
-            found[node] = held or NONE
-            stack += held[::-1]
+            stack: list[ast.AST] = [statement]
+            while stack:
+                node = stack.pop()
+                if node.__class__ in leaves:
+                    found[node] = NONE  # half of all nodes have none, and thousands of empty lists are megabytes
+                    continue
+                held = children(node)
+                found[node] = held or NONE
+                stack += held[::-1]
         self.former = None  # a chain of former texts would keep all their trees
         return found
+
+    def find_known_parts(self) -> Iterator[tuple[ast.stmt, list[tuple[ast.AST, list[ast.AST]]]]]:
+        """Yield each top-level statement with its part of the former text's `inner`, empty if it was not there."""
+        if self.former is None:
+            yield from ((statement, []) for statement in self.tree.body)
+            return
+        known, places = [*self.former.inner.items()], self.former.places
+        begins = [places[statement] for statement in self.former.tree.body]
+        ends = dict(zip(self.former.tree.body, [*begins[1:], len(known)], strict=True))
+        for statement in self.tree.body:
+            yield statement, known[places[statement] : ends[statement]] if statement in ends else []
 
     @cached_property
     def nodes(self) -> list[ast.AST]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import ast
 
-from viaduct.migration.project import own_returns
+from viaduct.migration.project import returns_of
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1.session_config import fill_value, is_ready, say_off, without_device
 
@@ -36,7 +36,7 @@ def fill_helper(site: Site) -> None:
         return
     if site.work.project.returns.get(name) != "config_proto":
         return
-    for statement in own_returns(site.node):
+    for statement in returns_of(site.work.names, site.node):
         if statement.value is None or is_ready(site, statement.value):
             continue
         here = Site(site.rule, site.work, statement)
