@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from viaduct.carrying.observed import Observed, Rank
+from viaduct.comparison.drift import Drift, Options
+from viaduct.comparison.rows import Explanation
+from viaduct.comparison.tensors import Side
 
 
 def observed(shift: float = 0.0, **given: Any) -> Observed:
@@ -18,3 +22,9 @@ def observed(shift: float = 0.0, **given: Any) -> Observed:
         **given,
     }
     return Observed([Rank(0, **content)])
+
+
+def no_drift() -> Drift:
+    """A comparison of two runs that recorded nothing of their modules."""
+    side = Side(Path("runs"), "rehearsal", ())
+    return Drift(side, side, (), Explanation("nothing could be compared.", None), Options())

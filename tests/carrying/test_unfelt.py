@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy
-from carrying.numbers import observed
+from carrying.numbers import no_drift, observed
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.causes import explain, other_facts, without_effect
 from viaduct.carrying.words import worst_words
@@ -92,8 +92,8 @@ def test_what_has_no_measure_is_not_called_inf() -> None:
 
 def test_gradients_that_have_no_factor_are_not_said_to_be_1_times_those() -> None:
     other = observed(gradients={"w": np.full(4, 1.0005, np.float32)})
-    found = explain(judge(measure(observed(), other)), observed(), other, "npu")
+    found = explain(judge(measure(observed(), other)), observed(), other, no_drift(), "npu")
     assert not any("times" in remark for remark in found.remarks)
     twice = observed(gradients={"w": np.full(4, 2, np.float32)})
-    found = explain(judge(measure(observed(), twice)), observed(), twice, "npu")
+    found = explain(judge(measure(observed(), twice)), observed(), twice, no_drift(), "npu")
     assert found.remarks == ["All gradients are 2 times those of the original."]

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viaduct.carrying.observed import Arrays, Observed, Rank
+from viaduct.comparison.measures import Unmeasurable
+from viaduct.comparison.measures import measure as compare_arrays
 
 Kind = Literal["loss", "gradient", "weight"]
 Verdict = Literal["same", "rounding", "differ", "unsure"]
@@ -159,17 +161,20 @@ def mismatch(left: NDArray[Any] | None, right: NDArray[Any] | None) -> str:
 
 
 def distance(left: NDArray[Any], right: NDArray[Any]) -> float:
-    """Of the difference to the original's size; what is not finite must be so on both sides, in the same places."""
+    """Return the relative Euclidean distance to the original, infinity for anything that no rounding makes.
+
+    That is: a whole number that differs, a value that is not finite on one side only, something beside zeros.
+    """
     if np.array_equal(left, right, equal_nan=left.dtype.kind == "f"):
         return 0.0
     if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
         return math.inf
-    a, b = left.astype(np.float64), right.astype(np.float64)
-    finite = np.isfinite(a)
-    if not np.array_equal(finite, np.isfinite(b)) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+    try:
+        found = compare_arrays(right, left)
+    except Unmeasurable:
         return math.inf
-    whole = float(np.linalg.norm(a[finite]))
-    return float(np.linalg.norm(a[finite] - b[finite])) / whole if whole else math.inf
+    error = found.relative_euclidean
+    return math.inf if found.mismatched or math.isnan(error) or not found.right.norm else error
 
 
 def size(array: NDArray[Any] | None) -> float:

@@ -15,12 +15,14 @@ from viaduct.carrying.branching import Branch, branches
 from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import Doubt, find_doubts
+from viaduct.carrying.drift import compare_tensors
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
 from viaduct.carrying.running import Interrupted, Run, plan_for, plan_of, run, side_words, stage_of
 from viaduct.carrying.suspects import Suspect, suspects
+from viaduct.comparison.drift import Drift
 from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.plan import StageName
 
@@ -43,6 +45,7 @@ class Carried:
     base: Run | None = None
     shaken: Run | None = None
     agreement: Agreement | None = None
+    drift: Drift | None = None  # the same tensors, compared as `viaduct compare` does it
     explanation: Explanation | None = None
     suspects: list[Suspect] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
@@ -136,12 +139,16 @@ def compare(carried: Carried, tell: Tell) -> None:
     carried.agreement = found
     assert carried.base is not None
     assert carried.migrated is not None
+    shaken = carried.shaken.plan.record if carried.shaken is not None else None
+    carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, shaken, found)
     carried.idle = idle(carried.base.observed, carried.migrated.observed)
     if found.verdict != "differ":
         unlike = {(str((carried.sides.folder / f).resolve()), n) for f, ns in carried.sides.unlike.items() for n in ns}
         carried.unfelt = without_effect(carried.base.observed, carried.migrated.observed, unlike)
     if found.verdict == "differ":
-        carried.explanation = explain(found, carried.base.observed, carried.migrated.observed, carried.asked.to)
+        carried.explanation = explain(
+            found, carried.base.observed, carried.migrated.observed, carried.drift, carried.asked.to
+        )
         carried.suspects = suspects(carried.sides, carried.explanation)
         at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]
         words = carried.explanation.words

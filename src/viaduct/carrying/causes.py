@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from viaduct.carrying.agreement import Agreement, Pair, distance
+from viaduct.carrying.agreement import Agreement, Pair
+from viaduct.carrying.drift import find_first_call, kind_key
 from viaduct.carrying.observed import Observed, Rank
+from viaduct.comparison.drift import Drift
+from viaduct.comparison.rows import Row
 from viaduct.rehearsal.looking import IDLE, Fact
 
-NOTABLE = 1e-5  # relative difference of a module's output
 RATIO = 1e-3  # within which all gradients have one factor
 ABSENT = "(not there)"
 # Constants that TensorFlow writes into gradients: sizes and factors that follow from static shapes.
@@ -56,13 +58,15 @@ class Explanation:
     words: tuple[str, ...] = ()
 
 
-def explain(agreement: Agreement, left: Observed, right: Observed, to: str) -> Explanation:
+def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift, to: str) -> Explanation:
     first = agreement.first
     if first is None:
         return Explanation("They agree.")
     found = Explanation(headline(first, to))
     found.others = [*other_facts(left.first.facts, right.first.facts)]
-    for say in (by_steps, by_forward, by_ranks, by_gradients, by_update):
+    by_steps(found, agreement, left, right)
+    by_calls(found, agreement, right, drift)
+    for say in (by_ranks, by_gradients, by_update):
         say(found, agreement, left, right)
     found.places += [one.right_at for one in found.others if one.right_at]
     return found
@@ -138,34 +142,34 @@ def by_steps(found: Explanation, agreement: Agreement, left: Observed, right: Ob
         found.words += ("step", "epoch", "batch", "drop_remainder", "drop_last", "//", "size")
 
 
-def by_forward(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:
-    """The first module, in the order of the calls, whose output differs; or what the network was given."""
-    for rank, (ours, theirs) in enumerate(zip(left.ranks, right.ranks, strict=False)):
-        name = first_other_output(ours, theirs)
-        if name is None:
-            continue
-        where = f" of rank {rank}" if rank else ""
-        if " input " in f" {name} ":
+def by_calls(found: Explanation, agreement: Agreement, right: Observed, drift: Drift) -> None:
+    """Name the first module, in the order of the calls, whose output differs; or what the network was given."""
+    row = find_first_call(drift)
+    if row is not None:
+        where = f" of rank {row.stored.rank}" if row.stored.rank else ""
+        if row.stored.role == "input":
             found.remarks.append(f"The first batch{where} differs already: the data, its order or its share.")
             found.words += ("batch", "shuffle", "shard", "sampler", "Dataset", "Loader", "seed", "normal")
-        else:
-            found.module = name
-            found.remarks.append(f"The first module{where} whose output differs is {name}.")
-            found.places += [fact.at for fact in theirs.facts if (fact.kind, fact.name) == ("module", name) and fact.at]
+            return
+        found.module = row.op
+        found.remarks.append(f"The first module{where} whose output differs is {row.op}{likely_cause(drift, row)}.")
+        rank = next((one for one in right.ranks if one.number == row.stored.rank), right.first)
+        found.places += [fact.at for fact in rank.facts if (fact.kind, fact.name) == ("module", row.op) and fact.at]
         return
     first = agreement.first
-    if left.first.forward and first is not None and first.kind == "loss" and first.step == 0:
+    has_calls = any(kind_key(row.stored) is None for row in drift.rows)
+    if has_calls and first is not None and first.kind == "loss" and first.step == 0:
         found.remarks.append("Every module gives the same in the first step; the loss is computed differently.")
         found.places += [fact.at for fact in right.first.facts if fact.kind == "loss" and fact.at]
         found.words += ("loss", "smoothing", "weight", "reduction", "criterion")
 
 
-def first_other_output(left: Rank, right: Rank) -> str | None:
-    for ours, theirs in zip(left.forward, right.forward, strict=False):
-        a, b = left.forward[ours], right.forward[theirs]
-        if ours != theirs or a.shape != b.shape or distance(a, b) > NOTABLE:
-            return ours.partition(" ")[2]
-    return None
+def likely_cause(drift: Drift, row: Row) -> str:
+    """Return what the numbers of a module look like, if the comparison has a cause for it."""
+    origin, causes = drift.explanation.origin, drift.explanation.causes
+    if origin is None or origin.op != row.op or not causes:
+        return ""
+    return f" (likely {causes[0].name}: {causes[0].evidence.rstrip('.')})"
 
 
 def by_ranks(found: Explanation, agreement: Agreement, left: Observed, right: Observed) -> None:

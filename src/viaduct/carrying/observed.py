@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.rehearsal.looking import FACTS, FORWARD, Fact
+from viaduct.rehearsal.looking import FACTS, Fact
 from viaduct.rehearsal.observe import EVALUATED, folder_of
 from viaduct.rehearsal.plan import Plan
 
@@ -26,7 +26,6 @@ class Rank:
     rates: list[list[float]] = field(default_factory=list)
     gradients: Arrays = field(default_factory=dict)
     weights: Arrays = field(default_factory=dict)
-    forward: Arrays = field(default_factory=dict)  # in the order of the calls
     facts: list[Fact] = field(default_factory=list)
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
 
@@ -56,7 +55,6 @@ def read_rank(folder: Path, number: int) -> Rank:
         [line["lr"] for line in lines],
         arrays(folder / "gradients.npz"),
         arrays(folder / "weights.npz"),
-        arrays(folder / FORWARD),
         [Fact(one["kind"], one["name"], one["what"], tuple(one["at"]) if one["at"] else None) for one in facts],
         [json.loads(line) for line in evaluations],
     )

@@ -1,6 +1,6 @@
 """Where a carrying leaves what it made: a folder that was not there, or one whose old content steps aside.
 
-OUT/report.html  OUT/carry.json  OUT/migrated/  OUT/runs/original/  OUT/runs/migrated/
+OUT/report.html  OUT/carry.json  OUT/migrated/  OUT/runs/original/  OUT/runs/migrated/  OUT/comparison/report.html
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from viaduct.errors import BadRun, BadValue
 
-PAGE, RECORD, COPY, RUNS = "report.html", "carry.json", "migrated", "runs"
+PAGE, RECORD, COPY, RUNS, COMPARISON = "report.html", "carry.json", "migrated", "runs", "comparison"
 
 
 def check_out(source: Path, out: Path, force: bool) -> None:

@@ -19,7 +19,7 @@ from typing import Literal
 from viaduct.carrying import agreement as judging
 from viaduct.carrying import provenance
 from viaduct.carrying.agreement import Agreement, Pair
-from viaduct.carrying.causes import first_other_output
+from viaduct.carrying.drift import find_first_difference
 from viaduct.carrying.observed import read
 from viaduct.carrying.running import OUTPUT, Run, scene_of
 from viaduct.rehearsal import plan as plans
@@ -135,7 +135,5 @@ def describe_place(first: Run, again: Run, pair: Pair) -> str:
     """Name the first value that was not the same again, and the first module whose output was not."""
     rank = f" of rank {pair.rank}" if pair.rank else ""
     name = pair.name if pair.kind == "loss" else f"{pair.kind} of {pair.name}"
-    for ours, theirs in zip(first.observed.ranks, again.observed.ranks, strict=False):
-        if (module := first_other_output(ours, theirs)) is not None:
-            return f"{name}{rank}; first in {module}"
-    return f"{name}{rank}"
+    module = find_first_difference(again.plan.record, first.plan.record)
+    return f"{name}{rank}; first in {module}" if module else f"{name}{rank}"

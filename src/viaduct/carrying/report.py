@@ -13,6 +13,7 @@ from viaduct.carrying.carry import Carried, Verdict
 from viaduct.carrying.causes import shown_value
 from viaduct.carrying.commands import commands
 from viaduct.carrying.migrated import Sides
+from viaduct.carrying.places import COMPARISON, PAGE
 from viaduct.carrying.provenance import Executed
 from viaduct.carrying.running import Run
 from viaduct.carrying.words import headline, remarks, shown
@@ -27,6 +28,7 @@ from viaduct.reporting import (
     DiffView,
     Facts,
     LineChart,
+    Link,
     NamedBars,
     Page,
     Part,
@@ -62,7 +64,8 @@ def write(carried: Carried, path: Path) -> None:
 
 def page(carried: Carried) -> Page:
     asked = carried.asked
-    lead = [Callout(TONES[carried.verdict], headline(carried), [Remark(*pair) for pair in remarks(carried)])]
+    every = [Link("every tensor, as viaduct compare shows it", f"{COMPARISON}/{PAGE}")] if carried.drift else []
+    lead = [Callout(TONES[carried.verdict], headline(carried), [Remark(*pair) for pair in remarks(carried)], every)]
     sections = [
         *places(carried),
         *losses(carried),
@@ -290,11 +293,12 @@ def judge_layer(found: dict[str, Pair]) -> list[object]:
     bad = [pair for pair in pairs if pair.bad]
     allowed = max((pair.allowed for pair in pairs), default=0.0)
     if bad:
-        verdict = next((pair.why for pair in bad if pair.why), "differs")
-    elif all(pair.same for pair in pairs):
-        verdict = "equal"
+        why = next((pair.why for pair in bad if pair.why), "")
+        verdict = f"bad: {why}" if why else "bad"
+    elif all(pair.told for pair in pairs):
+        verdict = "good"
     else:
-        verdict = "rounding" if all(pair.told for pair in pairs) else "not judged: mostly rounding"
+        verdict = "refused: mostly rounding"
     return [Value(f"{allowed:.1e}", allowed) if allowed else None, verdict]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from viaduct.comparison import readers
@@ -23,6 +23,7 @@ from viaduct.errors import BadData, BadValue
 
 LEVELS = {"op": "operators (level op)", "module": "modules (level module)"}
 Progress = Callable[[Iterable[Measured], int], Iterable[Measured]]
+Limits = Callable[[Pair], Thresholds | None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Options:
     thresholds: Thresholds | None = None
     kld: Kld = "book"
     workers: int | None = None
+    measured: str = ""  # how the thresholds of each tensor were found, where they were measured
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,30 @@ def compare(left: Path, right: Path, options: Options, progress: Progress = lamb
     if options.rules is None:
         refuse_levels(*sides)
     alignment = align(*sides, graph=options.graph, rules=options.rules, graph_right=options.graph_right)
-    pairs = chosen(alignment.pairs, options)
-    walk = progress(measured(pairs, options.workers, kld=options.kld), len(pairs))
-    rows = [row_of(pair, answer, options.thresholds) for pair, answer in walk]
-    if options.thresholds is None or options.thresholds.max_abs is None:  # an absolute limit holds for zeros, too
-        rows = without_noise(rows)
-    judgement = judge(rows, alignment.edges)
     swapped = readers.looks_swapped(*sides)
-    own = (*labelled("left", sides[0]), *labelled("right", sides[1]))
-    explanation = explain(judgement, alignment.edges)
-    notes = [*([swapped] if swapped else []), *own, *alignment.notes, *explanation.notes]
-    return Drift(*sides, judgement.rows, explanation, options, tuple(notes))
+    notes = [*([swapped] if swapped else []), *labelled("left", sides[0]), *labelled("right", sides[1])]
+    found = compare_pairs(*sides, chosen(alignment.pairs, options), options, edges=alignment.edges, progress=progress)
+    return replace(found, notes=(*notes, *alignment.notes, *found.notes))
+
+
+def compare_pairs(
+    left: Side,
+    right: Side,
+    pairs: list[Pair],
+    options: Options,
+    *,
+    edges: Mapping[str, tuple[str, ...]] | None = None,
+    limits: Limits | None = None,
+    progress: Progress = lambda found, _: found,
+) -> Drift:
+    """Measure, judge and explain pairs of tensors; `limits` gives the thresholds of a pair where they were measured."""
+    walk = progress(measured(pairs, options.workers, kld=options.kld), len(pairs))
+    rows = [row_of(pair, answer, limits(pair) if limits else options.thresholds) for pair, answer in walk]
+    if limits is None and (options.thresholds is None or options.thresholds.max_abs is None):
+        rows = without_noise(rows)  # an absolute limit holds for zeros, too
+    judgement = judge(rows, edges or {})
+    explanation = explain(judgement, edges or {})
+    return Drift(left, right, judgement.rows, explanation, options, explanation.notes)
 
 
 def refuse_levels(left: Side, right: Side) -> None:

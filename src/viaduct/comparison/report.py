@@ -68,15 +68,19 @@ def write_report(
     explanation: Explanation,
     *,
     thresholds: Thresholds | None = None,
+    measured: str = "",
     settings: Mapping[str, object] | None = None,
     notes: Sequence[str] = (),
     csv: str = "drift.csv",
 ) -> None:
-    """Write the page. `thresholds` None: defaults by type; `settings`: what else was chosen; `csv` lies beside it."""
+    """Write the page. `thresholds` None: defaults by type, or `measured` says how they were found.
+
+    `settings`: what else was chosen; `csv` lies beside it.
+    """
     names = short_names(left.path, right.path)
-    compared = {**chosen(rows, thresholds), **(settings or {}), **numbered(notes, left, right)}
+    compared = {**chosen(rows, thresholds, measured), **(settings or {}), **numbered(notes, left, right)}
     sections = [
-        *along_the_network(rows, explanation, limits(rows, thresholds)),
+        *along_the_network(rows, explanation, [] if measured else limits(rows, thresholds)),
         *along_the_steps(rows),
         *around_the_origin(rows, explanation, names),
         all_rows(rows, explanation, names, csv),
@@ -322,11 +326,11 @@ def both_sides(left: Side, right: Side, names: tuple[str, str], settings: Mappin
     return Section("The two sides", "Left is the accelerator's, right is taken for the truth.", parts)
 
 
-def chosen(rows: Sequence[Row], thresholds: Thresholds | None) -> dict[str, object]:
+def chosen(rows: Sequence[Row], thresholds: Thresholds | None, measured: str) -> dict[str, object]:
     """The thresholds, and which of the two readings of the KL divergence the rows have."""
     readings = sorted({row.measures.kld_reading for row in rows if row.measures})
     limits = ", ".join(f"{name} {limit:g}" for name, limit in thresholds.given().items()) if thresholds else ""
-    return {"thresholds": limits or "defaults of each type", "KL divergence": ", ".join(readings)}
+    return {"thresholds": measured or limits or "defaults of each type", "KL divergence": ", ".join(readings)}
 
 
 def numbered(notes: Sequence[str], *told: Side) -> dict[str, object]:

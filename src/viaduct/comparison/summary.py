@@ -9,10 +9,10 @@ from typing import Any
 
 from viaduct import __version__
 from viaduct.comparison.curves import Curves
-from viaduct.comparison.drift import Drift
+from viaduct.comparison.drift import Drift, Options
 from viaduct.comparison.rows import Origin, Row, counts
 from viaduct.comparison.tensors import Side
-from viaduct.comparison.thresholds import DEFAULTS, Thresholds
+from viaduct.comparison.thresholds import DEFAULTS
 
 KIND = "drift"
 
@@ -32,7 +32,7 @@ def summary(drift: Drift) -> dict[str, Any]:
         "cause": explanation.cause,
         "causes": [finite(asdict(cause)) for cause in explanation.causes],
         "further_origins": [place(drift, other) for other in explanation.further],
-        "thresholds": limits(drift.options.thresholds),
+        "thresholds": limits(drift.options),
         "kld": drift.options.kld,
         "left": facts(drift.left),
         "right": facts(drift.right),
@@ -59,10 +59,12 @@ def numbers(row: Row) -> dict[str, Any] | None:
     return {name: finite(getattr(row.measures, name)) for name in names}
 
 
-def limits(thresholds: Thresholds | None) -> dict[str, Any]:
-    """The limits given by hand, or those of every dtype."""
-    if thresholds is not None:
-        return {"given": thresholds.given()}
+def limits(options: Options) -> dict[str, Any]:
+    """Return the limits given by hand, how they were measured, or those of every dtype."""
+    if options.measured:
+        return {"measured": options.measured}
+    if options.thresholds is not None:
+        return {"given": options.thresholds.given()}
     return {"defaults": {dtype: limit.given() for dtype, limit in DEFAULTS.items()}}
 
 

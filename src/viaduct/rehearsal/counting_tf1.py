@@ -6,12 +6,11 @@ RECORD/observed/rank-0/ holds steps.jsonl, gradients.npz and weights.npz (`obser
 from __future__ import annotations
 
 import atexit
-import json
 from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.looking import keep
-from viaduct.rehearsal.observe import folder_of, save_arrays
+from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
 
@@ -59,10 +58,8 @@ class GraphCounter:
     def write(self) -> None:
         folder = folder_of(self.plan.record, rank())
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "steps.jsonl").open("w", encoding="utf-8") as file:
-            for step, loss in enumerate(self.watched.losses):
-                losses = [] if loss is None else [loss]
-                file.write(json.dumps({"step": step, "losses": losses, "lr": []}) + "\n")
+        losses = [[] if loss is None else [loss] for loss in self.watched.losses]
+        write_steps(folder, [{"step": step, "losses": held, "lr": []} for step, held in enumerate(losses)])
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)
         if self.examined is not None:

@@ -1,6 +1,7 @@
 """What a comparison of two rehearsals needs: losses of each step, gradients of the first, weights at the end.
 
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1]}
+    RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended; buffers too
 
@@ -45,7 +46,7 @@ class Observation:
         self.networks: list[nn.Module] = []
         self._optimizers: list[torch.optim.Optimizer] = []
         self._losses: list[torch.Tensor] = []
-        self._steps: list[str] = []
+        self._steps: list[dict[str, Any]] = []
         self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
         self._inside = False
@@ -138,7 +139,7 @@ class Observation:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
         self._losses = []
-        self._steps.append(json.dumps({"step": step, "losses": losses, "lr": rates}))
+        self._steps.append({"step": step, "losses": losses, "lr": rates})
         if self._look:
             self._look.step_ends(self._optimizers)
 
@@ -170,12 +171,27 @@ class Observation:
             return
         folder = folder_of(self.plan.record, number)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "steps.jsonl").write_text("".join(line + "\n" for line in self._steps), encoding="utf-8")
+        write_steps(folder, self._steps)
         (folder / EVALUATED).write_text("".join(line + "\n" for line in self._evaluations), encoding="utf-8")
         save_arrays(folder / "gradients.npz", self._gradients or self._raw_gradients)
         save_arrays(folder / "weights.npz", {name: as_array(value) for name, value in self.named("everything").items()})
         if self._look:
             self._look.write(folder, self._prefixes(), self._optimizers)
+
+
+def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
+    """Write what each step gave; its losses as arrays too, for `viaduct compare`."""
+    import numpy
+
+    text = "".join(json.dumps(step) + "\n" for step in steps)
+    (folder / "steps.jsonl").write_text(text, encoding="utf-8")
+    losses = {
+        f"{step['step']} {number}": numpy.array(loss)
+        for step in steps
+        for number, loss in enumerate(step["losses"])
+        if loss is not None
+    }
+    save_arrays(folder / "losses.npz", losses)
 
 
 def sums_of(tensor: torch.Tensor) -> list[float]:

@@ -139,8 +139,12 @@ def check_way(word: str) -> str:
 
 def finish(carried: Carried) -> None:
     from viaduct.carrying import record, report
-    from viaduct.carrying.places import PAGE, RECORD
+    from viaduct.carrying.places import COMPARISON, PAGE, RECORD
+    from viaduct.comparison.pages import write_drift
+    from viaduct.comparison.summary import summary
 
+    if carried.drift is not None:
+        write_drift(carried.drift, summary(carried.drift), carried.asked.out / COMPARISON)
     record.write(carried, carried.asked.out / RECORD)
     report.write(carried, carried.asked.out / PAGE)
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -95,12 +95,13 @@ def chosen(
 
 def of_dumps(left: Path, right: Path, options: Options, out: Path | None, explain: bool, as_json: bool) -> int:
     from viaduct.comparison.drift import compare
+    from viaduct.comparison.pages import write_drift
     from viaduct.comparison.summary import summary
 
     drift = compare(left, right, options, progress)
     record = summary(drift)
     if out is not None:
-        write(drift, record, out)
+        write_drift(drift, record, out)
     if as_json:
         print(json.dumps(record, indent=1))
     else:
@@ -115,22 +116,6 @@ def progress(found: Iterable[Measured], total: int) -> Iterable[Measured]:
 
     console = Console(stderr=True)
     return track(found, "comparing", total=total, console=console, transient=True, disable=not console.is_terminal)
-
-
-def write(drift: Drift, record: dict[str, Any], out: Path) -> None:
-    from viaduct.comparison.output import write_out
-    from viaduct.comparison.report import write_report
-    from viaduct.comparison.table import write_csv
-
-    def page(path: Path) -> None:
-        sides = drift.rows, drift.left, drift.right, drift.explanation
-        chosen = {"KL divergence": drift.options.kld}
-        write_report(path, *sides, thresholds=drift.options.thresholds, settings=chosen, notes=drift.notes)
-
-    def rows(path: Path) -> None:
-        path.write_bytes(write_csv(drift.rows))
-
-    write_out(out, record, {"drift.csv": rows, "report.html": page})
 
 
 def show(drift: Drift, out: Path | None, explain: bool) -> None:

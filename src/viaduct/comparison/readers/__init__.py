@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from viaduct.comparison.readers import folder, msprobe, npu, tfdbg, viaduct
+from viaduct.comparison.readers import folder, msprobe, npu, rehearsal, tfdbg, viaduct
 from viaduct.comparison.readers.listing import listing, some
 from viaduct.comparison.tensors import Side
 from viaduct.errors import BadData
@@ -24,10 +24,11 @@ class Reader(NamedTuple):
 
 
 # The most particular first.
-READERS = tuple(Reader(kind.recognise, kind.read) for kind in (viaduct, msprobe, npu, tfdbg, folder))
+READERS = tuple(Reader(kind.recognise, kind.read) for kind in (viaduct, rehearsal, msprobe, npu, tfdbg, folder))
 
 KINDS = {
     "viaduct": "a dump of viaduct",
+    "rehearsal": "the record of a run of carry",
     "msprobe": "a dump of msprobe",
     "npu": "an NPU dump directory",
     "tfdbg": "a folder of tfdbg's .npy files",

@@ -1,0 +1,142 @@
+"""All tensors of two runs compared as `viaduct compare` does it, with measured thresholds.
+
+The migrated run is the left side, the original the right one, which is taken for the truth. Both runs name their
+tensors in the same way, so that they are paired by name. OUT/comparison holds the page, drift.csv and summary.json.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from viaduct.carrying.agreement import FACTOR, TELLS, UNITS, Agreement, Kind
+from viaduct.carrying.agreement import Pair as Judged
+from viaduct.comparison.drift import Drift, Limits, Options, compare_pairs
+from viaduct.comparison.readers import rehearsal
+from viaduct.comparison.rows import Row
+from viaduct.comparison.tensors import Pair, Stored
+from viaduct.comparison.thresholds import DEFAULTS, WHOLE_NUMBERS, Thresholds
+
+EQUAL = Thresholds(euclid=0.0, differing=0.0)
+NOTABLE = 1e-5  # relative difference of a module's output where no run with moved weights shows what is usual
+MEASURED = f"measured, for each tensor: {FACTOR:g} times the drift of a run whose weights were moved by one unit"
+MAGNIFIED = f"it tells nothing: the script magnifies one unit in the last place to {TELLS:.0%} of it or more"
+
+Key = tuple[int, int, str, str, int, int]  # rank, step, role, operator, index and call
+
+
+def compare_records(migrated: str | Path, original: str | Path, limits: Limits, measured: str = "") -> Drift:
+    """Compare what two rehearsals have recorded."""
+    left, right = rehearsal.read(Path(migrated)), rehearsal.read(Path(original))
+    return compare_pairs(
+        left, right, pair_by_name(left.tensors, right.tensors), Options(measured=measured), limits=limits
+    )
+
+
+def compare_tensors(
+    migrated: str | Path, original: str | Path, shaken: str | Path | None, agreement: Agreement
+) -> Drift:
+    """Compare with the tolerance of the agreement; that of modules is what the shaken run makes of rounding."""
+    noise = measure_forward_noise(shaken, original) if shaken is not None else {}
+    found = compare_records(migrated, original, limits_of(agreement, noise), MEASURED)
+    judged = {pair.key: pair for pair in agreement.pairs}
+    rows = (row if (key := kind_key(row.stored)) is None else agree_on(row, judged.get(key)) for row in found.rows)
+    return replace(found, rows=tuple(rows))
+
+
+def pair_by_name(left: tuple[Stored, ...], right: tuple[Stored, ...]) -> list[Pair]:
+    """Pair tensors of the same name, step, rank and call; those without a partner come as they are."""
+    theirs = {key_of(tensor): tensor for tensor in right}
+    ours = {key_of(tensor) for tensor in left}
+    pairs = [pair_of(tensor, theirs.get(key_of(tensor))) for tensor in left]
+    pairs += [pair_of(None, tensor) for tensor in right if key_of(tensor) not in ours]
+    pairs.sort(key=place_of)
+    return [replace(pair, group=number) for number, pair in enumerate(pairs)]
+
+
+def pair_of(left: Stored | None, right: Stored | None) -> Pair:
+    names = (left.op if left else "", right.op if right else "")
+    if left and right:
+        return Pair(0, left, right, *names, "name")
+    reason = f"only {'the original' if left is None else 'the migrated script'} has it"
+    return Pair(0, left, right, *names, "none", reason=reason)
+
+
+def key_of(tensor: Stored) -> Key:
+    return tensor.rank, tensor.step, tensor.role, tensor.op, tensor.index, tensor.call
+
+
+def place_of(pair: Pair) -> tuple[int, int, int]:
+    tensor = pair.left or pair.right
+    assert tensor is not None
+    return tensor.step, tensor.order, tensor.rank
+
+
+def limits_of(agreement: Agreement, noise: Mapping[Key, float]) -> Limits:
+    """Return the thresholds of a pair: what the agreement allows, or of a module's output the noise of rounding."""
+    allowed = {pair.key: pair.allowed for pair in agreement.pairs}
+
+    def limits(pair: Pair) -> Thresholds:
+        tensor = pair.right or pair.left
+        assert tensor is not None
+        if tensor.dtype not in DEFAULTS:
+            return WHOLE_NUMBERS
+        if (key := kind_key(tensor)) is not None:
+            return Thresholds(euclid=allowed.get(key, 0.0))
+        if not noise:
+            return Thresholds(euclid=NOTABLE)
+        return Thresholds(euclid=FACTOR * noise.get(key_of(tensor), 0.0) + UNITS * unit_of(tensor))
+
+    return limits
+
+
+def kind_key(tensor: Stored) -> tuple[Kind, str, int, int | None] | None:
+    """Return the key that a tensor has in an agreement; None for what modules are given and give."""
+    if tensor.op == rehearsal.LOSS and tensor.order == rehearsal.BEHIND:
+        return "loss", "loss" if tensor.index == 0 else f"loss {tensor.index + 1}", tensor.rank, tensor.step
+    if tensor.role == "gradient":
+        return "gradient", tensor.op, tensor.rank, 0
+    return ("weight", tensor.op, tensor.rank, None) if tensor.role == "parameter" else None
+
+
+def unit_of(tensor: Stored) -> float:
+    return float(np.finfo(np.dtype(tensor.dtype)).eps) if tensor.dtype in ("float16", "float32", "float64") else 0.0
+
+
+def measure_forward_noise(shaken: str | Path, original: str | Path) -> dict[Key, float]:
+    """Return by how much each module's output differs in a run whose weights were moved by one unit."""
+    found = compare_records(shaken, original, lambda pair: EQUAL)
+    return {
+        key_of(row.stored): error
+        for row in found.rows
+        if row.measures is not None and math.isfinite(error := row.measures.relative_euclidean)
+    }
+
+
+def agree_on(row: Row, judged: Judged | None) -> Row:
+    """Refuse what rounding hides; what the agreement calls different is bad, a whole number among many too."""
+    if judged is None or judged.same:
+        return row
+    if not judged.told and not judged.why:
+        return replace(row, result="refused", reason=MAGNIFIED, follows_from="")
+    return replace(row, result="bad", reason=row.reason or judged.why) if judged.bad else row
+
+
+def find_first_call(drift: Drift) -> Row | None:
+    """Return the first input or output of a module, in the order of the calls, that is not good."""
+    calls = [row for row in drift.rows if kind_key(row.stored) is None and row.result != "good"]
+    return min(calls, key=lambda row: (row.stored.rank, row.stored.step, row.stored.order), default=None)
+
+
+def find_first_difference(again: str | Path, first: str | Path) -> str | None:
+    """Return the module whose output two runs of one side first differ in, in any bit."""
+    row = find_first_call(compare_records(again, first, lambda pair: EQUAL))
+    return None if row is None else describe_call(row)
+
+
+def describe_call(row: Row) -> str:
+    return f"{row.op} {row.stored.role} {row.stored.index}" if row.stored.role == "input" else row.op
