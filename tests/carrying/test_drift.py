@@ -1,4 +1,4 @@
-"""The tensors of two runs are compared by `viaduct compare`'s own engine, with the tolerance that carry has measured."""
+"""Tensors of two runs are compared by `viaduct compare`, with the tolerance that carry has measured."""
 
 from __future__ import annotations
 
