@@ -11,7 +11,7 @@ from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import Whose, find_fault
 
 NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "原因"), "Try": ("Try", "建议")}
-NAMES |= {"Not compared": ("Not compared", "未比较")}
+NAMES |= {"Not compared": ("Not compared", "未比较"), "Also": ("Also", "另外")}
 FAULTS: dict[Whose, tuple[str, str]] = {
     "script": ("the script itself", "脚本本身"),
     "package": ("a package that is not installed", "缺少软件包"),
@@ -126,7 +126,8 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
 
 def doubts(carried: Carried) -> list[tuple[str, str]]:
     chinese = carried.asked.lang == "zh"
-    found = [(NAMES["Not proved"][chinese], doubt_words(carried, doubt)) for doubt in carried.doubts]
+    name = NAMES["Also" if carried.verdict == "differs" else "Not proved"][chinese]
+    found = [(name, doubt_words(carried, doubt)) for doubt in carried.doubts]
     if any(doubt.kind == "never executed" for doubt in carried.doubts):
         found.append((NAMES["Try"][chinese], execution_advice(carried)))
     return found
