@@ -51,6 +51,21 @@ def test_a_copy_has_everything_and_the_project_stays_as_it_was(project: Path) ->
     assert os.access(out / "scripts/run_1p.sh", os.X_OK)
 
 
+def test_a_copy_can_link_to_data_and_never_to_a_script(project: Path) -> None:
+    (project / "sets" / "deep").mkdir(parents=True)
+    for number in range(writing.MANY + 1):
+        (project / "sets" / "deep" / f"{number}.txt").write_text("x")
+    (project / "data" / "few.txt").write_text("x")
+    with (project / "data" / "model.ckpt").open("wb") as file:
+        file.truncate(50 << 30)
+    out = project.parent / "out"
+    write_out(migrated_project(project), out, {}, link_data=True)
+    links = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_symlink()}
+    assert links == {"sets", "data/model.ckpt"}
+    assert (out / "sets" / "deep" / "7.txt").read_text() == "x"
+    assert b"NPURunConfig" in (out / "train.py").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("make", "word"),
     [

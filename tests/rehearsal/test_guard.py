@@ -1,4 +1,4 @@
-"""What a mirror only links to can be read by the script, and not be written."""
+"""Where a mirror only links to a file, the script gets its own copy before it writes."""
 
 from __future__ import annotations
 
@@ -14,51 +14,71 @@ from rehearsal.rehearsing import TRAINS
 from viaduct.rehearsal.guard import Guard
 from viaduct.rehearsal.surroundings import ROOT
 
-WAYS = {
-    "open('link/a', 'w')": False,
-    "open('link/a', 'r+b')": False,
-    "open('link/new', 'x')": False,
-    "open(os.path.realpath('link/a'), 'a')": False,
-    "os.open('link/a', os.O_RDWR)": False,
-    "os.truncate('link/a', 0)": False,
-    "os.remove('link/a')": False,
-    "os.rename('link/a', 'b')": False,
-    "os.rename('own', 'link/own')": False,
-    "os.mkdir('link/new')": False,
-    "pathlib.Path('link/a').touch()": False,
-    "os.chdir('link') or open('a', 'w')": False,
-    "open('link/a').read()": True,
-    "open('own', 'w')": True,
-    "os.remove('link')": True,
-    "os.makedirs('link', exist_ok=True)": True,
-    "open(given + '/log', 'w')": True,
-}
+WAYS = [
+    "open('link/a', 'w')",
+    "open('link/a', 'r+b').write(b'their')",
+    "open('link/new', 'x').write('new'); assert open('link/new').read() == 'new'",
+    "open('link/a', 'a').write('more'); assert open('link/a').read() == 'minemore'",
+    "open('file', 'a').write('more'); assert open('file').read() == 'minemore'",
+    "os.open('link/a', os.O_RDWR)",
+    "os.truncate('link/a', 0)",
+    "os.remove('link/a'); assert not os.path.exists('link/a')",
+    "os.remove('file'); assert not os.path.exists('file')",
+    "os.rename('link/a', 'b'); assert open('b').read() == 'mine'",
+    "os.rename('own', 'link/own'); assert os.listdir('link').count('own') == 1",
+    "os.mkdir('link/new')",
+    "os.makedirs('link', exist_ok=True)",
+    "pathlib.Path('link/a').touch()",
+    "os.chdir('link'); open('a', 'w')",
+    "shutil.rmtree('link'); assert not os.path.exists('link')",
+    "assert sorted(sum((names for _, _, names in os.walk('.')), [])) == ['a', 'file', 'file', 'own']",
+    "sqlite3.connect('link/a')",
+    "subprocess.run('echo x > new; rm a', shell=True, cwd='link', check=True)",
+    "open('link/a').read(); open('own', 'w')",
+    "open(given + '/log', 'w'); os.remove(given + '/log')",
+]
 
 
-@pytest.mark.parametrize(("way", "allowed"), WAYS.items())
-def test_writing_behind_a_link_is_refused_and_nothing_else(way: str, allowed: bool, tmp_path: Path) -> None:
-    data, work = tmp_path / "data", tmp_path / "work"
+def run_guarded(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    data, work = tmp_path / "data", tmp_path / "mirror" / "work"
     given = data / "given"
     given.mkdir(parents=True)
-    work.mkdir()
+    work.mkdir(parents=True)
     (data / "a").write_text("mine")
+    (data / "file").write_text("mine")
     (work / "own").touch()
     (work / "link").symlink_to(data)
-    code = (
-        f"import os, pathlib, sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom viaduct.rehearsal.guard import Guard\n"
-        f"data, given = {str(data)!r}, {str(given)!r}\nsys.addaudithook(Guard([data], [given]).hear)\n{way}\n"
+    (work / "file").symlink_to(data / "file")
+    before = (
+        f"import os, pathlib, shutil, sqlite3, subprocess, sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        f"from viaduct.rehearsal.guard import Guard\ndata, given = {str(data)!r}, {str(given)!r}\n"
+        f"sys.addaudithook(Guard({str(work.parent)!r}, [data], [given]).hear)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=work, capture_output=True, text=True, timeout=600)
-    assert (ended.returncode == 0) is allowed, ended.stderr
-    assert (data / "a").read_text() == "mine"
-    if not allowed:
-        assert "PermissionError" in ended.stderr
-        assert f"your own {data}" in ended.stderr
-        assert sorted(os.listdir(data)) == ["a", "given"]
+    return subprocess.run([sys.executable, "-c", before + code], cwd=work, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_written_behind_a_link_is_the_runs_own(way: str, tmp_path: Path) -> None:
+    ended = run_guarded(way, tmp_path)
+    data = tmp_path / "data"
+    assert ended.returncode == 0, ended.stderr
+    assert (data / "a").read_text() == (data / "file").read_text() == "mine"
+    assert sorted(os.listdir(data)) == ["a", "file", "given"]
+    assert os.listdir(data / "given") == []
+
+
+@pytest.mark.parametrize("way", ["open(data + '/a', 'w')", "os.remove(data + '/a')", "os.mkdir(data + '/new')"])
+def test_a_full_path_into_the_users_own_folder_is_refused(way: str, tmp_path: Path) -> None:
+    ended = run_guarded(way, tmp_path)
+    assert "PermissionError" in ended.stderr
+    assert f"your own {tmp_path / 'data'}" in ended.stderr
+    assert (tmp_path / "data" / "a").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path / "data")) == ["a", "file", "given"]
 
 
 def test_a_name_that_only_begins_alike_is_another(tmp_path: Path) -> None:
-    Guard([str(tmp_path / "data")], []).hear("open", (str(tmp_path / "data2"), "w", os.O_WRONLY))
+    guard = Guard(str(tmp_path / "mirror"), [str(tmp_path / "data")], [])
+    guard.hear("open", (str(tmp_path / "data2"), "w", os.O_WRONLY))
 
 
 SOURCE = (
@@ -67,35 +87,31 @@ SOURCE = (
 import os, subprocess
 
 network = train(2)
-code = "open('linked/a.txt', 'r+').write('XX')"
-ways = {
-    "open": lambda: open("linked/a.txt", "r+").write("XX"),
-    "save": lambda: torch.save(network.state_dict(), "linked/model.pth"),
-    "child": lambda: subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.DEVNULL),
-}
-for name, way in ways.items():
-    try:
-        way()
-    except (PermissionError, subprocess.CalledProcessError):
-        print(name, "refused")
-print(open("linked/a.txt").read())
+open("linked/a.txt", "r+").write("XX")
+torch.save(network.state_dict(), "linked/model.pth")
+subprocess.run([sys.executable, "-c", "open('linked/a.txt', 'a').write('YY')"], check=True)
+print(open("linked/a.txt").read(), sorted(os.listdir("linked")))
 if sys.argv[1:]:
-    subprocess.run(["cp", "train.py", "linked/new.txt"], check=True)
+    subprocess.run(["cp", "train.py", "large.bin"], check=True)
 """
 )
 
 
-def test_the_script_and_its_processes_are_refused_and_what_another_program_writes_is_told(tmp_path: Path) -> None:
+def test_a_mirror_keeps_what_python_writes_and_says_what_another_program_changed(tmp_path: Path) -> None:
     here, data = tmp_path / "here", tmp_path / "data"
     here.mkdir()
     data.mkdir()
     (data / "a.txt").write_text("mine")
     (here / "linked").symlink_to(data)
+    (here / "large.bin").write_bytes(b"0" * (1 << 19))
     (here / "train.py").write_text(SOURCE)
-    answer = viaduct("rehearse", "train.py", "--on", "original", cwd=here)
-    assert answer.stdout.splitlines() == ["open refused", "save refused", "child refused", "mine"], answer.stderr
+    answer = viaduct("rehearse", "train.py", "--on", "original", cwd=here, VIADUCT_OVERLAY="off")
+    assert answer.stdout.splitlines() == ["XXneYY ['a.txt', 'model.pth']"], answer.stderr
     assert answer.returncode == 0, answer.stderr
+    assert "no overlay can be mounted here" in answer.stderr
     assert "ATTENTION" not in answer.stderr
     assert os.listdir(data) == ["a.txt"]
-    answer = viaduct("rehearse", "train.py", "--on", "original", "--", "copies", cwd=here)
-    assert f"ATTENTION: your own {data / 'new.txt'} was changed" in answer.stderr
+    assert (data / "a.txt").read_text() == "mine"
+    words = ("rehearse", "train.py", "--on", "original", "--", "copies")
+    answer = viaduct(*words, cwd=here, VIADUCT_OVERLAY="off")
+    assert f"ATTENTION: your own {here / 'large.bin'} was changed" in answer.stderr

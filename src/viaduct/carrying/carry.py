@@ -89,7 +89,7 @@ def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carrie
 
 
 def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
-    plan = plan_of(asked, sides, stage)
+    plan = plan_of(asked, sides, stage, tell)
     tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
     before = sharing.newest(asked.arguments)
     with SecondRun("original", plan) as second:

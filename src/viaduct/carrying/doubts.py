@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from viaduct.carrying.running import Run
 
 Kind = Literal[
-    "not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared", "printed"
-]
+    "not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared", "printed",
+    "changed files",
+]  # fmt: skip
 SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
 
@@ -32,7 +33,7 @@ class Doubt:
     @property
     def hides_differences(self) -> bool:
         """Return True where the runs were not runs of the two sides, so that a difference says nothing either."""
-        return self.kind in ("not deterministic", "wrong tree", "not the file")
+        return self.kind in ("not deterministic", "wrong tree", "not the file", "changed files")
 
     def say(self, language: str) -> str:
         return self.chinese if language == "zh" else self.text
@@ -48,6 +49,7 @@ def find_doubts(carried: Carried) -> list[Doubt]:
         *hand_changed(carried),
         *not_compared(carried),
         *other_outcomes(carried),
+        *changed_originals(carried),
     ]
 
 
@@ -213,6 +215,20 @@ def other_outcomes(carried: Carried) -> Iterator[Doubt]:
             f"{some} not the same",
             f"脚本打印或评估的 {count} 项结果不一致",
             differing,
+        )
+
+
+def changed_originals(carried: Carried) -> Iterator[Doubt]:
+    """In a mirror, files of the user's that a run has written through a link: the next run found them changed."""
+    runs = [run for run in (carried.original, carried.migrated) if run is not None]
+    runs += [repetition.again for repetition in carried.repeated]
+    changed = sorted({path for run in runs for path in run.summary.changed})
+    if changed:
+        yield Doubt(
+            "changed files",
+            f"{files(len(changed))} of your own changed while the scripts ran, so that the runs may have read others",
+            f"脚本运行期间,您自己的 {len(changed)} 个文件发生了变化,各次运行读到的内容可能不同",
+            changed,
         )
 
 

@@ -111,7 +111,7 @@ def the_only_main(outcome: Outcome) -> str:
 
 def write(sides: Sides, asked: Asked) -> None:
     if sides.outcome is not None:
-        write_out(sides.outcome, asked.out / COPY, start_scripts(sides.outcome))
+        write_out(sides.outcome, asked.out / COPY, start_scripts(sides.outcome), link_data=True)
 
 
 # ---- a copy that somebody else has made

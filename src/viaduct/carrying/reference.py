@@ -12,6 +12,7 @@ from viaduct.carrying.asked import Asked
 from viaduct.carrying.migrated import Sides, project_of
 from viaduct.migration.run import migrate_project
 from viaduct.migration.writing import write_out
+from viaduct.rehearsal.files import settle
 from viaduct.rehearsal.plan import Plan
 
 MEANT = {"tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"}
@@ -31,10 +32,9 @@ def write(asked: Asked, sides: Sides, rules: tuple[str, ...]) -> Path:
     options = replace(asked.options, entry=entry if path.is_dir() else "", only=rules, skip=())
     folder = asked.out / "runs" / "reference_source"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_out(migrate_project(path, options), folder, {})
+    write_out(migrate_project(path, options), folder, {}, link_data=True)
     return (folder / sides.entry).resolve()
 
 
 def renamed(plan: Plan, name: str) -> Plan:
-    record = Path(plan.record).parent / name
-    return replace(plan, record=str(record), work=str(record / "work"))
+    return settle(plan, Path(plan.record).parent / name)

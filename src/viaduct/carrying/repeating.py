@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -21,10 +21,11 @@ from viaduct.carrying import provenance
 from viaduct.carrying.agreement import Agreement, Pair
 from viaduct.carrying.drift import find_first_difference
 from viaduct.carrying.observed import read
-from viaduct.carrying.running import OUTPUT, Run, scene_of
+from viaduct.carrying.running import OUTPUT, Run
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal import project
 from viaduct.rehearsal.bounds import GRACE_S
+from viaduct.rehearsal.files import settle
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.summary import Summary, load_summary
@@ -66,7 +67,7 @@ class SecondRun:
 
     def __init__(self, side: Side, plan: Plan) -> None:
         record = Path(plan.record).with_name(f"{side}_again")
-        self.side, self.plan = side, replace(plan, record=str(record), work=str(record / "work"))
+        self.side, self.plan = side, settle(plan, record)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -123,7 +124,7 @@ def can_run_beside(plan: Plan) -> bool:
 def main(record: str) -> int:
     """The process of a second run."""
     plan = plans.load(Path(record) / plans.FILE)
-    summary: Summary = rehearse(plan, scene_of(plan), lambda line: print(f"viaduct carry: {line}", flush=True))
+    summary: Summary = rehearse(plan, lambda line: print(f"viaduct carry: {line}", flush=True))
     return 128 + summary.interrupted if summary.interrupted else 0
 
 

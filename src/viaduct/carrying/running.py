@@ -17,9 +17,9 @@ from viaduct.carrying.places import RUNS
 from viaduct.carrying.provenance import Provenance
 from viaduct.errors import ViaductError
 from viaduct.rehearsal import project, tf1_stage
+from viaduct.rehearsal.files import choose_view, settle
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
-from viaduct.rehearsal.scene import Scene
 from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.summary import Summary, told
 
@@ -94,17 +94,16 @@ def stage_of(asked: Asked, sides: Sides) -> StageName:
     return stage
 
 
-def plan_of(asked: Asked, sides: Sides, stage: StageName) -> Plan:
+def plan_of(asked: Asked, sides: Sides, stage: StageName, tell: Callable[[str], None]) -> Plan:
     """Of the original; the other runs are the same but for a few fields."""
     record = asked.out.resolve() / RUNS / "original"
     own = asked.launch == "auto" and asked.ranks > 1 and bool(project.launch_line(project.read(sides.original)))
-    return Plan(
+    plan = Plan(
         on="original",
         stage=stage,
         script=str(sides.original),
         arguments=asked.arguments,
         record=str(record),
-        work=str(record / "work"),
         steps=asked.steps,
         timeout=asked.timeout,
         memory=asked.memory,
@@ -120,25 +119,20 @@ def plan_of(asked: Asked, sides: Sides, stage: StageName) -> Plan:
         language=asked.lang,
         command=asked.command,
     )
+    return choose_view(plan, tell)
 
 
 def plan_for(side: Side, first: Plan, asked: Asked, sides: Sides, script: Path | None = None) -> Plan:
-    record = Path(first.record).parent / side
-    plan = replace(first, record=str(record), work=str(record / "work"))
+    plan = replace(first, record=str(Path(first.record).parent / side))
     root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
         plan = replace(plan, tree=folder, other_trees=(root,), replaces=root)
-        return replace(plan, on=asked.to, script=str(sides.migrated), limits=asked.limits)
+        plan = replace(plan, on=asked.to, script=str(sides.migrated), limits=asked.limits)
+        return settle(plan, Path(plan.record))
     if script is not None and not script.is_relative_to(root):
         tree = str(script)[: -len(sides.entry) - 1]
         plan = replace(plan, tree=tree, other_trees=(root, folder), replaces=root)
-    return replace(plan, script=str(script or first.script), shake=side == "shaken")
-
-
-def scene_of(plan: Plan) -> Scene:
-    """The mirror of the working folder; where the project lies in it, with the files of the side that is run."""
-    overlay = (Path(plan.replaces), Path(plan.tree)) if plan.replaces else None
-    return Scene(Path(plan.origin), Path(plan.work), overlay)
+    return settle(replace(plan, script=str(script or first.script), shake=side == "shaken"), Path(plan.record))
 
 
 def run(side: Side, plan: Plan, sides: Sides, tell: Callable[[str], None]) -> Run:
@@ -146,7 +140,7 @@ def run(side: Side, plan: Plan, sides: Sides, tell: Callable[[str], None]) -> Ru
     if side in ("original", "migrated"):
         coverage.prepare(plan, sides, side)
     with kept_in(Path(plan.record) / OUTPUT):
-        summary = rehearse(plan, scene_of(plan), tell)
+        summary = rehearse(plan, tell)
     for line in told(summary, plan)[:1]:
         tell(f"{side}: {line}")
     if summary.interrupted:

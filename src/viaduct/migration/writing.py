@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +24,9 @@ COPY = "copy"
 LONGEST = 200
 """Bytes of a folder's name to which more can be added."""
 
+LARGE = 1 << 18
+MANY = 100
+MOST = 1000
 SHOWN = 4
 """So many files are named in a refusal."""
 
@@ -60,11 +64,12 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str]) -> None:
+def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str], link_data: bool = False) -> None:
     """Write a copy of the project with its changes, and further files.
 
-    It is made in a folder beside its place and renamed when it is whole. What of the project cannot be read goes to the
-    list of what was left out. A folder that a killed run has left there is removed.
+    With `link_data` what is large or very many is not copied: links lead to the project's own. The copy is made in a
+    folder beside its place and renamed when it is whole. What of the project cannot be read goes to the list of what
+    was left out. A folder that a killed run has left there is removed.
     """
     out = Path(os.path.realpath(out))
     with defer_signals() as stop, made_parents(out.parent):
@@ -72,7 +77,7 @@ def write_out(outcome: Outcome, out: Path, extra: Mapping[str, str]) -> None:
         try:
             copy = held.folder / COPY
             os.mkdir(copy)
-            copy_project(outcome, copy, stop)
+            copy_project(outcome, copy, stop, Links(outcome) if link_data else None)
             write_extra(copy, extra)
             if out.is_dir():
                 shutil.copymode(out, copy)
@@ -139,15 +144,53 @@ def check_stop(stop: Stop) -> None:
         raise Stopped
 
 
-def copy_project(outcome: Outcome, copy: Path, stop: Stop) -> None:
+class Links:
+    """What of a project a copy only links to: folders of more than `MANY` files without a script among them, files
+    above `LARGE` bytes, and all data where it is more than `MOST` files."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.root = Path(os.path.realpath(outcome.root))
+        kept = [file.path for file in (*outcome.written, *outcome.added)]
+        own = {*kept, *outcome.walk.scripts, *outcome.walk.excluded, *outcome.walk.links}
+        busy = {folder for path in own for folder in folders_of(path)}
+        sizes = Counter(folder for path in outcome.walk.others for folder in folders_of(path) if folder not in busy)
+        full = {folder for folder, count in sizes.items() if count > MANY}
+        self.folders = {folder for folder in full if not full & {*folders_of(folder)}}
+        data = [path for path in outcome.walk.others if path not in own and not self.is_within(path)]
+        several = len(data) > MOST
+        self.files = {path for path in data if several or os.lstat(outcome.root / path).st_size > LARGE}
+
+    def is_within(self, path: str) -> bool:
+        return bool(self.folders) and any(folder in self.folders for folder in folders_of(path))
+
+    def make(self, path: str, copy: Path) -> None:
+        os.symlink(self.root / path, copy / path)
+
+
+def folders_of(path: str) -> list[str]:
+    """Return the folders that a path lies in, the innermost first."""
+    found = []
+    while path := path.rpartition("/")[0]:
+        found.append(path)
+    return found
+
+
+def copy_project(outcome: Outcome, copy: Path, stop: Stop, links: Links | None = None) -> None:
     for folder in outcome.walk.folders:
-        (copy / folder).mkdir()
+        if links is not None and folder in links.folders:
+            links.make(folder, copy)
+        elif links is None or not links.is_within(folder):
+            (copy / folder).mkdir()
     for path in outcome.walk.links:
         os.symlink(os.readlink(outcome.root / path), copy / path)
     replaced = {file.path: file for file in outcome.written}
     helpers = [file.path for file in outcome.added if file.before]
     for path in {*outcome.walk.others, *outcome.walk.scripts, *outcome.walk.excluded, *helpers}:
         check_stop(stop)
+        if links is not None and (path in links.files or links.is_within(path)):
+            if path in links.files:
+                links.make(path, copy)
+            continue
         if not copy_file(outcome, path, copy / path):
             continue
         if path in replaced:

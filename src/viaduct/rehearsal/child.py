@@ -32,9 +32,9 @@ def main() -> int:
         return 2
     bounds = Bounds(plan.timeout, plan.memory)
     try:
-        script = load_file(Path(plan.script), plan.arguments)
+        script = load_file(Path(plan.script), guard.move_arguments(plan))
         if (recorder := provenance.install(plan)) is not None:
-            script = replace(script, code=recorder.load_main(script.file))
+            script = replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
         attendance = set_stage(plan, ours=True)
         guard.install(plan)
         listen(plan, bounds, attendance)

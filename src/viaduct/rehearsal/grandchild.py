@@ -55,7 +55,7 @@ def run_main() -> int:
     recorder = provenance.find_installed()
     script = load_file(Path(path), arguments)
     if recorder is not None:
-        script = replace(script, code=recorder.load_main(script.file))
+        script = replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
     return run_script(script).code
 
 

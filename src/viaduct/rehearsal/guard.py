@@ -1,75 +1,188 @@
 """Keeps a rehearsed script from writing through the mirror's links into what is the user's own.
 
-What is too large to be copied is linked, for reading. Python tells a hook of every file that it opens, removes or
-renames; one that lies behind such a link is refused with a PermissionError that names it. What is written without
-Python (C++, another program) cannot be refused so: `scene.py` compares afterwards. A full path that the user has given
-to the script is the user's own wish.
+Python tells a hook of every file that it opens, removes or renames, before it does. Where a link of the mirror is in
+the way, a copy of the file, or a folder of links, is put in its place first. What is written without Python (C++,
+another program) is not heard of: `scene.py` compares afterwards. A full path into the user's own folders is refused,
+unless the user has given it to the script.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import json
 import os
+import shutil
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from viaduct.rehearsal.plan import Plan
 
 FILE = "links.json"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
-FOLLOWED = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr"}
-ENTRIES = {"os.remove", "os.rmdir", "os.mkdir", "os.rename", "os.link", "os.symlink"}  # the name itself, not its aim
+CHANGED = {"os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "sqlite3.connect"}
+ENTRIES = {"os.remove", "os.mkdir", "os.rename", "os.link", "os.symlink"}  # the name itself, not its aim
 BOTH = {"os.rename"}  # the first name goes, the second comes
 SECOND = {"os.link", "os.symlink"}
+FOLDERS = {"os.rmdir", "os.chdir", "shutil.rmtree"}
+LISTED = {"os.scandir", "os.listdir"}
+TEMPORARY = ".viaduct-copy"
+LINKS = 40  # followed in one path, as the kernel does
+Last = Literal["entry", "content", "empty", "folder"]
 
 
-def save(record: str, originals: Iterable[str]) -> None:
-    """For every process of the rehearsal."""
-    (Path(record) / FILE).write_text(json.dumps(sorted(originals)), encoding="utf-8")
+def save(record: str, owned: Iterable[str]) -> None:
+    """For every process of the rehearsal: files and folders that are the user's own."""
+    (Path(record) / FILE).write_text(json.dumps(sorted({path for path in owned if path})), encoding="utf-8")
 
 
 def install(plan: Plan) -> None:
-    """In this process and those that it forks; nothing where nothing is linked."""
+    """In this process and those that it forks; nothing where the script runs in no mirror."""
     path = Path(plan.record) / FILE
-    originals = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    if not originals:
+    if plan.view != "mirror" or not path.exists():
         return
     given = [word.partition("=")[2] or word for word in plan.arguments]
-    guard = Guard(originals, [*filter(os.path.isabs, given), plan.record])
-    sys.addaudithook(guard.hear)
+    owned = json.loads(path.read_text(encoding="utf-8"))
+    allowed = [*filter(os.path.isabs, given), plan.record]
+    sys.addaudithook(Guard(str(Path(plan.record) / "mirror"), owned, allowed).hear)
+
+
+def move_arguments(plan: Plan) -> tuple[str, ...]:
+    """Return the script's arguments; in a mirror, full paths into the project or the working folder lead there."""
+    if plan.view != "mirror":
+        return plan.arguments
+    own = (plan.origin, plan.replaces or plan.tree or plan.project)
+    moved = []
+    for word in plan.arguments:
+        name, equals, value = word.partition("=")
+        path = value if equals else word
+        path = f"{plan.record}/mirror{path}" if os.path.isabs(path) and within(os.path.normpath(path), own) else path
+        moved.append(f"{name}={path}" if equals else path)
+    return tuple(moved)
 
 
 class Guard:
-    """`originals`: files and folders that links lead to; `allowed`: where the user wants to have things written."""
+    """`owned`: what is the user's; `allowed`: where the user wants to have things written."""
 
-    def __init__(self, originals: Iterable[str], allowed: Iterable[str]) -> None:
-        self.originals = tuple(map(os.path.realpath, originals))
+    def __init__(self, mirror: str, owned: Iterable[str], allowed: Iterable[str]) -> None:
+        self.mirror = os.path.realpath(mirror)
+        self.owned = tuple(map(os.path.realpath, owned))
         self.allowed = tuple(map(os.path.realpath, allowed))
+        self._state = threading.local()
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if getattr(self._state, "busy", False):
+            return
+        self._state.busy = True
+        try:
+            self.prepare(event, args)
+        finally:
+            self._state.busy = False
+
+    def prepare(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             if isinstance(args[2], int) and args[2] & WRITES:
-                self.refuse(args[0])
-        elif event in FOLLOWED:
-            self.refuse(args[0])
+                self.bring_up(args[0], "empty" if args[2] & os.O_TRUNC else "content")
+        elif event in CHANGED:
+            self.bring_up(args[0], "content")
         elif event in ENTRIES:
             for path in args[:2] if event in BOTH else args[1:2] if event in SECOND else args[:1]:
                 if not (event == "os.mkdir" and os.path.lexists(path)):  # that fails by itself, and may be meant to
-                    self.refuse(path, entry=True)
+                    self.bring_up(path, "entry")
+        elif event in FOLDERS:
+            self.bring_up(args[0], "folder", refuse=event != "os.chdir")
+        elif event in LISTED:
+            self.list_folder(args[0])
+        elif event == "subprocess.Popen" and args[2] is not None:
+            self.bring_up(args[2], "folder", refuse=False)
 
-    def refuse(self, path: Any, entry: bool = False) -> None:
+    def bring_up(self, path: Any, last: Last, refuse: bool = True) -> None:
+        """Put the run's own files and folders in the place of links, along a path."""
         if not isinstance(path, (str, bytes, os.PathLike)):  # a number: it was opened before
             return
         name = os.fsdecode(path)
-        folder, last = os.path.split(name)
-        real = os.path.join(os.path.realpath(folder or "."), last) if entry else os.path.realpath(name)
-        if within(real, self.originals) and not within(real, self.allowed):
-            why = f"this is your own {real}, too large to be copied for a rehearsal, and is only read"
-            raise PermissionError(errno.EACCES, f"{why}; let the script write elsewhere, or rehearse with --here", name)
+        real = self.walk(os.path.join(os.getcwd(), name), last)
+        if refuse and within(real, self.owned) and not within(real, (*self.allowed, self.mirror)):
+            why = f"this is your own {real}, and a rehearsal in a mirror only reads it by its full path"
+            raise PermissionError(
+                errno.EACCES, f"{why}; give the script a relative path, or rehearse with --here", name
+            )
+
+    def walk(self, path: str, last: Last) -> str:
+        """Return the path that is meant, after links of the mirror along it have become files and folders."""
+        waiting, here, links = path.split(os.sep), os.sep, 0
+        while waiting:
+            name = waiting.pop(0)
+            if name in ("", ".", ".."):
+                here = os.path.dirname(here) if name == ".." else here
+                continue
+            step = os.path.join(here, name)
+            if not os.path.islink(step) or (not any(waiting) and last == "entry"):
+                here = step
+                continue
+            aim = os.path.join(here, os.readlink(step))
+            if within(step, [self.mirror]) and not within(aim, [self.mirror]) and os.path.exists(aim):
+                self.replace_link(step, aim, "empty" if last == "empty" and not any(waiting) else "content")
+                here = step
+                continue
+            links += 1
+            if links > LINKS:
+                return step
+            waiting, here = [*aim.split(os.sep), *waiting], os.sep
+        return here
+
+    def replace_link(self, link: str, aim: str, how: Last) -> None:
+        """By one process at a time, of all that the run has."""
+        lock = os.open(os.path.join(os.path.dirname(self.mirror), "links.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.islink(link):
+                (open_folder if os.path.isdir(aim) else copy_file)(link, aim, how)
+        finally:
+            os.close(lock)
+
+    def list_folder(self, path: Any) -> None:
+        """Folders within one that is listed must not look like links: `os.walk` does not go there."""
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return
+        folder = os.path.join(os.getcwd(), os.fsdecode(path or "."))
+        if not within(os.path.realpath(folder), [self.mirror]):
+            if not within(os.path.abspath(folder), [self.mirror]):
+                return
+            folder = self.walk(folder, "folder")
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            link = os.path.join(folder, name)
+            if os.path.islink(link) and os.path.isdir(link) and within(os.readlink(link), self.owned):
+                self.replace_link(link, os.readlink(link), "folder")
+
+
+def open_folder(link: str, aim: str, how: Last) -> None:
+    """A folder of links to what is in the user's."""
+    made = link + TEMPORARY
+    shutil.rmtree(made, ignore_errors=True)
+    os.mkdir(made)
+    for name in os.listdir(aim):
+        os.symlink(os.path.join(aim, name), os.path.join(made, name))
+    os.unlink(link)
+    os.rename(made, link)
+
+
+def copy_file(link: str, aim: str, how: Last) -> None:
+    made, size = link + TEMPORARY, os.stat(aim).st_size
+    if how == "empty":
+        Path(made).touch()
+        shutil.copymode(aim, made)
+    elif size > shutil.disk_usage(os.path.dirname(link)).free // 2:
+        raise OSError(
+            errno.ENOSPC, f"{aim} is written to; there is no room for the rehearsal's copy of {size} bytes", link
+        )
+    else:
+        shutil.copy2(aim, made)
+    os.replace(made, link)
 
 
 def within(path: str, folders: Iterable[str]) -> bool:
@@ -85,7 +198,7 @@ def watch_torch_save() -> None:
     @functools.wraps(plain)
     def save_checked(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(f, (str, os.PathLike)):
-            sys.audit("open", os.fspath(f), "w", os.O_WRONLY)
+            sys.audit("open", os.fspath(f), "w", os.O_WRONLY | os.O_TRUNC)
         return plain(obj, f, *args, **kwargs)
 
     torch.save = save_checked

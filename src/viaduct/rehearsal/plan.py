@@ -18,6 +18,7 @@ from viaduct.errors import BadRun
 
 On = Literal["npu", "mlu", "original"]
 StageName = Literal["torch", "tf1"]
+ViewName = Literal["overlay", "mirror", "here"]
 VARIABLE = "VIADUCT_REHEARSAL"
 FILE = "plan.json"
 
@@ -31,7 +32,7 @@ class Plan:
     script: str
     arguments: tuple[str, ...]
     record: str
-    work: str
+    work: str = ""  # the folder that the script runs in
     steps: int | None = None  # so many training steps, then a clean stop; None: to the script's own end
     batches: int | None = None  # so many batches in each pass over a DataLoader
     timeout: float | None = None  # seconds
@@ -46,8 +47,10 @@ class Plan:
     shake: bool = False  # every weight by one unit in its last place, before the first step
     tree: str = ""  # the root of this side, where two are compared
     other_trees: tuple[str, ...] = ()  # of the sides that this one must not load from
-    origin: str = ""  # the folder that `work` mirrors
-    replaces: str = ""  # the tree whose files in that mirror are this side's
+    origin: str = ""  # the folder in which the command was given
+    replaces: str = ""  # the tree in whose place this side's files stand
+    view: ViewName = "here"  # how the script sees the user's files
+    place: str = ""  # where the script sees `tree`
     language: str = "en"
     command: str = ""  # as the user gave it
     python: str = sys.executable

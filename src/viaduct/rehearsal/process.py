@@ -18,11 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from viaduct.rehearsal import guard
 from viaduct.rehearsal.bounds import GRACE_S, tree
+from viaduct.rehearsal.files import open_files
 from viaduct.rehearsal.plan import FILE, VARIABLE, Plan
 from viaduct.rehearsal.progress import last_signs
-from viaduct.rehearsal.scene import Scene
 from viaduct.rehearsal.summary import End, Summary, gather
 from viaduct.rehearsal.surroundings import ROOT, environment, of_rank, surroundings, write_table
 from viaduct.signals import stop_signals
@@ -38,29 +37,20 @@ IMPORTS_S = 120.0  # beyond the script's own time: setting the stage, and ending
 SHOWN = 5  # files of the user's that were changed
 
 
-def rehearse(plan: Plan, scene: Scene | None, tell: Callable[[str], None]) -> Summary:
-    """Run it to its end; without a scene it runs in `plan.work` as that is."""
+def rehearse(plan: Plan, tell: Callable[[str], None]) -> Summary:
+    """Run it to its end."""
     Path(plan.record).mkdir(parents=True, exist_ok=True)
-    if scene is not None:
-        scene.set_up()
-        tell_links(scene, tell)
-        guard.save(plan.record, scene.originals)
     plan.save()
     if plan.processes > 1 and plan.on == "npu":
         write_table(plan)
-    command = [plan.python, "-c", CODE.format(root=str(ROOT))]
-    end = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
-    changed = scene.changed_originals() if scene is not None else []
+    files = open_files(plan)
+    try:
+        command = files.command([plan.python, "-c", CODE.format(root=str(ROOT))])
+        end = run_ranks(plan, command, tell) if plan.processes > 1 else run_alone(plan, command)
+    finally:
+        wrote, changed = files.close()
     tell_changed(changed, tell)
-    wrote = scene.clear() if scene is not None else []
     return gather(plan, end, wrote, changed)
-
-
-def tell_links(scene: Scene, tell: Callable[[str], None]) -> None:
-    if scene.linked:
-        more = "" if len(scene.linked) < 4 else f" and {len(scene.linked) - 3} more"
-        listed = ", ".join(scene.linked[:3]) + more
-        tell(f"links to your own folders: {listed}; the script may read them, not write there.")
 
 
 def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:

@@ -80,6 +80,9 @@ class Recorder:
     def load_main(self, path: Path) -> CodeType:
         return self.compile_file(path.read_bytes(), str(path), "__main__")
 
+    def show_main(self, path: Path) -> Path:
+        return Path(self.trees.show(str(path)))
+
     def record(self, name: str, path: str, digest: str, from_file: bool) -> None:
         side = self.trees.side(path)
         key = (os.getpid(), path, digest, from_file)
@@ -172,6 +175,10 @@ class OwnLoader(importlib.machinery.SourceFileLoader):
 
     def get_data(self, path: str) -> bytes:
         return self.recorder.read_unheard(path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = self.recorder.trees.show(self.path)
+        super().exec_module(module)
 
     def path_stats(self, path: str) -> Any:
         raise OSError("bytecode caches of the project are not used")

@@ -28,13 +28,14 @@ _STANDARD = os.path.realpath(sysconfig.get_paths()["stdlib"])
 class Trees:
     """`own` is the root of the side that this process runs, `others` the roots that it must not load from.
 
-    `work` is the mirror of `origin`, the folder in which the command was given.
+    `place` is where the script sees the own tree: in the original's place, under an overlay or in a mirror. `mirror`
+    reproduces the file system's paths.
     """
 
     own: str
     others: tuple[str, ...] = ()
-    origin: str = ""
-    work: str = ""
+    mirror: str = ""
+    place: str = ""
     _known: dict[str, str] = field(default_factory=dict, compare=False)
 
     def position(self, path: str) -> str | None:
@@ -43,16 +44,16 @@ class Trees:
             if is_installed(spelling):
                 return None
             root = self._root(spelling)
-            if root == self.work and root:
-                spelling = self.origin + spelling[len(self.work) :]
+            if root == self.mirror and root:
+                spelling = spelling[len(self.mirror) :]
                 root = self._root(spelling)
-            if root and root != self.work:
+            if root and root != self.mirror:
                 return os.path.relpath(spelling, root)
         return None
 
     def _root(self, path: str) -> str:
         """Return the innermost of the folders that holds a path: one tree may lie within another."""
-        roots = [root for root in (self.own, self.work, *self.others) if root and is_within(path, root)]
+        roots = [root for root in (self.own, self.mirror, *self.others) if root and is_within(path, root)]
         return max(roots, key=len, default="")
 
     def counterpart(self, path: str) -> str:
@@ -65,6 +66,13 @@ class Trees:
             self._known[path] = target
         return self._known[path]
 
+    def show(self, path: str) -> str:
+        """Return the path under which the script sees a file of its own tree: what `__file__` says."""
+        if not self.place or self.place == self.own or not is_within(path, self.own):
+            return path
+        shown = self.place + path[len(self.own) :]
+        return shown if os.path.exists(shown) else path
+
     def side(self, path: str) -> Side | None:
         """Return whose a file is; None for installed packages, Python's own library and viaduct."""
         spelling = os.path.abspath(path)
@@ -73,6 +81,8 @@ class Trees:
         found = self._root(spelling) or self._root(os.path.realpath(path))
         if found == self.own:
             return "own"
+        if found == self.place and found and is_within(spelling, found):  # an overlay shows the own tree's files there
+            return "own" if os.path.exists(self.own + spelling[len(found) :]) else "other"
         return "other" if found in self.others else "outside"
 
 
@@ -96,4 +106,5 @@ def of_plan(plan: Plan) -> Trees | None:
     """Return the trees of a rehearsal; None where only one exists, as in `viaduct rehearse`."""
     if not plan.tree:
         return None
-    return Trees(plan.tree, plan.other_trees, plan.origin, plan.work)
+    mirror = os.path.join(plan.record, "mirror") if plan.view == "mirror" else ""
+    return Trees(plan.tree, plan.other_trees, mirror, plan.place)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +17,6 @@ import typer
 from viaduct.errors import BadRun, BadValue
 from viaduct.rehearsal import limits, project
 from viaduct.rehearsal.plan import Plan, StageName
-from viaduct.rehearsal.scene import Scene
 from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.summary import Summary, told
 
@@ -93,7 +93,8 @@ def main(
             script=str(path),
             arguments=tuple(arguments or []),
             record=str(kept),
-            work=os.getcwd() if here else str(kept / "work"),
+            work=os.getcwd(),
+            origin=os.getcwd(),
             steps=steps,
             batches=batches,
             timeout=timeout or None,
@@ -106,27 +107,37 @@ def main(
             language=lang,
             command=shlex.join(["viaduct", *sys.argv[1:]]),
         )
-        raise typer.Exit(perform(plan, line, here, record))
+        raise typer.Exit(perform(plan if here else in_view(plan), line, record))
     finally:
         if record is None:
             shutil.rmtree(kept, ignore_errors=True)
 
 
-def perform(plan: Plan, line: str, here: bool, record: Path | None) -> int:
+def in_view(plan: Plan) -> Plan:
+    """What the script writes stays apart from the user's files."""
+    from viaduct.rehearsal.files import choose_view, mirrored_script
+
+    plan = choose_view(plan, tell)
+    return replace(plan, script=mirrored_script(plan)) if plan.view == "mirror" else plan
+
+
+def perform(plan: Plan, line: str, record: Path | None) -> int:
     from viaduct.rehearsal.process import rehearse
 
-    scene = None if here else Scene(Path.cwd(), Path(plan.work))
-    where = "this folder" if here else "a folder of its own"
-    tell(f"this executes {Path(plan.script).name}, with your rights, in {where}.")
+    where = "in this folder" if plan.view == "here" else "what it writes is kept apart from your files"
+    tell(f"this executes {Path(plan.script).name}, with your rights; {where}.")
     card = "CUDA calls run on the CPU" if plan.on == "original" else f"a stand-in on the CPU plays the {plan.on}"
     tell(f"{card}; {facts(plan)}.")
     if line:
         tell(f"the script starts its ranks itself ({line}): it is run once, and sees {plan.ranks} cards.")
-    summary: Summary = rehearse(plan, scene, tell)
+    summary: Summary = rehearse(plan, tell)
     first, *more = told(summary, plan)
     tell(first)
     if record is not None:
-        more.append(f"The record is in {record}" + (f"; what the script wrote, in {record}/work." if scene else "."))
+        more.append(
+            f"The record is in {record}"
+            + (f"; what the script wrote, in {record}/work." if plan.view != "here" else ".")
+        )
     print(*(f"  {said}" for said in more), sep="\n", end="\n" if more else "", file=sys.stderr, flush=True)
     return summary.exit_code
 

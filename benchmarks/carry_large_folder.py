@@ -1,0 +1,114 @@
+"""What data around a script costs `viaduct carry`: sparse files of 20 GiB, 50 GiB of checkpoints, 20,000 small files.
+
+    python benchmarks/carry_large_folder.py [--turns 3] [--out FILE]
+
+The same script is carried in a folder that holds nothing else, and in folders with data next to it. Turns alternate;
+seconds are medians of whole commands, `more` is what a folder takes longer than the empty one. Sparse files take no
+room on the disk, and would take it if they were copied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+from viaduct import devices
+from viaduct.training.summary import commit, machine
+
+SCRIPT = """\
+import torch
+
+model = torch.nn.Linear(8, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    x = torch.randn(4, 8).cuda()
+    loss = torch.nn.functional.cross_entropy(model(x), torch.tensor([0, 1, 0, 1]).cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def make_sparse(folder: Path, name: str, count: int, gibibytes: int) -> None:
+    folder.mkdir()
+    for number in range(count):
+        with (folder / f"{name}_{number}").open("wb") as file:
+            file.truncate(gibibytes << 30)
+
+
+def make_small(folder: Path, count: int) -> None:
+    for number in range(count):
+        inside = folder / f"class_{number % 20}"
+        inside.mkdir(parents=True, exist_ok=True)
+        (inside / f"{number}.txt").write_bytes(b"0123456789" * 100)
+
+
+FOLDERS: dict[str, Callable[[Path], None]] = {
+    "nothing else": lambda folder: None,
+    "20 GiB of sparse files": lambda folder: make_sparse(folder / "data", "part", 20, 1),
+    "50 GiB of checkpoints": lambda folder: make_sparse(folder / "checkpoints", "model.ckpt", 10, 5),
+    "20,000 small files": lambda folder: make_small(folder / "data", 20_000),
+}
+
+
+def carry(folder: Path) -> float:
+    command = [sys.executable, "-m", "viaduct", "carry", str(folder), "--entry", "train.py", "--steps", "3"]
+    out = folder.with_name("carried")
+    before = time.perf_counter()
+    answer = subprocess.run([*command, "--out", str(out)], cwd=folder, capture_output=True, text=True)
+    seconds = time.perf_counter() - before
+    if answer.returncode != 0:
+        raise SystemExit(f"carry has ended with {answer.returncode}:\n{answer.stderr}{answer.stdout}")
+    shutil.rmtree(out)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    samples: dict[str, list[float]] = {name: [] for name in FOLDERS}
+    with tempfile.TemporaryDirectory() as parent:
+        for number, (_, fill) in enumerate(FOLDERS.items()):
+            folder = Path(parent) / str(number) / "project"
+            folder.mkdir(parents=True)
+            (folder / "train.py").write_text(SCRIPT)
+            fill(folder)
+        for _ in range(options.turns):
+            for number, name in enumerate(FOLDERS):
+                samples[name].append(carry(Path(parent) / str(number) / "project"))
+    base = statistics.median(samples["nothing else"])
+    rows = []
+    for name, seconds in samples.items():
+        typical = statistics.median(seconds)
+        rows.append({"folder": name, "seconds": f"{typical:.1f}", "more": f"{typical - base:+.1f} s"})
+        print(f"{name:>25s} {typical:6.1f} s {typical - base:+5.1f} s {typical / base:5.2f}")
+    if options.out:
+        words = [word for word in sys.argv[1:] if word not in ("--out", str(options.out))]
+        record = {
+            "kind": "benchmark",
+            "title": "`viaduct carry` of a small script, with data next to it",
+            "command": shlex.join(["python", "benchmarks/carry_large_folder.py", *words]),
+            "commit": commit(),
+            "machine": machine(devices.pick("cpu")[0]),
+            "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            "columns": ["folder", "seconds", "more"],
+            "rows": rows,
+            "samples": {"seconds": samples},
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""What a rehearsed script sees of the user's files, and what becomes of those that it writes.
+
+An overlay where the kernel allows it, else a mirror; with --here the files themselves. Whichever it is, what the script
+has written lies afterwards in RECORD/work, by its path from the folder in which the command was given, and in
+RECORD/elsewhere, by its full path.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from viaduct.errors import BadRun
+from viaduct.rehearsal import guard, project
+from viaduct.rehearsal.overlay import SWITCH, Layout, NoOverlay, allow_removal, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.scene import Scene
+
+Tell = Callable[[str], None]
+WORK, ELSEWHERE = "work", "elsewhere"
+MIRROR, UPPERS = "mirror", "overlay"
+LOOKED_AT = 2000  # entries of a folder among which the user's links are looked for
+LONGEST = 1000
+SYSTEM = {"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"}
+HIDDEN = ("__pycache__",)
+
+
+class Files(Protocol):
+    """The user's files during one rehearsal."""
+
+    def command(self, command: list[str]) -> list[str]:
+        """Return the command that starts a process which sees them."""
+
+    def close(self) -> tuple[list[str], list[str]]:
+        """Return what the script wrote, and what of the user's own was changed all the same."""
+
+
+def choose_view(plan: Plan, tell: Tell) -> Plan:
+    """Decide how the script sees the user's files, by trying it."""
+    here = Path(plan.record)
+    near = next(folder for folder in (here, *here.parents) if folder.is_dir())
+    obstacle = find_obstacle(layout_of(plan), near)
+    obstacle = obstacle or find_uncovered(plan)
+    if obstacle:
+        tell(f"no overlay can be mounted here ({obstacle}): the script runs in a mirror of your folders.")
+    return settle(replace(plan, view="mirror" if obstacle else "overlay"), here)
+
+
+def find_uncovered(plan: Plan) -> str:
+    """Return why an overlay would not hold what the script writes next to itself; nothing where it does."""
+    covered = layout_of(plan).folders
+    for path in (plan.origin, plan.replaces or plan.tree or plan.project):
+        if not any(Path(path).is_relative_to(folder) for folder in covered):
+            return f"{path} cannot be overlaid"
+        if os.geteuid() and os.stat(path).st_uid != os.geteuid():
+            return f"{path} belongs to another user"
+    return ""
+
+
+def settle(plan: Plan, record: Path) -> Plan:
+    """The same rehearsal with its record in another folder."""
+    own = plan.replaces or plan.tree
+    if plan.view == "mirror":
+        scene = scene_of(replace(plan, record=str(record)))
+        place = str(scene.place(Path(own))) if own else ""
+        return replace(plan, record=str(record), work=str(scene.work), place=place)
+    return replace(plan, record=str(record), work=plan.origin, place=own)
+
+
+def open_files(plan: Plan) -> Files:
+    if plan.view == "overlay":
+        return Overlaid(plan)
+    return Mirrored(plan) if plan.view == "mirror" else AsTheyAre()
+
+
+class AsTheyAre:
+    """With --here: the script writes where it writes."""
+
+    def command(self, command: list[str]) -> list[str]:
+        return command
+
+    def close(self) -> tuple[list[str], list[str]]:
+        return [], []
+
+
+class Overlaid:
+    """Overlay mounts, in place."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        try:
+            self.view = open_view(layout_of(plan))
+        except NoOverlay as error:
+            raise BadRun(
+                f"the overlay of your files cannot be mounted: {error}.", f"{SWITCH}=off runs without."
+            ) from None
+
+    def command(self, command: list[str]) -> list[str]:
+        return self.view.command(self.plan.work, command)
+
+    def close(self) -> tuple[list[str], list[str]]:
+        self.view.close()
+        written = [(name, path) for name, path in self.view.find_written() if is_of_interest(name, self.plan)]
+        wrote = keep_written(self.plan, written)
+        allow_removal(self.view.layout.uppers)
+        shutil.rmtree(self.view.layout.uppers, ignore_errors=True)
+        return wrote, []
+
+
+class Mirrored:
+    """Copies and links; `guard.py` keeps Python from writing through the links."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.scene = scene_of(plan)
+        self.scene.set_up()
+        guard.save(plan.record, [*map(str, self.scene.near), *self.scene.originals])
+
+    def command(self, command: list[str]) -> list[str]:
+        return command
+
+    def close(self) -> tuple[list[str], list[str]]:
+        changed = self.scene.changed_originals()
+        wrote = keep_written(self.plan, self.scene.find_written())
+        shutil.rmtree(self.scene.folder, ignore_errors=True)
+        return wrote, changed
+
+
+def scene_of(plan: Plan) -> Scene:
+    own = plan.replaces or plan.tree or plan.project
+    tree = Path(plan.tree) if plan.replaces else None
+    return Scene(Path(plan.origin), Path(plan.record) / MIRROR, Path(own), tree)
+
+
+def mirrored_script(plan: Plan) -> str:
+    """Return the script's path in the mirror, where a rehearsal of one tree runs it."""
+    return str(scene_of(plan).place(Path(plan.script)))
+
+
+def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
+    """Move what was written to its place in the record; return the names."""
+    names = []
+    for name, path in list(written):
+        inside = os.path.relpath(name, plan.origin)
+        is_outside = inside.startswith("..")
+        target = Path(plan.record, ELSEWHERE, name.lstrip("/")) if is_outside else Path(plan.record, WORK, inside)
+        with suppress(OSError):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(path, target)
+            names.append(name if is_outside else inside)
+    return sorted(names)
+
+
+def find_file(record: str, name: str) -> Path:
+    """Return where a file of `Summary.wrote` lies."""
+    return Path(record, ELSEWHERE, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK, name)
+
+
+def is_of_interest(name: str, plan: Plan) -> bool:
+    """Return False for bytecode, temporary files, and what libraries keep in hidden folders of the home."""
+    path = Path(name)
+    if any(part in HIDDEN for part in path.parts):
+        return False
+    if path.is_relative_to(plan.origin) or path.is_relative_to(Path(plan.origin).parent):
+        return not path.is_relative_to(plan.record)
+    temporary, home = Path(tempfile.gettempdir()), Path.home()
+    if path.is_relative_to(home):
+        return not path.relative_to(home).parts[0].startswith(".")
+    return not path.is_relative_to(temporary)
+
+
+# ---- what an overlay has to cover
+
+
+def layout_of(plan: Plan) -> Layout:
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folders = choose_folders(find_paths(plan))
+    covered = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
+    front, tree = (plan.replaces, plan.tree) if plan.replaces else ("", "")
+    return Layout(folders, str(Path(plan.record) / UPPERS), (*covered, plan.record), front, tree)
+
+
+def find_paths(plan: Plan) -> Iterator[str]:
+    """Yield paths that the script may write to, as far as they can be known: what lies around them is overlaid."""
+    yield from (plan.origin, plan.replaces or plan.tree or plan.project, plan.project)
+    yield from filter(is_users_path, (word.partition("=")[2] or word for word in plan.arguments))
+    for folder in dict.fromkeys((plan.origin, os.path.dirname(plan.origin), plan.replaces or plan.tree)):
+        yield from filter(is_users_path, find_links(folder))
+    for source in project.read(Path(plan.script)).sources:
+        yield from filter(is_users_path, find_texts(source.tree))
+
+
+def is_users_path(text: str) -> bool:
+    """Return True for a full path that may be a user's file: not one of the system's."""
+    if not text.startswith(("/", "~")) or len(text) > LONGEST or "\0" in text:
+        return False
+    parts = os.path.normpath(os.path.expanduser(text)).split("/")
+    top = f"/{parts[1]}" if len(parts) > 1 else "/"
+    return len(parts) > 2 and top not in SYSTEM and os.path.isdir(top)
+
+
+def find_links(folder: str) -> list[str]:
+    """Return what the links in a folder lead to."""
+    try:
+        with os.scandir(folder) as entries:
+            return [os.path.realpath(entry.path) for entry in islice(entries, LOOKED_AT) if entry.is_symlink()]
+    except OSError:
+        return []
+
+
+def find_texts(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("/", "~")):
+            yield os.path.expanduser(node.value)

@@ -1,0 +1,327 @@
+"""A view of the file system in which what a run writes is its own: overlay mounts in a mount namespace.
+
+Every file is where it was, under its own path, so that relative and absolute paths, `__file__`, links, other programs
+and libraries in C mean what they meant. Writes, deletions and renames land in the run's record; the folders below are
+only read. It needs a kernel that lets its users mount overlays; where it does not, `scene.py` makes a mirror instead.
+
+This file is also a script, run without viaduct on its path:
+
+    overlay.py hold                         read a layout from stdin, mount it, answer, wait until stdin is closed
+    overlay.py enter PID FOLDER COMMAND...  run a command in the view that process PID holds
+"""
+
+from __future__ import annotations
+
+import ctypes
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000
+BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
+OPTIONS = ("redirect_dir=on,index=off,metacopy=off", "userxattr,index=off,metacopy=off")
+KERNELS_OWN = {"/dev", "/proc", "/run", "/sys"}  # of these only the folder below is overlaid, such as /dev/shm
+SWITCH = "VIADUCT_OVERLAY"  # "off": a mirror is made even where overlays can be mounted
+ANSWER_S = 30.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is mounted: `folders` with all below them, `real` folders within that are shared with the outside.
+
+    What of `tree` differs from `front`, the folder whose migrated copy it is, stands in its place. What is written goes
+    to numbered folders below `uppers`.
+    """
+
+    folders: tuple[str, ...]
+    uppers: str
+    real: tuple[str, ...] = ()
+    front: str = ""
+    tree: str = ""
+
+
+@dataclass
+class View:
+    """A mounted layout, held by a process; `layers`: the folder that each numbered upper stands for."""
+
+    holder: subprocess.Popen[str]
+    layout: Layout
+    layers: dict[str, str] = field(default_factory=dict)
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # files of `tree` that were put there, and their state
+
+    def command(self, folder: str, command: list[str]) -> list[str]:
+        """Return the command that runs another one in this view."""
+        return [sys.executable, "-I", "-S", __file__, "enter", str(self.holder.pid), folder, *command]
+
+    def close(self) -> None:
+        assert self.holder.stdin is not None
+        self.holder.stdin.close()
+        try:
+            self.holder.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self.holder.kill()
+            self.holder.wait()
+
+    def find_written(self) -> Iterator[tuple[str, Path]]:
+        """Yield the path of each file that was written, as the script named it, and where it lies now."""
+        for number, folder in self.layers.items():
+            upper = Path(self.layout.uppers) / number / "files"
+            for root, folders, files in os.walk(upper):
+                folders.sort()
+                for name in sorted(files):
+                    path = Path(root) / name
+                    shown = os.path.join(folder, os.path.relpath(path, upper))
+                    if path.is_symlink() or (path.is_file() and self.seeds.get(shown) != state_of(path)):
+                        yield shown, path  # all else is a whiteout, which hides a file
+
+
+class NoOverlay(Exception):
+    """This machine does not let us mount an overlay here."""
+
+
+def open_view(layout: Layout) -> View:
+    """Mount a layout; raise NoOverlay with the reason where that is not possible."""
+    Path(layout.uppers).mkdir(parents=True, exist_ok=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, "hold"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the script
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stderr is not None
+    try:
+        holder.stdin.write(json.dumps(asdict(layout)) + "\n")
+        holder.stdin.flush()
+        answer = json.loads(holder.stdout.readline() or '{"error": "no answer"}')
+    except (OSError, ValueError) as error:
+        answer = {"error": str(error)}
+    finally:
+        holder.stdout.close()
+    if "error" in answer:
+        holder.stdin.close()
+        holder.wait()
+        more = holder.stderr.read().strip().splitlines()[-1:]
+        holder.stderr.close()
+        raise NoOverlay(" ".join([answer["error"], *more]))
+    holder.stderr.close()
+    return View(holder, layout, answer["layers"], answer["seeds"])
+
+
+def find_obstacle(layout: Layout, near: Path) -> str:
+    """Mount a layout once, with what is written in a folder `near`; return why that is not possible, or nothing."""
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
+        return f"{SWITCH} is {os.environ[SWITCH]}"
+    with tempfile.TemporaryDirectory(dir=near, prefix=".viaduct_overlay_") as folder:
+        try:
+            view = open_view(Layout(layout.folders, folder, (), layout.front, layout.tree))
+        except (NoOverlay, OSError) as error:
+            return str(error)
+        view.close()
+        allow_removal(folder)
+    return ""
+
+
+def allow_removal(uppers: str | Path) -> None:
+    """The kernel's own folders below a work folder have no permissions."""
+    for root, folders, _ in os.walk(uppers):
+        for name in folders:
+            path = os.path.join(root, name)
+            if not os.path.islink(path) and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                os.chmod(path, 0o700)
+
+
+def top_of(path: str) -> str:
+    """Return the folder right below / that holds a path; of the kernel's own folders, the one below."""
+    parts = path.split(os.sep)
+    top = os.sep + parts[1] if len(parts) > 1 else os.sep
+    return os.sep.join(parts[:3]) if top in KERNELS_OWN and len(parts) > 2 else top
+
+
+def find_folder(path: str) -> str:
+    """Return the folder to overlay so that a path, and what lies around it, is covered.
+
+    The kernel cannot copy a folder of another user up into a user's overlay. So it begins, for all but root, where the
+    folders that lead to the path are the user's own.
+    """
+    path = os.path.realpath(path)
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    top = top_of(path)
+    if os.geteuid() == 0:
+        return top
+    while path != top and os.stat(path).st_uid == os.geteuid():
+        path = os.path.dirname(path)
+    return path
+
+
+def choose_folders(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders to overlay so that all these paths are covered."""
+    found = {find_folder(path) for path in paths if path} - {os.sep} - KERNELS_OWN
+    return tuple(sorted(folder for folder in found if not is_below(folder, found)))
+
+
+# ---- within the namespace
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    arguments = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode())
+    check(_libc.mount(*arguments), f"mounting {kind or 'a folder'} at {target}")
+
+
+def make_namespace() -> None:
+    """A mount namespace of our own; who may not have that gets a user namespace with it, under the same number."""
+    if _libc.unshare(NEW_MOUNTS) != 0:
+        user, group = os.getuid(), os.getgid()
+        check(_libc.unshare(NEW_USER | NEW_MOUNTS), "making a mount namespace")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            Path(f"/proc/self/{name}").write_text(text)
+    mount("none", "/", "", RECURSIVE | PRIVATE)
+
+
+def mount_points() -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return [line.split()[4].encode("latin-1", "replace").decode("unicode_escape") for line in lines]
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
+    """Mount it all, the outer folders first; return the folder of each number, and what was put there before."""
+    points = [*layout["folders"], *(point for point in mount_points() if is_below(point, layout["folders"]))]
+    points = sorted(dict.fromkeys(points), key=lambda point: point.count("/"))
+    # What is opened now is reached by its number later, when its path leads into the overlay.
+    opened = {path: open_path(path) for path in points}
+    real = {path: open_path(path) for path in layout["real"] if os.path.isdir(path)}
+    uppers = open_path(layout["uppers"])
+    home = max((point for point in points if is_below(layout["front"] + "/", [point])), key=len, default="")
+    layers: dict[str, str] = {}
+    seeds: dict[str, list[int]] = {}
+    for number, target in enumerate(points):
+        try:
+            if not os.path.isdir(opened[target]):
+                raise NotADirectoryError(target)
+            for name in ("files", "work"):
+                os.makedirs(f"{uppers}/{number}/{name}")
+            os.chmod(f"{uppers}/{number}/files", os.stat(opened[target]).st_mode & 0o7777)
+            if target == home:
+                seeds = seed_files(layout["tree"], layout["front"], target, f"{uppers}/{number}/files")
+            mount_overlay(target, opened[target], f"{uppers}/{number}")
+            layers[str(number)] = target
+        except OSError:
+            if target in (*layout["folders"], home):
+                raise
+            mount(opened[target], target, "", BIND | RECURSIVE)  # a device, or a file: as it is
+    for path, source in real.items():
+        mount(source, path, "", BIND | RECURSIVE)
+    return {"layers": layers, "seeds": seeds}
+
+
+def seed_files(tree: str, front: str, target: str, upper: str) -> dict[str, list[int]]:
+    """Put copies of what differs between the two trees into the layer of `target`, before it is mounted."""
+    seeds = {}
+    for root, _, files in os.walk(tree):
+        for name in files:
+            path = os.path.join(root, name)
+            inside = os.path.relpath(path, tree)
+            if os.path.islink(path) or is_same_file(path, os.path.join(front, inside)):
+                continue
+            shown = os.path.normpath(os.path.join(front, inside))
+            place = os.path.join(upper, os.path.relpath(shown, target))
+            make_folders(os.path.dirname(os.path.relpath(shown, target)), target, upper)
+            shutil.copy2(path, place)
+            seeds[shown] = state_of(place)
+    return seeds
+
+
+def is_same_file(path: str, other: str) -> bool:
+    try:
+        return filecmp.cmp(path, other, shallow=True)
+    except OSError:
+        return False
+
+
+def make_folders(inside: str, target: str, upper: str) -> None:
+    """Make the folders of a layer with the modes that they have below it."""
+    here = ""
+    for part in inside.split("/") if inside else ():
+        here = f"{here}/{part}" if here else part
+        if not os.path.isdir(f"{upper}/{here}"):
+            os.mkdir(f"{upper}/{here}")
+            if os.path.isdir(f"{target}/{here}"):
+                shutil.copymode(f"{target}/{here}", f"{upper}/{here}")
+
+
+def state_of(path: str | Path) -> list[int]:
+    found = os.stat(path)
+    return [found.st_mtime_ns, found.st_size, found.st_ino]
+
+
+def open_path(path: str) -> str:
+    return f"/proc/self/fd/{os.open(path, os.O_PATH)}"
+
+
+def mount_overlay(target: str, lower: str, upper: str) -> None:
+    for options in OPTIONS:
+        try:
+            mount(
+                "viaduct",
+                target,
+                "overlay",
+                0,
+                f"lowerdir={lower},upperdir={upper}/files,workdir={upper}/work,{options}",
+            )
+        except OSError:
+            if options == OPTIONS[-1]:
+                raise
+        else:
+            return
+
+
+def hold() -> None:
+    layout = json.loads(sys.stdin.readline())
+    try:
+        make_namespace()
+        answer = mount_layout(layout)
+    except OSError as error:
+        answer = {"error": error.strerror or str(error)}
+    print(json.dumps(answer), flush=True)
+    sys.stdin.read()
+
+
+def enter(pid: str, folder: str, command: list[str]) -> None:
+    for kind in ("user", "mnt"):
+        theirs, ours = f"/proc/{pid}/ns/{kind}", f"/proc/self/ns/{kind}"
+        if os.stat(theirs).st_ino != os.stat(ours).st_ino:
+            check(_libc.setns(os.open(theirs, os.O_RDONLY | os.O_CLOEXEC), 0), f"entering the view of process {pid}")
+    os.chdir(folder)
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["hold"]:
+        hold()
+    else:
+        enter(sys.argv[2], sys.argv[3], sys.argv[4:])
