@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from viaduct.errors import ViaductError
-from viaduct.rehearsal import guard, provenance
+from viaduct.rehearsal import guard, provenance, terminal
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.bounds import Bounds, tree
 from viaduct.rehearsal.plan import Plan
@@ -37,6 +37,7 @@ def main() -> int:
             script = replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
         attendance = set_stage(plan, ours=True)
         guard.install(plan)
+        terminal.install()
         listen(plan, bounds, attendance)
         bounds.start()
         ended = run_script(script)

@@ -24,6 +24,7 @@ from viaduct.rehearsal.plan import FILE, VARIABLE, Plan
 from viaduct.rehearsal.progress import last_signs
 from viaduct.rehearsal.summary import End, Summary, gather
 from viaduct.rehearsal.surroundings import ROOT, environment, of_rank, surroundings, write_table
+from viaduct.rehearsal.terminal import open_terminal
 from viaduct.signals import stop_signals
 
 # Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
@@ -61,9 +62,12 @@ def tell_changed(changed: list[str], tell: Callable[[str], None]) -> None:
 
 
 def run_alone(plan: Plan, command: list[str]) -> End:
-    process = subprocess.Popen(
-        command, env=surroundings(plan), cwd=plan.work, stdin=subprocess.DEVNULL, start_new_session=True
-    )
+    with open_terminal() as stdin:
+        return run_with(stdin, plan, command)
+
+
+def run_with(stdin: int, plan: Plan, command: list[str]) -> End:
+    process = subprocess.Popen(command, env=surroundings(plan), cwd=plan.work, stdin=stdin, start_new_session=True)
     bound = ""
     try:
         with forwarded(process) as signals:
