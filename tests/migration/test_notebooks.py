@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from migration.small_project import migrated_project
-from viaduct.migration import notebooks
-from viaduct.migration.notebooks import NotMigrated, put_back, read
+from viaduct.scripts import notebooks
+from viaduct.scripts.notebooks import NotMigrated, put_back, read
 
 METADATA = {"kernelspec": {"language": "python", "name": "python3", "display_name": "Python 3"}}
 

@@ -33,6 +33,7 @@ class Asked:
     force: bool = False
     lang: str = "en"
     command: str = ""
+    module: str = ""  # as `python -m` is given it; `source` is its file
 
     @property
     def to(self) -> Literal["npu", "mlu"]:

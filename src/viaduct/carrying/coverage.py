@@ -16,6 +16,7 @@ from viaduct.migration.diffing import Row
 from viaduct.rehearsal import counters
 from viaduct.rehearsal.counters import Edited, Span
 from viaduct.rehearsal.plan import Plan
+from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
 
 Side = Literal["original", "migrated"]
 
@@ -29,10 +30,11 @@ class Edit:
     line: int
     text: str
     count: int
+    cell: str = ""  # of a notebook
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file} {self.cell}" if self.cell else f"{self.file}:{self.line}"
 
 
 def spans_of(rows: list[Row], side: Side) -> Iterator[Span]:
@@ -60,14 +62,15 @@ def marked_spans(row: Row, line: int) -> Iterator[Span]:
         column += len(piece.text)
 
 
-def find_edited(tree: Path, files: dict[str, list[Row]], side: Side) -> dict[str, tuple[list[Span], Edited]]:
-    found = {}
-    for path, rows in files.items():
+def find_edited(tree: Path, sides: Sides, side: Side) -> dict[str, tuple[list[Span], Edited]]:
+    """Of each file that can be executed the changed parts; of notebooks only the one that is run."""
+    found, entry = {}, sides.entry
+    for path, rows in sides.files.items():
         spans = list(spans_of(rows, side))
         file = tree / path
-        if not spans or not path.endswith(".py") or not file.is_file():
+        if not spans or not (path.endswith(".py") or path == entry) or not file.is_file():
             continue
-        data = file.read_bytes()
+        data = read_source(file, file.read_bytes())
         try:
             text = counters.decode(data)
             edited = counters.find_edited(ast.parse(data), text, spans)
@@ -79,7 +82,7 @@ def find_edited(tree: Path, files: dict[str, list[Row]], side: Side) -> dict[str
 
 def prepare(plan: Plan, sides: Sides, side: Side) -> None:
     """Write down what a run of that side has to count; its record's folder is there."""
-    found = find_edited(Path(plan.tree), sides.files, side)
+    found = find_edited(Path(plan.tree), sides, side)
     spans = {path: spans for path, (spans, _) in found.items()}
     counters.save(plan.record, spans, {path: len(edited.units) for path, (_, edited) in found.items()})
 
@@ -88,11 +91,13 @@ def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
     """The changed lines of one side that hold code, with their counts."""
     counts = counters.read_counts(plan.record)
     edits, offset = [], 0
-    for path, (_, edited) in find_edited(Path(plan.tree), sides.files, side).items():
-        lines = counters.decode((Path(plan.tree) / path).read_bytes()).splitlines()
+    for path, (_, edited) in find_edited(Path(plan.tree), sides, side).items():
+        file = Path(plan.tree) / path
+        lines = counters.decode(read_source(file, file.read_bytes())).splitlines()
         for line, numbers in sorted(edited.lines.items()):
             count = min((counts[offset + number] if counts else 0 for number in numbers), default=0)
-            edits.append(Edit(side, path, line, lines[line - 1].strip(), count))
+            cell = locate_line(file, line).removeprefix(f"{file} ") if is_notebook(path) else ""
+            edits.append(Edit(side, path, line, lines[line - 1].strip(), count, cell))
         offset += len(edited.units)
     return edits
 

@@ -20,8 +20,10 @@ from viaduct.migration.walk import walk
 from viaduct.migration.writing import write_out
 from viaduct.rehearsal import project
 from viaduct.reporting import DiffFile
+from viaduct.scripts.notebook_runs import is_notebook, read_source
 
 SHOWN = 6
+RUNNABLE = (".py", ".ipynb")
 
 
 @dataclass
@@ -68,16 +70,25 @@ def project_of(asked: Asked) -> tuple[Path, str]:
         return asked.source, asked.options.entry
     if not asked.source.exists():
         raise BadValue(f"there is no {asked.source}.", "Give a script, or the folder of a project with --entry.")
-    if asked.source.suffix == ".ipynb":
-        raise BadValue(f"{asked.source} is a notebook, and notebooks are not rehearsed.", "Carry a script.")
     if asked.options.entry and asked.options.entry != asked.source.name:
         raise BadValue(f"--entry {asked.options.entry}: {asked.source} is a script already.", "Leave --entry out.")
     known = project.read(asked.source.resolve())
+    if asked.module:
+        return project_of_module(asked, known)
     if len(known.sources) == 1:
         return asked.source, asked.source.name
     if asked.migrated is not None and holds_only_folder(asked.migrated, known):
         return known.script.parent, known.script.name
     return known.root, known.script.relative_to(known.root).as_posix()
+
+
+def project_of_module(asked: Asked, known: project.Project) -> tuple[Path, str]:
+    """The folder in which `python -m` finds the module, or one further up that the module's imports reach into."""
+    script = known.script
+    depth = asked.module.count(".") + (script.name == "__main__.py")
+    found = script.parents[depth]
+    root = known.root if found.is_relative_to(known.root) else found
+    return root, script.relative_to(root).as_posix()
 
 
 def holds_only_folder(migrated: Path, known: project.Project) -> bool:
@@ -111,7 +122,9 @@ def the_only_main(outcome: Outcome) -> str:
 
 def write(sides: Sides, asked: Asked) -> None:
     if sides.outcome is not None:
-        write_out(sides.outcome, asked.out / COPY, start_scripts(sides.outcome), link_data=True)
+        is_script = not asked.module and not is_notebook(sides.entry)
+        extra = start_scripts(sides.outcome) if is_script else {}
+        write_out(sides.outcome, asked.out / COPY, extra, link_data=True)
 
 
 # ---- a copy that somebody else has made
@@ -143,9 +156,8 @@ def unlike_ours(asked: Asked, path: Path, folder: Path) -> Iterator[tuple[str, s
     """Lines of the copy that are not what the rules make of the original; of one that is missing, the line before."""
     one, several = (migrate_project(path, replace(asked.options, entry="", distributed=many)) for many in (False, True))
     for file, other in zip(one.files, several.files, strict=True):
-        if file.path.endswith(".py") and (folder / file.path).is_file():
-            theirs = decode((folder / file.path).read_bytes())[0]
-            before = decode((one.root / file.path).read_bytes())[0]
+        if file.path.endswith(RUNNABLE) and (folder / file.path).is_file():
+            theirs, before = read_text(folder / file.path), read_text(one.root / file.path)
             yield file.path, unlike(file.new or before, theirs) & unlike(other.new or before, theirs)
 
 
@@ -163,12 +175,21 @@ def leftovers(asked: Asked, given: Path, entry: str) -> Outcome:
 def differing(root: Path, folder: Path, scripts: list[str]) -> list[tuple[str, list[Row]]]:
     found = []
     for path in scripts:
-        if not path.endswith(".py") or not (folder / path).is_file():
+        if not path.endswith(RUNNABLE) or not (folder / path).is_file():
             continue
-        old, new = (decode((place / path).read_bytes())[0] for place in (root, folder))
+        old, new = (read_text(place / path) for place in (root, folder))
         if old != new:
             found.append((path, compare(old, new, stems(old, new))))
     return found
+
+
+def read_text(path: Path) -> str:
+    """Return the source of a script; of a notebook its code cells, joined, as they are run."""
+    data = path.read_bytes()
+    try:
+        return decode(read_source(path, data))[0]
+    except BadValue:  # a notebook that cannot be run: it is compared as it is
+        return decode(data)[0]
 
 
 def stems(old: str, new: str) -> list[int]:

@@ -22,6 +22,7 @@ from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.summary import Summary, told
+from viaduct.scripts.notebook_runs import is_notebook
 
 Side = Literal["original", "migrated", "shaken", "reference"]
 OUTPUT = "output.txt"
@@ -115,7 +116,8 @@ def plan_of(asked: Asked, sides: Sides, stage: StageName, tell: Callable[[str], 
         look=True,
         tree=str(sides.root.resolve()),
         other_trees=(str(sides.folder.resolve()),),
-        origin=str(Path.cwd()),
+        origin=str(sides.original.parent) if is_notebook(sides.entry) else str(Path.cwd()),
+        module=asked.module,
         language=asked.lang,
         command=asked.command,
     )

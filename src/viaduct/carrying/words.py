@@ -9,6 +9,7 @@ from viaduct.carrying.agreement import Kind, Pair
 from viaduct.carrying.carry import Carried
 from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import Whose, find_fault
+from viaduct.scripts.notebook_runs import locate_line
 
 NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "原因"), "Try": ("Try", "建议")}
 NAMES |= {"Not compared": ("Not compared", "未比较"), "Also": ("Also", "另外")}
@@ -187,7 +188,7 @@ def failure(carried: Carried) -> list[tuple[str, str]]:
     found = find_fault(run)
     whose = FAULTS[found.whose]
     last = run.failed_at
-    place = f", {shown(carried, last[0])}:{last[1]}" if last else ""
+    place = f", {locate_line(last[0], last[1]).replace(last[0], shown(carried, last[0]))}" if last else ""
     lines = [(NAMES["At fault"][chinese], f"{whose[chinese]}{place}.")]
     advice = found.chinese_advice if chinese else found.advice
     return [*lines, *met, *([(NAMES["Try"][chinese], advice)] if advice else [])]

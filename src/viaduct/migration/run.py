@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from viaduct.errors import BadValue, OutOfMemory
-from viaduct.migration import helper_file, neutral, notebooks, plugin_import
+from viaduct.migration import helper_file, neutral, plugin_import
 from viaduct.migration.engine import Migrated, migrate_bytes
 from viaduct.migration.findings import LEFT, RISK, Finding, Risk
 from viaduct.migration.frameworks import TENSORFLOW
@@ -36,6 +36,7 @@ from viaduct.migration.project import FRAMEWORKS, Project, merge_outlines, surve
 from viaduct.migration.rules.torch._targets import CARDS
 from viaduct.migration.source import decode, lines_of
 from viaduct.migration.walk import Skipped, Walk, walk
+from viaduct.scripts import notebooks
 
 LARGEST = 5_000_000
 """Bytes of a file: beyond this it is data in disguise, and parsing it would take a gigabyte."""

@@ -22,7 +22,7 @@ from viaduct.rehearsal.bounds import Bounds, tree
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.stage import Attendance, set_stage
-from viaduct.scripts.runner import Ended, load_file, run_script
+from viaduct.scripts.runner import Ended, Script, import_packages, load_file, load_module, run_script
 
 
 def main() -> int:
@@ -33,14 +33,14 @@ def main() -> int:
     bounds = Bounds(plan.timeout, plan.memory)
     try:
         script = load_file(Path(plan.script), guard.move_arguments(plan))
-        if (recorder := provenance.install(plan)) is not None:
-            script = replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
+        recorder = provenance.install(plan)
+        script = recorded(script, recorder)
         attendance = set_stage(plan, ours=True)
         guard.install(plan)
         terminal.install()
         listen(plan, bounds, attendance)
         bounds.start()
-        ended = run_script(script)
+        ended = run_module(plan, recorder) if plan.module else run_script(script)
         bounds.close()
         attendance.finish(complete=not (ended.code or ended.stopped or bounds.met))
         note(plan, ended, bounds, attendance)
@@ -50,6 +50,19 @@ def main() -> int:
     if bounds.met:
         end_others()
     return 1 if bounds.met else ended.code
+
+
+def recorded(script: Script, recorder: provenance.Recorder | None) -> Script:
+    """Compile it so that its lines are counted; it sees itself in its own place."""
+    if recorder is None:
+        return script
+    return replace(script, code=recorder.load_main(script.file), file=recorder.show_main(script.file))
+
+
+def run_module(plan: Plan, recorder: provenance.Recorder | None) -> Ended:
+    """As `python -m`: the packages that hold it are imported first, on the stage."""
+    failed = import_packages(plan.module)
+    return failed or run_script(recorded(load_module(plan.module, guard.move_arguments(plan)), recorder))
 
 
 def listen(plan: Plan, bounds: Bounds, attendance: Attendance) -> None:

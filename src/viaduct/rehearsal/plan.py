@@ -51,6 +51,7 @@ class Plan:
     replaces: str = ""  # the tree in whose place this side's files stand
     view: ViewName = "here"  # how the script sees the user's files
     place: str = ""  # where the script sees `tree`
+    module: str = ""  # as `python -m` is given it; `script` is its file
     language: str = "en"
     command: str = ""  # as the user gave it
     python: str = sys.executable

@@ -18,6 +18,7 @@ from viaduct.errors import BadValue
 from viaduct.extras import EXTRAS, NO_TENSORFLOW
 from viaduct.path_errors import refuse_special_file
 from viaduct.rehearsal.plan import On, StageName
+from viaduct.scripts import notebook_runs
 
 FRAMEWORKS: dict[str, StageName] = {
     "torch": "torch",
@@ -113,6 +114,21 @@ def read(script: Path) -> Project:
     return Project(script, list(sources.values()), sorted(layout.used))
 
 
+def find_module(name: str) -> Path:
+    """Return the file that `python -m NAME` runs here; nothing is imported for it."""
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise BadValue(f"{name!r} is no module's name.", "Write it as for `python -m`: pkg.train. Files go without -m.")
+    for folder in (os.getcwd(), *given):
+        base = Path(os.path.abspath(folder)).joinpath(*name.split("."))
+        for path in (base / "__main__.py", base.with_suffix(".py")):
+            if path.is_file() and (path.name != "__main__.py" or base.is_dir()):
+                return path.resolve()
+    if base.is_dir() or any(Path(folder, *name.split(".")).is_dir() for folder in (".", *given)):
+        raise BadValue(f"{name!r} is a package without __main__.py.", "Name a module of it.")
+    raise BadValue(f"there is no module {name!r} here or on PYTHONPATH.", "It is looked for as `python -m` does.")
+
+
 class Layout:
     """Where a script's modules may lie, as people lay projects out.
 
@@ -192,7 +208,7 @@ def is_importable(top: str) -> bool:
 def read_source(path: Path, must: bool) -> Source | None:
     try:
         refuse_special_file(path)
-        tree = ast.parse(path.read_bytes(), str(path))
+        tree = ast.parse(notebook_runs.read_source(path, path.read_bytes()), str(path))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         if must:
             reason = error.strerror if isinstance(error, OSError) else error

@@ -29,6 +29,7 @@ from viaduct.rehearsal import trees
 from viaduct.rehearsal.counters import compile_plain, open_counters
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.trees import Trees
+from viaduct.scripts.notebook_runs import read_source
 
 FILE = "modules.jsonl"
 OPENED = 64  # Python files that a script reads itself and are remembered
@@ -72,7 +73,8 @@ class Recorder:
     def compile_file(self, data: bytes, path: str, name: str) -> CodeType:
         """Compile the bytes of a project's file and record them."""
         position = self.trees.position(path)
-        code = self._counters.compile(data, path, position) if self._counters else compile_plain(data, path)
+        source = read_source(path, data)
+        code = self._counters.compile(source, path, position) if self._counters else compile_plain(source, path)
         self._made[id(code)] = code
         self.record(name, path, hashlib.sha256(data).hexdigest(), True)
         return code

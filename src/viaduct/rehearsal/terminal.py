@@ -1,8 +1,8 @@
 """The terminal that a rehearsed script finds: 80 by 24, whatever the user's is, and nobody types.
 
-Scripts ask for its size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail where there is none.
-stdin is a pseudo-terminal, which the programs that the script starts inherit; reading from it ends at once. stdout and
-stderr stay what they are, so that output is kept as it is printed.
+Scripts ask for its size (`stty size`, `os.get_terminal_size`) to draw a progress bar, and some fail without one. stdin
+is a pseudo-terminal, which the programs that the script starts inherit; reading from it ends at once. stdout and stderr
+stay what they are, so that output is kept as it is printed.
 """
 
 from __future__ import annotations

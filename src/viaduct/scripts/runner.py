@@ -22,6 +22,7 @@ from typing import Any
 
 from viaduct.errors import BadValue, ViaductError
 from viaduct.path_errors import refuse_special_file
+from viaduct.scripts.notebook_runs import is_notebook, locate_line, read_source
 from viaduct.terminal import release_streams
 
 _KEPT: list[types.ModuleType] = []  # the globals of scripts that ran: their atexit functions still need them
@@ -83,6 +84,28 @@ def load_module(name: str, arguments: Sequence[str]) -> Script:
     return Script(name, path, compiled(path), tuple(arguments), os.getcwd(), spec)
 
 
+def import_packages(name: str) -> Ended | None:
+    """Import what holds a module, as `python -m` does before it runs it; return how that failed, if it did."""
+    with first_on_path(os.getcwd()):
+        try:
+            if parent := name.rpartition(".")[0]:
+                importlib.import_module(parent)
+            found = find_spec(name)
+            if found is not None and found.submodule_search_locations is not None:
+                importlib.import_module(name)
+        except SystemExit as error:
+            return Ended(exit_code(error))
+        except ViaductError:
+            raise
+        except ModuleNotFoundError as error:
+            if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+                return None  # which load_module says better
+            return Ended(1, failure=show_failure(error))
+        except Exception as error:
+            return Ended(1, failure=show_failure(error))
+    return None
+
+
 def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
@@ -94,7 +117,7 @@ def compiled(path: Path) -> types.CodeType:
     try:
         refuse_special_file(path)
         with io.open_code(str(path)) as file:
-            return compile(file.read(), str(path), "exec", dont_inherit=True)
+            return compile(read_source(path, file.read()), str(path), "exec", dont_inherit=True)
     except OSError as error:
         raise BadValue(f"{str(path)!r} cannot be read: {error.strerror}.") from None
     except SyntaxError as error:
@@ -108,6 +131,9 @@ def run_script(script: Script) -> Ended:
     main = types.ModuleType("__main__")
     main.__file__ = str(script.file.absolute())
     main.__dict__.update(__builtins__=__builtins__, __spec__=script.spec, __cached__=None)
+    if is_notebook(script.file):
+        main.__dict__.update(display=print)
+        del main.__file__
     if script.spec is not None:
         main.__package__ = script.spec.parent
         main.__loader__ = script.spec.loader
@@ -177,4 +203,7 @@ def show_failure(error: Exception) -> str:
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace)
     print("".join(lines), end="", file=sys.stderr)
+    frames = [frame for frame in traceback.extract_tb(trace) if is_notebook(frame.filename) and frame.lineno]
+    if frames:
+        print(f"In {locate_line(frames[-1].filename, frames[-1].lineno or 0)}.", file=sys.stderr)
     return lines[-1].strip()

@@ -15,14 +15,16 @@ import typer
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
 from viaduct.signals import stop_signals
-from viaduct.verbs.rehearse import Arguments, FakeData, Framework, Launch, Memory, OneLimit, Ranks, parse_size
+from viaduct.verbs.rehearse import Arguments, FakeData, Framework, Launch, Memory, Module, OneLimit, Ranks, parse_size
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
 
 
 def main(
-    source: Annotated[Path, typer.Argument(help="A script, or a project's folder with --entry.", metavar="SCRIPT")],
+    source: Annotated[
+        Path, typer.Argument(help="A script or notebook, a folder with --entry, a module with -m.", metavar="SCRIPT")
+    ],
     arguments: Arguments = None,
     to: Annotated[Literal["npu", "mlu"], typer.Option(help="The accelerator.")] = "npu",
     out: Annotated[Path, typer.Option(help="The migrated copy, both runs and the report go there.")] = Path("carried"),
@@ -48,6 +50,7 @@ def main(
     fake_data: FakeData = False,
     framework: Framework = None,
     launch: Launch = "auto",
+    module: Module = False,
     distributed: Annotated[
         bool, typer.Option("--distributed", help="Migrate for several devices; with --ranks it is so anyway.")
     ] = False,
@@ -76,6 +79,7 @@ def main(
     from viaduct.carrying.asked import Asked
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
+    from viaduct.rehearsal.project import find_module
 
     more: dict[str, Any] = {"data_parallel": check_way(data_parallel)} if data_parallel else {}
     options = Options(
@@ -89,7 +93,8 @@ def main(
     )
     check_options(options)
     asked = Asked(
-        source=source,
+        source=find_module(str(source)) if module else source,
+        module=str(source) if module else "",
         out=out,
         options=options,
         arguments=tuple(arguments or []),

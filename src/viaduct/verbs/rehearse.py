@@ -19,6 +19,7 @@ from viaduct.rehearsal import limits, project
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.stage import refuse_old_torch
 from viaduct.rehearsal.summary import Summary, told
+from viaduct.scripts.notebook_runs import is_notebook
 
 SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -41,8 +42,11 @@ Launch = Annotated[
 ]
 
 
+Module = Annotated[bool, typer.Option("-m", "--module", help="SCRIPT is a module's name, as for `python -m`.")]
+
+
 def main(
-    script: Annotated[Path, typer.Argument(help="The script to run.")],
+    script: Annotated[Path, typer.Argument(help="The script or notebook to run; with -m, a module's name.")],
     arguments: Arguments = None,
     on: Annotated[
         Literal["npu", "mlu", "original"],
@@ -70,6 +74,7 @@ def main(
     here: Annotated[bool, typer.Option("--here", help="Run in this folder itself, not in a mirror of it.")] = False,
     framework: Framework = None,
     launch: Launch = "auto",
+    module: Module = False,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the limits' reasons.")] = "en",
 ) -> None:
     """Run a migrated script where there is no accelerator, on a stand-in that keeps the card's documented limits.
@@ -78,7 +83,7 @@ def main(
     """
     switches = ",".join([limits_mode, *(limit or [])])
     limits.parse(switches)
-    path = find_script(script)
+    path = project.find_module(str(script)) if module else find_script(script)
     known = project.read(path)
     stage = framework or project.stage_of(known)
     project.refuse_missing(known, on)
@@ -93,8 +98,9 @@ def main(
             script=str(path),
             arguments=tuple(arguments or []),
             record=str(kept),
-            work=os.getcwd(),
-            origin=os.getcwd(),
+            work=str(path.parent) if is_notebook(path) else os.getcwd(),
+            origin=str(path.parent) if is_notebook(path) else os.getcwd(),
+            module=str(script) if module else "",
             steps=steps,
             batches=batches,
             timeout=timeout or None,

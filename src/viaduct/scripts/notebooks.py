@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from json.decoder import JSONDecodeError
 from typing import Any
 
-from viaduct.migration.notebook_spans import Span, find_sources, rewrite_source
+from viaduct.scripts.notebook_spans import Span, find_sources, rewrite_source
 
 OLDEST = 3
 """Of nbformat: cells of 3 lie in worksheets and hold `input`; 1 and 2 nobody has written since 2012."""

@@ -1,0 +1,111 @@
+"""A notebook as a script: its code cells in their order, and which cell a line of it belongs to.
+
+What only IPython understands is left out where it shows or installs something (`%matplotlib inline`, `!pip install`),
+and refused where the rest of the notebook may need what it does.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from pathlib import Path
+
+from viaduct.errors import BadValue
+from viaduct.scripts.notebooks import Notebook, NotMigrated, read
+
+SUFFIX = ".ipynb"
+SHOWING = {
+    *("matplotlib", "load_ext", "reload_ext", "autoreload", "config", "precision", "time", "timeit", "prun", "memit"),
+    *(
+        "pip",
+        "conda",
+        "mamba",
+        "who",
+        "whos",
+        "lsmagic",
+        "pwd",
+        "ls",
+        "pdb",
+        "xmode",
+        "colors",
+        "history",
+        "tensorboard",
+    ),
+    *("%time", "%timeit", "%capture", "%prun", "%memit", "%mprun", "%html", "%javascript", "%js", "%latex", "%svg"),
+    *("%markdown",),
+}
+COMMANDS = {
+    *("pip", "pip3", "conda", "mamba", "apt", "apt-get", "nvidia-smi", "nvcc", "npu-smi", "cnmon", "ls", "ll", "pwd"),
+    *("whoami", "uname", "lscpu", "free", "df", "du", "date", "which", "head", "tail", "cat", "tree", "echo"),
+}
+INSTALLS = re.compile(r"^(?:sudo\s+|python3?\s+-m\s+|\{sys\.executable\}\s+-m\s+)+")
+
+
+def is_notebook(path: str | Path) -> bool:
+    return str(path).endswith(SUFFIX)
+
+
+def read_source(path: str | Path, data: bytes) -> bytes:
+    """Return the Python source of a script: of a notebook its code cells, joined. Raise BadValue if it cannot run."""
+    if not is_notebook(path):
+        return data
+    try:
+        notebook = read(data)
+    except NotMigrated as error:
+        raise BadValue(f"{Path(path).name} {error}.") from None
+    refuse_cells(Path(path).name, notebook)
+    linecache.cache[str(path)] = (len(notebook.text), None, notebook.text.splitlines(keepends=True), str(path))
+    return notebook.text.encode()
+
+
+def refuse_cells(name: str, notebook: Notebook) -> None:
+    """Raise for the first line that a run cannot leave out."""
+    skipped = {cell.line: cell for cell in notebook.skipped}
+    for number, start in zip(notebook.cells, notebook.starts, strict=True):
+        cell = skipped.get(start)
+        if cell is not None and not is_showing(cell.text.strip().partition("\n")[0]):
+            raise BadValue(
+                f"{name} cell {number + 1} cannot be run: {cell.reason}.", "Put what it does into Python, or remove it."
+            )
+    hidden = {line for cell in notebook.skipped for line in range(cell.line, cell.line + cell.text.count("\n") + 1)}
+    for line, text in enumerate(notebook.text.split("\n"), start=1):
+        kept = notebook.held_line.match(text)
+        if kept is None or line in hidden:
+            continue
+        magic = notebook.held[int(kept[4])]
+        if kept[2].startswith("pass") and not is_showing(magic):
+            raise BadValue(
+                f"{name} {describe_line(notebook, line)} cannot be run: {magic.strip()!r} is IPython's.",
+                "Do it before, in a shell, and remove the line; or write it in Python.",
+            )
+
+
+def is_showing(magic: str) -> bool:
+    """Return True for a magic or a command without which the rest of a notebook runs the same."""
+    text = magic.strip()
+    if text.startswith("?") or text.endswith("?"):
+        return True
+    if text.startswith("%"):
+        return text[1:].split()[0] in SHOWING if text[1:].split() else False
+    if text.startswith("!") or not re.match(r"[\w.\[\], ]+=", text):
+        words = INSTALLS.sub("", text.lstrip("!").strip()).split()
+        return bool(words) and words[0] in COMMANDS and ">" not in text
+    return False
+
+
+def describe_line(notebook: Notebook, line: int) -> str:
+    """Return `cell 3, line 2` for a line of the joined text."""
+    for number, start in zip(reversed(notebook.cells), reversed(notebook.starts), strict=True):
+        if line >= start:
+            return f"cell {number + 1}, line {line - start + 1}"
+    return f"line {line}"
+
+
+def locate_line(path: str | Path, line: int) -> str:
+    """Return `train.py:12`, or of a notebook `train.ipynb cell 3, line 2`."""
+    if is_notebook(path):
+        try:
+            return f"{path} {describe_line(read(Path(path).read_bytes()), line)}"
+        except (OSError, NotMigrated):
+            pass
+    return f"{path}:{line}"

@@ -1,0 +1,77 @@
+"""A notebook runs as its code cells in their order; what is left out, what is refused, and which cell a line is in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from viaduct.errors import BadValue
+from viaduct.scripts.notebook_runs import locate_line, read_source
+
+
+def notebook(*cells: str) -> bytes:
+    """Code cells with a text before each."""
+    made = []
+    for source in cells:
+        made.append({"cell_type": "markdown", "metadata": {}, "source": "text"})
+        code = {"cell_type": "code", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+        made.append(code)
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": made}).encode()
+
+
+def test_a_script_is_its_own_source() -> None:
+    assert read_source("train.py", b"%x") == b"%x"
+
+
+@pytest.mark.parametrize(
+    "magic",
+    [
+        *("%matplotlib inline", "%load_ext autoreload", "%autoreload 2", "!pip install timm", "%pip install timm"),
+        *("!nvidia-smi", "!python -m pip install x", "pip install x", "?print", "print?", "%config Inline.dpi = 2"),
+        "if True:\n    !ls",
+    ],
+)
+def test_what_only_shows_or_installs_is_left_out(magic: str) -> None:
+    names: dict[str, object] = {}
+    exec(read_source("a.ipynb", notebook("value = 1", f"{magic}\nvalue += 1")), names)
+    assert names["value"] == 2
+
+
+def test_a_timed_cell_is_run() -> None:
+    names: dict[str, object] = {}
+    exec(read_source("a.ipynb", notebook("%%time\nvalue = 1", "%time value += 1")), names)
+    assert names["value"] == 2
+
+
+@pytest.mark.parametrize(
+    ("magic", "place"),
+    [
+        ("x = 1\n!wget http://example.org/x", "cell 4, line 2"),
+        ("files = !ls", "cell 4, line 1"),
+        ("%run other.py", "cell 4, line 1"),
+        ("%cd data", "cell 4, line 1"),
+        ("!echo x > note.txt", "cell 4, line 1"),
+        ("%%bash\nls", "cell 4"),
+        ("%%writefile net.py\nx = 1", "cell 4"),
+        ("def f(:", "cell 4"),
+    ],
+)
+def test_what_the_rest_may_need_is_refused_with_its_cell(magic: str, place: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        read_source("folder/a.ipynb", notebook("x = 1", magic))
+    assert f"a.ipynb {place} cannot be run" in str(refused.value)
+
+
+def test_what_is_no_notebook_is_refused() -> None:
+    with pytest.raises(BadValue, match=r"a\.ipynb is not a notebook"):
+        read_source("a.ipynb", b"import torch")
+
+
+def test_a_line_is_told_by_its_cell(tmp_path: Path) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_bytes(notebook("x = 1\ny = 2", "z = 3\n1 / 0"))
+    lines = read_source(path, path.read_bytes()).decode().splitlines()
+    assert locate_line(path, lines.index("1 / 0") + 1) == f"{path} cell 4, line 2"
+    assert locate_line("train.py", 3) == "train.py:3"
