@@ -27,6 +27,12 @@ from viaduct.scripts.notebook_runs import is_notebook
 Side = Literal["original", "migrated", "shaken", "reference"]
 OUTPUT = "output.txt"
 FRAME = re.compile(r'^\s*(?:\[rank \d+\] )?\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+LABELS: dict[Side, str] = {
+    "original": "original",
+    "migrated": "migrated",
+    "shaken": "original, weights moved",
+    "reference": "original, known changes",
+}
 ENDS = 60  # lines of the output that a page shows
 
 
@@ -141,7 +147,7 @@ def run(side: Side, plan: Plan, sides: Sides, tell: Callable[[str], None]) -> Ru
     Path(plan.record).mkdir(parents=True)
     if side in ("original", "migrated"):
         coverage.prepare(plan, sides, side)
-    with kept_in(Path(plan.record) / OUTPUT):
+    with kept_in(Path(plan.record) / OUTPUT, LABELS[side]):
         summary = rehearse(plan, tell)
     for line in told(summary, plan)[:1]:
         tell(f"{side}: {line}")
