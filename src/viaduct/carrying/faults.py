@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import viaduct
+from viaduct.carrying.places import REPRODUCER
 from viaduct.carrying.running import FRAME, Run
 from viaduct.rehearsal.project import PROVIDED, pip_line
 from viaduct.rehearsal.summary import MISSING, SILENT, ends_at_once, signal_name
@@ -18,6 +19,8 @@ _OURS = str(Path(viaduct.__file__).resolve().parent) + "/"
 NO_KERNEL = re.compile(
     r"Could not run 'aten::|PrivateUse1|not implemented for .*(?:npu|mlu)|No registered kernel", re.I
 )
+# A package that is there and cannot be loaded: a name that its release lacks, a shared library.
+NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
 # What our own code raises by mistake; other errors come up through the stand-in from PyTorch, and mean the script.
 MISTAKES = (
@@ -61,7 +64,9 @@ def find_fault(run: Run) -> Fault:
             f"用 {flag} 提高限制,或减少 --steps 和数据量。",
         )
     if match := MISSING.search(summary.failure):
-        return missing_package(match[1], who, wer)
+        return missing_package(run, match[1], who, wer)
+    if match := NOT_IMPORTED.search(summary.failure):
+        return broken_package(run, who, wer)
     if is_ours(run):
         return our_fault(run, who, wer)
     if NO_FILE.search(summary.failure) or ends_at_once(summary):
@@ -90,15 +95,14 @@ def names(run: Run) -> tuple[str, str]:
     return ("the migrated script", "迁移后的脚本") if run.side == "migrated" else ("the original", "原脚本")
 
 
-def missing_package(name: str, who: str, wer: str) -> Fault:
+def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
     top = name.partition(".")[0]
     if top in PROVIDED:
         return Fault(
             "viaduct",
             f"the stand-in has no module {name!r}, which {who} imports",
             f"替身没有 {wer}导入的模块 {name!r}",
-            REPORT,
-            REPORT_ZH,
+            *report_words(run),
         )
     return Fault(
         "package", f"{who} needs the package {top!r}", f"{wer}需要软件包 {top!r}", pip_line([top]), pip_line([top])
@@ -106,11 +110,40 @@ def missing_package(name: str, who: str, wer: str) -> Fault:
 
 
 SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
+
+
+def broken_package(run: Run, who: str, wer: str) -> Fault:
+    """An import that fails though the package is there; its innermost frame says whether the project is meant."""
+    how = short(run.summary.failure)
+    frames = [file for file, _ in FRAME.findall(run.said_by(run.summary.failed_rank)) if not file.startswith("<")]
+    if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
+        return Fault("script", f"{who} cannot import what it needs: {how}", f"{wer}无法导入所需内容:{how}")
+    if frames[-1].startswith(_OURS):
+        return our_fault(run, who, wer)
+    return Fault(
+        "package",
+        f"{who} imports a package that cannot be loaded: {how}",
+        f"{wer}导入的软件包无法加载:{how}",
+        f"The package is installed, and fails in {frames[-1]}: another release of it, or of what it needs, may fit.",
+        f"该软件包已安装,但在 {frames[-1]} 处出错:请换用与其依赖相符的版本。",
+    )
+
+
 REPORT = (
-    "This is a fault of viaduct, not of the script. Please report it with the command, the script (or the lines around "
-    "the one named here) and runs/SIDE/output.txt."
+    "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
+    "the lines around the one that failed and the traceback."
 )
-REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上命令、脚本(或此处指出的几行)和 runs/SIDE/output.txt 进行反馈。"
+REPORT_ZH = "这是 viaduct 的问题,不是脚本的问题。请附上 {file} 进行反馈,其中有命令、版本、出错位置附近的代码和调用栈。"
+
+
+def report_words(run: Run) -> tuple[str, str]:
+    file = shown_path(Path(run.plan.record).parents[1] / REPRODUCER)
+    return REPORT.format(file=file), REPORT_ZH.format(file=file)
+
+
+def shown_path(path: Path) -> str:
+    """Relative to the folder in which the command is given, where it lies there."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def our_fault(run: Run, who: str, wer: str) -> Fault:
@@ -119,8 +152,7 @@ def our_fault(run: Run, who: str, wer: str) -> Fault:
         "viaduct",
         f"viaduct's stand-in fails under {who}: {how}",
         f"viaduct 的替身在运行{wer}时出错:{how}",
-        REPORT.replace("SIDE", run.side),
-        REPORT_ZH.replace("SIDE", run.side),
+        *report_words(run),
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from viaduct.errors import BadRun, BadValue
 
 PAGE, RECORD, COPY, RUNS, COMPARISON = "report.html", "carry.json", "migrated", "runs", "comparison"
+REPRODUCER = "reproducer.txt"  # only where viaduct itself is at fault
 
 
 def check_out(source: Path, out: Path, force: bool) -> None:

@@ -143,8 +143,8 @@ def check_way(word: str) -> str:
 
 
 def finish(carried: Carried) -> None:
-    from viaduct.carrying import record, report
-    from viaduct.carrying.places import COMPARISON, PAGE, RECORD
+    from viaduct.carrying import record, report, reproducer
+    from viaduct.carrying.places import COMPARISON, PAGE, RECORD, REPRODUCER
     from viaduct.comparison.pages import write_drift
     from viaduct.comparison.summary import summary
 
@@ -152,6 +152,7 @@ def finish(carried: Carried) -> None:
         write_drift(carried.drift, summary(carried.drift), carried.asked.out / COMPARISON)
     record.write(carried, carried.asked.out / RECORD)
     report.write(carried, carried.asked.out / PAGE)
+    reproducer.write(carried, carried.asked.out / REPRODUCER)
 
 
 def show(carried: Carried) -> int:

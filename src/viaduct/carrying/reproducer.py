@@ -1,0 +1,57 @@
+"""What a report about a fault of viaduct needs: the command, the versions, the lines that failed, the traceback.
+
+OUT/reproducer.txt is plain text, so that a person reads it before handing it on: it quotes some lines of the script.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+from viaduct import __version__
+from viaduct.carrying.carry import Carried
+from viaduct.carrying.faults import find_fault
+from viaduct.carrying.running import Run
+
+AROUND = 5  # lines of the script before and after the one that failed
+LINES = 80  # of the traceback
+
+
+def write(carried: Carried, path: Path) -> None:
+    """Write it where viaduct is at fault; nothing otherwise."""
+    run = carried.failed_run
+    if carried.verdict != "could not run" or run is None or find_fault(run).whose != "viaduct":
+        return
+    path.write_text("\n".join(lines_of(carried, run)) + "\n", encoding="utf-8", errors="backslashreplace")
+
+
+def lines_of(carried: Carried, run: Run) -> Iterator[str]:
+    yield f"Fault: {find_fault(run).text}"
+    yield f"Command: {carried.asked.command}"
+    yield f"Run: {run.side}, on {run.plan.on}, {run.plan.stage}, {run.plan.ranks} rank(s), {run.summary.steps} steps"
+    versions = {"viaduct": __version__, "python": platform.python_version(), **run.summary.versions}
+    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())
+    yield f"Machine: {platform.platform()}"
+    if (place := run.failed_at) is not None:
+        yield ""
+        yield f"{place[0]}, line {place[1]}:"
+        yield from quote(Path(place[0]), place[1])
+    yield ""
+    yield "Traceback, or the last lines of the output:"
+    yield from traceback_of(run)
+
+
+def quote(path: Path, line: int) -> Iterator[str]:
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number in range(max(1, line - AROUND), min(len(lines), line + AROUND) + 1):
+        yield f"{'>' if number == line else ' '} {number:5d}  {lines[number - 1]}"
+
+
+def traceback_of(run: Run) -> list[str]:
+    """The last traceback of the rank that failed."""
+    lines = run.said_by(run.summary.failed_rank).splitlines()
+    begins = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    return lines[begins[-1] :][-LINES:] if begins else lines[-LINES:]

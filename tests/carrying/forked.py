@@ -1,0 +1,180 @@
+"""`viaduct carry` whose runs are forks of a process that has imported torch already: a run takes 0.3 s instead of 3 s.
+
+The command is the same in every other respect. Not exercised are how Python starts a process and torch's elastic agent,
+which other tests of this folder do.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from command import be_viaduct, started
+
+
+def carry_with_forks(
+    cwd: Path, *words: str | Path, recorded: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`viaduct carry` with these words, to its end."""
+    whole = ["carry", *map(str, words)]
+    with started(be_viaduct_with_forks, whole, cwd, environment, recorded) as command:
+        said, talk = command.communicate()
+        assert command.returncode is not None
+        return subprocess.CompletedProcess(["viaduct", *whole], command.returncode, said, talk)
+
+
+def be_viaduct_with_forks(words: list[str], cwd: Path, environment: Mapping[str, str], recorded: Path | None) -> None:
+    """Be `viaduct`, but fork where it would start a Python; in a process of its own.
+
+    What the original gave is kept in `recorded` and taken from there by the next command with the same original, the
+    same flags and the same lines to be counted.
+    """
+    use_forks()
+    if recorded is not None:
+        use_recorded(recorded)
+    be_viaduct(words, cwd, environment)
+
+
+def use_recorded(recorded: Path) -> None:
+    from viaduct.carrying import running
+    from viaduct.rehearsal import process
+    from viaduct.rehearsal.summary import load_summary
+
+    plain = process.rehearse
+
+    def rehearse(plan: Any, scene: Any, tell: Callable[[str], None]) -> Any:
+        if plan.on != "original" or plan.shake or plan.replaces:
+            return plain(plan, scene, tell)
+        counted = Path(plan.record) / "edits.json"  # absent in the second run
+        kept = recorded / hashlib.sha256(counted.read_bytes() if counted.exists() else b"").hexdigest()
+        if not kept.exists():
+            plain(plan, scene, tell)
+            made = Path(tempfile.mkdtemp(dir=recorded)) / "record"
+            shutil.copytree(plan.record, made)
+            with suppress(OSError):  # another command was quicker
+                made.rename(kept)
+        else:
+            shutil.copytree(kept, plan.record, dirs_exist_ok=True)
+        return load_summary(plan.record)
+
+    for module in (running, process):
+        replaced: Any = module
+        replaced.rehearse = rehearse
+
+
+def use_forks() -> None:
+    from viaduct.carrying import repeating
+    from viaduct.rehearsal import process
+
+    replaced: Any = process
+    replaced.run_alone = run_alone
+    replaced.run_ranks = run_ranks
+    second: Any = repeating
+    second.can_run_beside = lambda plan: False
+    second.SecondRun.finish = finish
+
+
+def run_alone(plan: Any, command: list[str]) -> Any:
+    from viaduct.rehearsal.process import end_group
+    from viaduct.rehearsal.summary import End
+    from viaduct.rehearsal.surroundings import surroundings
+
+    pid = fork_child(plan, surroundings(plan))
+    _, status = os.waitpid(pid, 0)
+    end_group(pid)
+    code = os.waitstatus_to_exitcode(status)
+    return End(code if code >= 0 else 128 - code)
+
+
+def run_ranks(plan: Any, command: list[str], tell: Callable[[str], None]) -> Any:
+    """Start the ranks with the variables that torchrun gives them."""
+    from viaduct.cluster.launch import threads
+    from viaduct.rehearsal.process import end_group
+    from viaduct.rehearsal.summary import End
+    from viaduct.rehearsal.surroundings import of_rank, surroundings
+
+    port = find_free_port()
+    pids = []
+    for rank in range(plan.ranks):
+        given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": plan.ranks, "LOCAL_WORLD_SIZE": plan.ranks}
+        given |= {"GROUP_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        variables = {**surroundings(plan), **{name: str(value) for name, value in given.items()}}
+        pids.append(fork_child(plan, {**variables, **threads(plan.ranks), **of_rank(plan, variables)}))
+    failed: tuple[int, int] | None = None
+    for _ in pids:
+        pid, status = os.waitpid(-1, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code and failed is None:
+            failed = pids.index(pid), code if code >= 0 else 128 - code
+            for other in pids:
+                end_group(other)
+    return End(0) if failed is None else End(failed[1], rank=failed[0])
+
+
+def find_free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def fork_child(plan: Any, environment: Mapping[str, str]) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if not pid:
+        be_child(plan, environment)
+    return pid
+
+
+def be_child(plan: Any, environment: Mapping[str, str]) -> NoReturn:
+    """Be the process of `viaduct.rehearsal.child`, to its end."""
+    code = 1
+    try:
+        os.setsid()
+        atexit._clear()
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(plan.work)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        paths = environment["PYTHONPATH"].split(os.pathsep)
+        sys.path[:] = [*paths, *(path for path in sys.path if path)]
+        from viaduct.rehearsal.child import main
+        from viaduct.terminal import release_streams
+
+        release_streams()
+        code = main()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def finish(second: Any) -> Any:
+    """The second run of a side, in forks too."""
+    from viaduct.carrying import provenance
+    from viaduct.carrying.listening import kept_in
+    from viaduct.carrying.observed import read
+    from viaduct.carrying.running import OUTPUT, Run, scene_of
+    from viaduct.rehearsal.process import rehearse
+
+    plan = second.plan
+    Path(plan.record).mkdir(parents=True)
+    with kept_in(Path(plan.record) / OUTPUT, "again"):
+        summary = rehearse(plan, scene_of(plan), lambda line: None)
+    return Run(second.side, plan, summary, read(plan), provenance.read(plan))

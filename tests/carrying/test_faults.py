@@ -1,0 +1,94 @@
+"""Whose fault it is that a run did not come through; where it is viaduct's, a file has what a report needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viaduct
+from carrying.forked import carry_with_forks
+from viaduct.carrying.faults import find_fault
+from viaduct.carrying.running import Run
+from viaduct.rehearsal.plan import Plan
+from viaduct.rehearsal.summary import Summary
+
+SCRIPT = """\
+import torch
+
+net = torch.nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.ones(2, 4).cuda()).sum()
+    loss.backward()
+    optimizer.step()
+"""
+OURS = str(Path(viaduct.__file__).parent / "rehearsal" / "torch_stage" / "device.py")
+THEIRS = "/opt/env/lib/python3.11/site-packages/some_package/ops.py"
+
+
+def run_that_failed(folder: Path, frames: list[str], failure: str, **more: Any) -> Run:
+    """A run whose output ends with such a traceback; OWN stands for the script."""
+    record, script = folder / "runs" / "original", folder / "train.py"
+    record.mkdir(parents=True)
+    lines = [f'  File "{script if file == "OWN" else file}", line 3, in f' for file in frames]
+    (record / "output.txt").write_text("\n".join(["Traceback (most recent call last):", *lines, failure, ""]))
+    plan = Plan("original", "torch", str(script), (), str(record), str(record / "work"), tree=str(folder))
+    summary = Summary("viaduct carry", "original", "torch", str(script), [], 1, 7, 1, failure=failure, **more)
+    return Run("original", plan, summary, None)  # type: ignore[arg-type]
+
+
+CASES = {
+    "a package that is not there": (["OWN"], "ModuleNotFoundError: No module named 'timm'", "package"),
+    "a library of a package": (
+        ["OWN", THEIRS],
+        "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory",
+        "package",
+    ),
+    "a name that a release lacks": (
+        ["OWN", THEIRS],
+        "ImportError: cannot import name 'container_abcs' from 'torch._six' (unknown location)",
+        "package",
+    ),
+    "a name that the project lacks": (["OWN"], "ImportError: cannot import name 'Net' from 'model'", "script"),
+    "a file": (["OWN"], "FileNotFoundError: [Errno 2] No such file or directory: 'data/a.csv'", "file"),
+    "a mistake in the script": (["OWN"], "TypeError: unsupported operand type(s) for +: 'int' and 'str'", "script"),
+    "a mistake of ours": (["OWN", OURS], "AttributeError: 'Device' object has no attribute 'index'", "viaduct"),
+    "an import of ours": (["OWN", OURS], "ImportError: cannot import name 'x' from 'torch._C'", "viaduct"),
+    "an operator that the stand-in lacks": (
+        ["OWN"],
+        "NotImplementedError: Could not run 'aten::foo' with arguments from the 'PrivateUse1' backend.",
+        "viaduct",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_fault_is_where_the_traceback_ends(name: str, tmp_path: Path) -> None:
+    frames, failure, whose = CASES[name]
+    found = find_fault(run_that_failed(tmp_path, frames, failure))
+    assert found.whose == whose
+    assert ("reproducer.txt" in found.advice) == (whose == "viaduct")
+    assert ("--fake-data" in found.advice) == (whose == "file")
+
+
+@pytest.mark.process
+def test_a_fault_of_viaduct_leaves_what_a_report_needs(tmp_path: Path) -> None:
+    copy = SCRIPT.replace(".cuda()", ".npu()").replace("import torch\n", "import torch\nimport torch_npu.unknown\n")
+    for folder, text in (("project", SCRIPT), ("copy", copy)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(text)
+    answer = carry_with_forks(tmp_path / "project", "train.py", "--migrated", "../copy", "--out", "../carried")
+    assert answer.returncode == 2, answer.stderr
+    assert "At fault: viaduct, not the script" in answer.stdout
+    assert "reproducer.txt: it has the command, the versions" in answer.stdout
+    text = (tmp_path / "carried" / "reproducer.txt").read_text()
+    assert "Command: viaduct carry train.py --migrated ../copy" in text
+    assert f"viaduct {viaduct.__version__}, python 3." in text
+    assert ">     2  import torch_npu.unknown" in text
+    assert text.rstrip().endswith("No module named 'torch_npu.unknown'")
+    assert "original | " not in text
+    fine = carry_with_forks(tmp_path / "project", "train.py", "--out", "../fine")
+    assert fine.returncode == 0, fine.stdout + fine.stderr
+    assert not (tmp_path / "fine" / "reproducer.txt").exists()
