@@ -12,7 +12,6 @@ from viaduct.carrying.values import changed_values
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
-    from viaduct.carrying.running import Run
 
 Kind = Literal[
     "not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared", "printed",
@@ -44,7 +43,8 @@ def find_doubts(carried: Carried) -> list[Doubt]:
     return [
         *not_deterministic(carried),
         *strange_files(carried),
-        *unexecuted(carried),
+        *unexecuted_edits(carried),
+        *unexecuted_files(carried),
         *no_effect(carried),
         *hand_changed(carried),
         *not_compared(carried),
@@ -92,7 +92,8 @@ def strange_files(carried: Carried) -> Iterator[Doubt]:
             other = "original's" if side == "migrated" else "migrated"
             yield Doubt(
                 "wrong tree",
-                f"the {side} run loaded {files(len(wrong))} of the {other} tree, which its own tree does not have",
+                f"the {side} run loaded {write_count(len(wrong), 'file')} of the {other} tree, "
+                "which its own tree does not have",
                 f"{SIDES[side]}加载了另一侧目录中的 {len(wrong)} 个文件,而自己的目录中没有这些文件",
                 items,
             )
@@ -101,15 +102,10 @@ def strange_files(carried: Carried) -> Iterator[Doubt]:
             items = [f"{file.position}: {file.detail}" for file in changed]
             yield Doubt(
                 "not the file",
-                f"the {side} run executed code that is not what {files(len(changed))} on disk contain",
+                f"the {side} run executed code that is not what {write_count(len(changed), 'file')} on disk contain",
                 f"{SIDES[side]}执行的代码与磁盘上的 {len(changed)} 个文件不一致",
                 items,
             )
-
-
-def unexecuted(carried: Carried) -> Iterator[Doubt]:
-    yield from unexecuted_edits(carried)
-    yield from unexecuted_files(carried)
 
 
 def unexecuted_files(carried: Carried) -> Iterator[Doubt]:
@@ -120,7 +116,7 @@ def unexecuted_files(carried: Carried) -> Iterator[Doubt]:
     if missed:
         yield Doubt(
             "never executed",
-            f"{files(len(missed))} that the migration rewrote {'was' if len(missed) == 1 else 'were'} never executed",
+            f"{write_count(len(missed), 'file')} that the migration rewrote {were(len(missed))} never executed",
             f"迁移改写的 {len(missed)} 个文件从未执行",
             missed,
         )
@@ -135,7 +131,7 @@ def unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
         count = len(missed)
         yield Doubt(
             "never executed",
-            f"{count} edit{'s were' if count > 1 else ' was'} never executed",
+            f"{write_count(count, 'edit')} {were(count)} never executed",
             f"{count} 处修改从未执行",
             [f"{edit.side} {edit.place}: {edit.text}" for edit in missed],
         )
@@ -147,8 +143,8 @@ def no_effect(carried: Carried) -> Iterator[Doubt]:
         count = len(carried.unfelt)
         yield Doubt(
             "no effect",
-            f"{count} {'value was' if count == 1 else 'values were'} made differently, without effect in "
-            f"{steps(carried.original)}",
+            f"{write_count(count, 'value')} {were(count)} made differently, without effect in "
+            f"{write_count(carried.original.summary.steps, 'step')}",
             f"{count} 处数值不同,但在 {carried.original.summary.steps} 步内没有产生影响",
             [other.words for other in carried.unfelt],
         )
@@ -159,11 +155,12 @@ def hand_changed(carried: Carried) -> Iterator[Doubt]:
     assert carried.agreement is not None
     lines = changed_values(carried.sides) if carried.agreement.verdict != "differ" else []
     if lines:
-        some = "1 number or operator was" if len(lines) == 1 else f"{len(lines)} numbers or operators were"
+        count = len(lines)
         yield Doubt(
             "no effect",
-            f"{some} changed by hand, and nothing that was compared shows it",
-            f"手工修改了 {len(lines)} 处数值或运算符,但比较的内容没有体现其影响",
+            f"{write_count(count, 'line')} {were(count)} given other numbers or operators by hand, and nothing that "
+            "was compared shows it",
+            f"手工修改了 {count} 处数值或运算符,但比较的内容没有体现其影响",
             lines,
         )
 
@@ -207,13 +204,10 @@ def other_outcomes(carried: Carried) -> Iterator[Doubt]:
     differing = carried.outcomes.differing if carried.outcomes is not None else []
     if differing:
         count = len(differing)
-        some = (
-            "1 result that the scripts print or evaluate is" if count == 1 else f"{count} results that they print are"
-        )
         yield Doubt(
             "printed",
-            f"{some} not the same",
-            f"脚本打印或评估的 {count} 项结果不一致",
+            f"{write_count(count, 'further result')} (data, evaluations, printed numbers) {were(count)} not the same",
+            f"另有 {count} 项结果(数据、评估、打印的数值)不一致",
             differing,
         )
 
@@ -226,16 +220,16 @@ def changed_originals(carried: Carried) -> Iterator[Doubt]:
     if changed:
         yield Doubt(
             "changed files",
-            f"{files(len(changed))} of your own changed while the scripts ran, so that the runs may have read others",
+            f"{write_count(len(changed), 'file')} of your own changed while the scripts ran, so that the runs may have "
+            "read others",
             f"脚本运行期间,您自己的 {len(changed)} 个文件发生了变化,各次运行读到的内容可能不同",
             changed,
         )
 
 
-def files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
+def write_count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def steps(run: Run) -> str:
-    count = run.summary.steps
-    return f"{count} {'step' if count == 1 else 'steps'}"
+def were(count: int) -> str:
+    return "was" if count == 1 else "were"

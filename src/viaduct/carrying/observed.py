@@ -28,6 +28,7 @@ class Rank:
     weights: Arrays = field(default_factory=dict)
     facts: list[Fact] = field(default_factory=list)
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
+    inputs: list[list[float]] = field(default_factory=list)  # by step, sums over what networks are given
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def read_rank(folder: Path, number: int) -> Rank:
         arrays(folder / "weights.npz"),
         [Fact(one["kind"], one["name"], one["what"], tuple(one["at"]) if one["at"] else None) for one in facts],
         [json.loads(line) for line in evaluations],
+        [line.get("inputs", []) for line in lines],
     )
 
 

@@ -1,8 +1,9 @@
-"""What the two sides print, and what their networks give in evaluations, compared where each side repeats itself.
+"""What the two sides print, what their networks are given, and what they give in evaluations, compared where each side
+repeats itself.
 
 A number counts if two runs of the same side print it alike: times and speeds do not. Lines belong together if they are
-alike but for their numbers and the name of the device. A number that differs is no verdict by itself (a script may
-print the memory of its device), but it keeps the comparison from being a proof.
+alike but for their numbers and the name of the device. A number that differs, or that one side alone prints, is no
+verdict by itself (a script may print the memory of its device), but it keeps the comparison from being a proof.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from viaduct.rehearsal.printing import read_lines
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
 DEVICE = re.compile(r"cuda|gpu|npu|mlu|nccl|hccl|cncl", re.IGNORECASE)
 LINES = 5000  # of a rank that are compared
+INPUT_ROUNDING = 1e-5  # of what a network is given, relative to its magnitude
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,21 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
     ours, theirs = lines_of(original.plan), lines_of(migrated.plan)
     ours_again = lines_of(again.plan) if again is not None else {}
     theirs_again = lines_of(repeated.plan) if repeated is not None else {}
-    for rank in sorted(ours.keys() & theirs.keys()):
-        left = stable_numbers(ours[rank], ours_again.get(rank, []))
-        right = stable_numbers(theirs[rank], theirs_again.get(rank, []))
-        pairs = pair_lines(ours[rank], theirs[rank])
-        unpaired += len(ours[rank]) + len(theirs[rank]) - 2 * len(pairs)
+    for rank in sorted(ours.keys() | theirs.keys()):
+        before, after = ours.get(rank, []), theirs.get(rank, [])
+        left = stable_numbers(before, ours_again.get(rank, []))
+        right = stable_numbers(after, theirs_again.get(rank, []))
+        pairs = pair_lines(before, after)
+        unpaired += len(before) + len(after) - 2 * len(pairs)
         for a, b in pairs:
             numbers = [(x, y) for x, y in zip(left[a], right[b], strict=True) if x is not None and y is not None]
             compared += len(numbers)
             if any(not is_alike(x, y, allowed) for x, y in numbers):
-                differing.append(
-                    f"{shown(ours[rank][a])} in the original, {shown(theirs[rank][b])} after the migration"
-                )
+                differing.append(f"{shown(before[a])} in the original, {shown(after[b])} after the migration")
+        differing += only_printed_by("original", before, left, {a for a, _ in pairs})
+        differing += only_printed_by("migrated script", after, right, {b for _, b in pairs})
     evaluated, count = compare_evaluations(original, migrated, allowed)
-    return Outcomes([*evaluated, *differing], compared, unpaired, count)
+    return Outcomes([*compare_inputs(original, migrated), *evaluated, *differing], compared, unpaired, count)
 
 
 def lines_of(plan: Plan) -> dict[int, list[str]]:
@@ -86,6 +89,13 @@ def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]
     return found
 
 
+def only_printed_by(side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int]) -> Iterator[str]:
+    """Lines with results that the other side does not print: numbers which are the same in both runs of this side."""
+    for place, line in enumerate(lines):
+        if place not in paired and any(number is not None for number in numbers[place]):
+            yield f"{shown(line)} is printed by the {side} only"
+
+
 def is_alike(left: str, right: str, allowed: float) -> bool:
     """Return True if two printed numbers are equal, or differ by rounding where the runs do."""
     if left == right:
@@ -115,9 +125,30 @@ def differing_evaluations(left: Rank, right: Rank, allowed: float) -> Iterator[s
         counts = f"{len(left.evaluations)} passes without gradients in the original, {len(right.evaluations)} after"
         yield f"evaluation of rank {left.number}: {counts} the migration"
     for number, (ours, theirs) in enumerate(zip(left.evaluations, right.evaluations, strict=False)):
-        same = len(ours) == len(theirs) and all(
-            a == b or (math.isfinite(a) and abs(a - b) <= allowed * max(abs(a), abs(b))) or (a != a and b != b)
-            for a, b in zip(ours, theirs, strict=True)
-        )
-        if not same:
+        if not are_sums_alike(ours, theirs, allowed):
             yield f"the output of pass {number} without gradients (an evaluation) of rank {left.number}"
+
+
+def compare_inputs(original: Run, migrated: Run) -> list[str]:
+    """What networks are given in each step: of each rank the first step in which it is not the same.
+
+    The loss of a batch in another order is the same up to rounding, and no comparison of losses shows it.
+    """
+    found = []
+    for left, right in zip(original.observed.ranks, migrated.observed.ranks, strict=False):
+        for step, (ours, theirs) in enumerate(zip(left.inputs, right.inputs, strict=False)):
+            if not are_sums_alike(ours, theirs, INPUT_ROUNDING):
+                found.append(f"the data of step {step} of rank {left.number}, or their order")
+                break
+    return found
+
+
+def are_sums_alike(left: list[float], right: list[float], allowed: float) -> bool:
+    """Compare pairs of a weighted sum and the sum of magnitudes, to which a difference of either is relative."""
+    if len(left) != len(right):
+        return False
+    scales = [max(abs(left[place | 1]), abs(right[place | 1])) for place in range(len(left))]
+    return all(
+        a == b or (math.isfinite(a) and abs(a - b) <= allowed * scale) or (a != a and b != b)
+        for a, b, scale in zip(left, right, scales, strict=True)
+    )

@@ -50,7 +50,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
         "suspects": [asdict(one) | {"place": one.place} for one in carried.suspects],
         "pairs": [of_pair(pair) for pair in found.pairs] if found else [],
         "limits": carried.limits,
-        "left_for_a_person": [
+        "manual_review": [
             {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
             for place, one in carried.sides.manual
         ],

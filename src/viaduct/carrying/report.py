@@ -144,7 +144,7 @@ def limits_tile(carried: Carried) -> Tile:
 def manual_tile(sides: Sides) -> Tile:
     manual, unread = len(sides.manual), sides.unread
     note = f"{plural(unread, 'file')} could not be analysed" if unread else ""
-    return Tile("left for a person", str(manual), note, good=None if manual or unread else True)
+    return Tile("manual review", str(manual), note, good=None if manual or unread else True)
 
 
 # ---- where they part

@@ -244,8 +244,8 @@ def not_compared(carried: Carried) -> list[tuple[str, str]]:
     return [
         (
             "Not compared",
-            f"{tf1}gradients after the first step, weights between steps, files that the script writes, printed lines "
-            "that only one side has, numbers that do not repeat themselves; the card's own kernels.",
+            f"{tf1}gradients after the first step, weights between steps, files that the script writes, printed "
+            "text without numbers, numbers that do not repeat themselves; the card's own kernels.",
         )
     ]
 

@@ -1,6 +1,6 @@
 """What a comparison of two rehearsals needs: losses of each step, gradients of the first, weights at the end.
 
-    RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1]}
+    RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0]}
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended; buffers too
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from viaduct.rehearsal.looking import Look, tensors_in
+from viaduct.rehearsal.looking import ELEMENTS, Look, tensors_in
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.shaking import shake_network
 from viaduct.scripts.roots import Roots
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 EVALUATED = "evaluations.jsonl"
 EVALUATIONS = 10_000  # passes without gradients that are kept
+INPUTS = 1000  # numbers of a step that are kept
 _FACTOR = "_viaduct_unscaled"  # on a scaled loss: the loss
 
 
@@ -46,6 +47,7 @@ class Observation:
         self.networks: list[nn.Module] = []
         self._optimizers: list[torch.optim.Optimizer] = []
         self._losses: list[torch.Tensor] = []
+        self._inputs: list[float] = []  # fingerprints of what networks were given in this step
         self._steps: list[dict[str, Any]] = []
         self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
@@ -82,14 +84,17 @@ class Observation:
                 self._look.network(type(holder).__name__, holder, module)
 
     def _returned(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Keep sums over what a network gives without gradients: an evaluation."""
+        """Keep a fingerprint of what a network is given in a step, and of what it gives without gradients: an
+        evaluation."""
         import torch
 
-        if torch.is_grad_enabled() or not self.plan.look or len(self._evaluations) >= EVALUATIONS:
+        if not self.plan.look or not any(True for _ in unwrapped(module).parameters()):
             return
-        if any(True for _ in unwrapped(module).parameters()):
-            sums = [value for tensor in tensors_in(output) for value in sums_of(tensor)]
-            self._evaluations.append(json.dumps(sums))
+        if torch.is_grad_enabled():
+            if len(self._inputs) < INPUTS:
+                self._inputs += fingerprint((args, kwargs))
+        elif len(self._evaluations) < EVALUATIONS:
+            self._evaluations.append(json.dumps(fingerprint(output)))
 
     def _wrap_backward(self, owner: Any, name: str) -> None:
         plain = getattr(owner, name)
@@ -138,8 +143,8 @@ class Observation:
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
-        self._losses = []
-        self._steps.append({"step": step, "losses": losses, "lr": rates})
+        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs})
+        self._losses, self._inputs = [], []
         if self._look:
             self._look.step_ends(self._optimizers)
 
@@ -194,13 +199,22 @@ def write_steps(folder: Path, steps: list[dict[str, Any]]) -> None:
     save_arrays(folder / "losses.npz", losses)
 
 
+def fingerprint(value: Any) -> list[float]:
+    """Return two sums over each tensor: of its elements with weights that depend on their position, so that another
+    order shows, and of their magnitudes. Of a large tensor elements at regular distances are taken."""
+    return [number for tensor in tensors_in(value) for number in sums_of(tensor)]
+
+
 def sums_of(tensor: torch.Tensor) -> list[float]:
-    """The sum of a tensor and that of its magnitudes, in float64."""
+    import torch
+
     plain = tensor.detach().cpu()
     if plain.is_complex() or plain.is_sparse or plain.dtype.itemsize == 0:
         return []
-    wide = plain.double()
-    return [float(wide.sum()), float(wide.abs().sum())]
+    flat = plain.reshape(-1)
+    wide = flat[:: -(-flat.numel() // ELEMENTS)].double()
+    weights = torch.cos(torch.arange(wide.numel(), dtype=torch.float64))
+    return [float((wide * weights).sum()), float(wide.abs().sum())]
 
 
 def save_arrays(path: Path, arrays: Mapping[str, numpy.ndarray[Any, Any]]) -> None:

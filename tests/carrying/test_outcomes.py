@@ -1,0 +1,80 @@
+"""Numbers that both sides print are compared where each repeats its own; one that a side alone prints is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from viaduct.carrying.observed import Observed, Rank
+from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes
+from viaduct.carrying.running import Run
+from viaduct.rehearsal.observe import fingerprint
+from viaduct.rehearsal.plan import Plan
+
+
+def printed(folder: Path, name: str, text: str) -> Run:
+    record = folder / name
+    if text:
+        (record / "printed").mkdir(parents=True)
+        (record / "printed" / "1.jsonl").write_text(json.dumps([0, text]) + "\n")
+    plan = Plan("original", "torch", "train.py", (), str(record), str(record / "work"), tree=str(folder))
+    return Run("original", plan, None, Observed([]))  # type: ignore[arg-type]
+
+
+def compare(folder: Path, original: str, migrated: str, again: str | None = None) -> Outcomes:
+    runs = [printed(folder, "original", original), printed(folder, "again", original if again is None else again)]
+    runs += [printed(folder, "migrated", migrated), printed(folder, "repeated", migrated)]
+    return compare_outcomes(runs[0], runs[1], replace(runs[2], side="migrated"), runs[3], 0.0)
+
+
+def test_what_differs_in_times_and_devices_alone_is_the_same(tmp_path: Path) -> None:
+    found = compare(tmp_path, "on cuda\nloss 0.5 in 1.25 s\n", "on npu\nloss 0.5 in 7.5 s\n", "loss 0.5 in 2.5 s\n")
+    assert (found.differing, found.compared) == ([], 1)
+
+
+def test_another_number_is_told(tmp_path: Path) -> None:
+    found = compare(tmp_path, "loss 0.5\n", "loss 0.6\n")
+    assert found.differing == ["'loss 0.5' in the original, 'loss 0.6' after the migration"]
+
+
+def test_a_result_that_one_side_alone_prints_is_told(tmp_path: Path) -> None:
+    found = compare(tmp_path, "loss 0.5\naccuracy 70\n", "loss 0.5\n")
+    assert found.differing == ["'accuracy 70' is printed by the original only"]
+
+
+def test_a_side_that_prints_nothing_is_told(tmp_path: Path) -> None:
+    assert compare(tmp_path / "a", "accuracy 70\n", "").differing == ["'accuracy 70' is printed by the original only"]
+    found = compare(tmp_path / "b", "", "accuracy 70\n")
+    assert found.differing == ["'accuracy 70' is printed by the migrated script only"]
+
+
+def test_words_and_times_that_one_side_alone_prints_are_no_results(tmp_path: Path) -> None:
+    found = compare(tmp_path, "ready\ntook 3 s\nloss 1\n", "loss 1\n", "ready\ntook 4 s\nloss 1\n")
+    assert (found.differing, found.unpaired) == ([], 2)
+
+
+def with_inputs(folder: Path, name: str, *inputs: list[float]) -> Run:
+    return replace(printed(folder, name, ""), observed=Observed([Rank(0, inputs=list(inputs))]))
+
+
+def fingerprint_of(*rows: float) -> list[float]:
+    return fingerprint(torch.tensor(rows))
+
+
+def test_a_batch_in_another_order_is_told(tmp_path: Path) -> None:
+    first, second = fingerprint_of(1.0, 2.0, 3.0), fingerprint_of(3.0, 2.0, 1.0)
+    left = with_inputs(tmp_path, "original", first, first)
+    assert compare_inputs(left, with_inputs(tmp_path, "same", first, first)) == []
+    assert compare_inputs(left, with_inputs(tmp_path, "rounded", fingerprint_of(1.0, 2.0, 3.0000002), first)) == []
+    (found,) = compare_inputs(left, with_inputs(tmp_path, "migrated", first, second))
+    assert found == "the data of step 1 of rank 0, or their order"
+
+
+def test_a_fingerprint_takes_what_it_finds() -> None:
+    assert fingerprint(({"x": torch.tensor([2], dtype=torch.int64)}, "text", None)) == [2.0, 2.0]
+    assert fingerprint(torch.ones(3, dtype=torch.complex64)) == fingerprint(torch.empty(0)) == []
+    large = torch.arange(1 << 18, dtype=torch.float32)
+    assert fingerprint(large) != fingerprint(large.flip(0))
