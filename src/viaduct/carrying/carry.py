@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
 from viaduct.carrying.migrated import Sides, migrate, write
+from viaduct.carrying.observed import together
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
@@ -134,8 +135,10 @@ def repeat(second: SecondRun, tell: Tell) -> Run | None:
 
 def compare(carried: Carried, tell: Tell) -> None:
     found = judged(carried, tell)
-    if found.verdict == "differ" and (rules := reference.rules_that_count(carried.sides)):
-        found = with_known_changes(carried, rules, tell) or found
+    if found.verdict == "differ":
+        known = reference.rules_that_count(carried.sides)
+        if known or joins_ranks(carried):
+            found = with_known_changes(carried, known, joins_ranks(carried), tell) or found
     carried.agreement = found
     assert carried.base is not None
     assert carried.migrated is not None
@@ -153,13 +156,16 @@ def compare(carried: Carried, tell: Tell) -> None:
         at = [str((carried.sides.folder / one.file).resolve()) + f":{one.line}" for one in carried.suspects]
         words = carried.explanation.words
         carried.explanation.others.sort(key=lambda other: rank_of(other, at, words))
-    carried.outcomes = compare_printed(carried)
+    compare_results(carried)
     carried.doubts = find_doubts(carried)
     carried.verdict = decide(carried)
 
 
-def compare_printed(carried: Carried) -> Outcomes:
-    """Only numbers that rounding cannot explain count, so that runs that agree in every bit must print the same."""
+def compare_results(carried: Carried) -> None:
+    """Compare what was printed, evaluated and written.
+
+    Only numbers that rounding cannot explain count, so that runs that agree in every bit must print the same.
+    """
     assert carried.agreement is not None
     assert carried.base is not None
     assert carried.migrated is not None
@@ -167,7 +173,7 @@ def compare_printed(carried: Carried) -> Outcomes:
     judged = [pair.allowed for pair in carried.agreement.judged("loss")]
     allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
     base = again.get("original") if carried.base is carried.original else None
-    return compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
+    carried.outcomes = compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
 
 
 def decide(carried: Carried) -> Verdict:
@@ -204,12 +210,14 @@ def judged(carried: Carried, tell: Tell) -> Agreement:
 
 def yardstick(carried: Carried, base: Run, tell: Tell) -> list[Pair]:
     """Run `base` with its weights moved by one unit, once."""
-    if carried.shaken is None or carried.shaken.plan.script != base.plan.script:
+    shaken = carried.shaken
+    if shaken is None or (shaken.plan.script, shaken.plan.joined) != (base.plan.script, base.plan.joined):
         plan = plan_for("shaken", carried.original.plan, carried.asked, carried.sides, Path(base.plan.script))
-        if carried.shaken is not None:
+        plan = replace(plan, joined=base.plan.joined)
+        if shaken is not None:
             plan = reference.renamed(plan, "shaken_reference")
-        carried.shaken = run("shaken", plan, carried.sides, tell)
-    return judging.measure(base.observed, carried.shaken.observed)
+        carried.shaken = shaken = run("shaken", plan, carried.sides, tell)
+    return judging.measure(base.observed, shaken.observed)
 
 
 def repeats_itself(carried: Carried) -> bool:
@@ -217,13 +225,21 @@ def repeats_itself(carried: Carried) -> bool:
     return any(repetition.is_equal for repetition in carried.repeated if repetition.side == "original")
 
 
-def with_known_changes(carried: Carried, rules: dict[str, str], tell: Tell) -> Agreement | None:
+def joins_ranks(carried: Carried) -> bool:
+    """Return True where ranks train together after the migration, each for itself before, and we can join them."""
+    assert carried.migrated is not None
+    return carried.stage == "tf1" and not together(carried.original.observed) and together(carried.migrated.observed)
+
+
+def with_known_changes(carried: Carried, rules: dict[str, str], joined: bool, tell: Tell) -> Agreement | None:
     """The original once more, with the changes that are known to change numbers: what is left is not meant."""
-    tell(f"known to change numbers: {', '.join(rules)}; the original is run once more with that alone.")
-    script = reference.write(carried.asked, carried.sides, tuple(rules))
+    names = [*rules, *(["ranks that train together"] if joined else [])]
+    tell(f"known to change numbers: {', '.join(names)}; the original is run once more with that alone.")
+    script = reference.write(carried.asked, carried.sides, tuple(rules)) if rules else None
     plan = plan_for("reference", carried.original.plan, carried.asked, carried.sides, script)
+    plan = replace(plan, joined=joined)
     made = run("reference", plan, carried.sides, tell)
     if not made.finished:
         return None
-    carried.base, carried.known = made, list(rules.values())
+    carried.base, carried.known = made, [*rules.values(), *([reference.JOINED] if joined else [])]
     return judged(carried, tell)

@@ -18,7 +18,7 @@ from viaduct.carrying.drift import find_first_call, kind_key
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
-from viaduct.rehearsal.looking import IDLE, Fact
+from viaduct.rehearsal.looking import IDLE, RANKS, Fact
 
 RATIO = 1e-3  # within which all gradients have one factor
 ABSENT = "(not there)"
@@ -96,6 +96,8 @@ def other_facts(left: list[Fact], right: list[Fact]) -> Iterator[Other]:
     """In the original's order. What only one side has is left out: a migration adds and removes much on purpose."""
     theirs = {(fact.kind, fact.name): fact for fact in right}
     for fact in left:
+        if fact.kind == RANKS:
+            continue
         if fact.kind == "op" and fact.what.get("type") == "Const" and OF_GRADIENTS.search(fact.name):
             continue
         partner = theirs.get((fact.kind, fact.name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from viaduct.carrying.agreement import Agreement
+from viaduct.carrying.observed import together
 from viaduct.carrying.repeating import describe_place
 from viaduct.carrying.values import changed_values
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
 
 Kind = Literal[
-    "not deterministic", "wrong tree", "not the file", "never executed", "no effect", "not compared", "printed",
-    "changed files",
+    "not deterministic", "other ranks", "wrong tree", "not the file", "never executed", "no effect", "not compared",
+    "printed", "changed files",
 ]  # fmt: skip
 SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
@@ -32,7 +33,7 @@ class Doubt:
     @property
     def hides_differences(self) -> bool:
         """Return True where the runs were not runs of the two sides, so that a difference says nothing either."""
-        return self.kind in ("not deterministic", "wrong tree", "not the file", "changed files")
+        return self.kind in ("not deterministic", "other ranks", "wrong tree", "not the file", "changed files")
 
     def say(self, language: str) -> str:
         return self.chinese if language == "zh" else self.text
@@ -42,6 +43,7 @@ def find_doubts(carried: Carried) -> list[Doubt]:
     assert carried.agreement is not None
     return [
         *not_deterministic(carried),
+        *joined_ranks(carried),
         *strange_files(carried),
         *unexecuted_edits(carried),
         *unexecuted_files(carried),
@@ -78,6 +80,21 @@ def not_deterministic(carried: Carried) -> Iterator[Doubt]:
             "not deterministic",
             f"the {name} is not deterministic {when} ({place}): two runs of it with the same seed differ",
             f"{SIDES[side]}{moment}不确定({place}):相同种子的两次运行结果不同",
+        )
+
+
+def joined_ranks(carried: Carried) -> Iterator[Doubt]:
+    """Ranks that train together on one side only: their data and averages have no counterpart on the other."""
+    assert carried.base is not None
+    assert carried.migrated is not None
+    before, after = together(carried.base.observed), together(carried.migrated.observed)
+    if after and not before:
+        yield Doubt(
+            "other ranks",
+            "the original is written for one process, so each of its ranks trained alone, and the migrated ones "
+            "together: compare with --ranks 1 (nn.DataParallel with --data-parallel unwrap)",
+            "原脚本为单进程编写,各 rank 独立训练,而迁移后的各 rank 共同训练:请用 --ranks 1 比较"
+            "(nn.DataParallel 请加 --data-parallel unwrap)",
         )
 
 

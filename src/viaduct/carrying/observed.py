@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viaduct.rehearsal.looking import FACTS, Fact
+from viaduct.rehearsal.looking import FACTS, RANKS, Fact
 from viaduct.rehearsal.observe import EVALUATED, folder_of
 from viaduct.rehearsal.plan import Plan
 
@@ -38,6 +38,11 @@ class Observed:
     @property
     def first(self) -> Rank:
         return self.ranks[0] if self.ranks else Rank(0)
+
+
+def together(observed: Observed) -> bool:
+    """Return True if ranks were seen to train together."""
+    return any(fact.kind == RANKS and fact.what["together"] for rank in observed.ranks for fact in rank.facts)
 
 
 def read(plan: Plan) -> Observed:

@@ -17,6 +17,8 @@ from viaduct.rehearsal.plan import Plan
 
 MEANT = {"tf1.dataset_drop_remainder": "the last, smaller batch of each pass over the data is dropped"}
 
+JOINED = "all ranks begin with rank 0's variables, and gradients are averaged; the original is for one device"
+
 
 def rules_that_count(sides: Sides) -> dict[str, str]:
     """Those that changed something here, and what they change."""

@@ -9,7 +9,7 @@ import atexit
 from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
-from viaduct.rehearsal.looking import keep
+from viaduct.rehearsal.looking import describe_ranks, keep
 from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
@@ -56,6 +56,8 @@ class GraphCounter:
         self.keep()
 
     def write(self) -> None:
+        from viaduct.rehearsal.tf1_stage import collectives
+
         folder = folder_of(self.plan.record, rank())
         folder.mkdir(parents=True, exist_ok=True)
         losses = [[] if loss is None else [loss] for loss in self.watched.losses]
@@ -63,4 +65,4 @@ class GraphCounter:
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)
         if self.examined is not None:
-            keep(folder, self.examined.facts)
+            keep(folder, [*self.examined.facts, describe_ranks(collectives.has_exchanged())])

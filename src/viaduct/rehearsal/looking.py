@@ -28,6 +28,7 @@ FACTS, FORWARD = "facts.json", "forward.npz"
 ELEMENTS = 1 << 16  # of an output that are kept
 CALLS = 4096  # outputs that are kept
 LOADERS = 64
+RANKS = "ranks"  # the kind of the fact whether ranks train together
 IDLE = "idle"  # the kind of an optimizer that took no step
 _MADE = "_viaduct_made"
 _PLAIN = (bool, int, float, str, type(None))
@@ -51,6 +52,7 @@ class Look:
     _calls: list[tuple[Any, str, numpy.ndarray[Any, Any]]] = field(default_factory=list)  # module, name, output
     _optimizers: list[weakref.ref[torch.optim.Optimizer]] = field(default_factory=list)  # all that were made
     _schedules: list[Any] = field(default_factory=list)
+    together: bool = False  # this rank has a process group with others
     _over: bool = False
     _handle: Any = None
 
@@ -106,6 +108,7 @@ class Look:
         return [optimizer for made in self._optimizers if (optimizer := made()) is not None]
 
     def step_ends(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        self.together = self.together or has_others()
         if self._over:
             return
         self._over = True
@@ -147,13 +150,17 @@ class Look:
         for key, module in modules.items():
             what = {"class": type(module).__name__, **plain_values(vars(module))}
             self.facts.append(Fact("module", known[key] or "(network)", what, made(module)))
-        self.facts += self._at_the_end(stepped)
+        self.facts += [*self._at_the_end(stepped), describe_ranks(self.together)]
         keep(folder, self.facts)
         arrays = (
             (f"{number:05d} {' '.join(filter(None, (known[id(module)], name)))}", array)
             for number, (module, name, array) in enumerate(self._calls)
         )
         save_arrays(folder / FORWARD, dict(arrays))
+
+
+def describe_ranks(together: bool) -> Fact:
+    return Fact(RANKS, "ranks", {"together": together})
 
 
 def keep(folder: Path, facts: list[Fact]) -> None:
@@ -189,6 +196,13 @@ def is_plain(name: str, value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return len(value) <= 8 and all(isinstance(part, _PLAIN) for part in value)
     return isinstance(value, _PLAIN) and name != "training"
+
+
+def has_others() -> bool:
+    """Return True inside a process group of several ranks."""
+    from torch import distributed
+
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

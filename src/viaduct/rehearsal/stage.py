@@ -97,6 +97,10 @@ def set_tf1(plan: Plan, ours: bool) -> Attendance:
     tf1_stage.need_tensorflow()
     quiet_about_successors()
     tf1_stage.install(plan.on, seed=own_seed(plan))
+    if plan.joined:
+        from viaduct.rehearsal.tf1_stage import joining
+
+        joining.install()
     if plan.fake_data:
         from viaduct.rehearsal.fake_data import tf_files
 

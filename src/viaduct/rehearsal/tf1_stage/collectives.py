@@ -83,6 +83,11 @@ def process_group(key: str, ranks: list[int]) -> Any:
         return _made.setdefault(key, made)
 
 
+def has_exchanged() -> bool:
+    """Return True if this rank has exchanged something with others."""
+    return bool(_made)
+
+
 def agree(key: str, group: Any, ranks: list[int], arrays: Sequence[np.ndarray[Any, Any]], same_shape: bool) -> None:
     """All bring the same number of tensors, of the same kinds and shapes; eight bytes of each tell."""
     import torch

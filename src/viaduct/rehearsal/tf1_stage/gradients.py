@@ -34,6 +34,7 @@ class Gradients:
 _known: weakref.WeakKeyDictionary[Any, list[Gradients]] = weakref.WeakKeyDictionary()
 _losses: list[Any] = []  # of the optimizers that are computing gradients, the outermost first
 _applying = 0
+combine: Callable[[list[Any], list[Any]], list[Any]] | None = None  # given targets and their gradients
 
 
 def of(graph: Any) -> list[Gradients]:
@@ -109,6 +110,7 @@ def remembering(plain: Callable[..., Any]) -> Callable[..., Any]:
     def helper(ys: Any, xs: Any, *args: Any, **named: Any) -> Any:
         found = plain(ys, xs, *args, **named)
         targets = list(xs) if isinstance(xs, (list, tuple)) else [xs]
+        found = found if combine is None else combine(targets, found)
         loss = _losses[0] if _losses else ys
         note(loss, list(zip(targets, found, strict=True)))
         return found
