@@ -42,6 +42,7 @@ def carried(pairs: list[Pair], limits: str = "error", finished: bool = True, **m
         "limits": [],
         "idle": [],
         "unfelt": [],
+        "written": [],
     }
     return SimpleNamespace(**{**made, **more})
 

@@ -23,6 +23,7 @@ from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
 from viaduct.carrying.running import Interrupted, Run, plan_for, plan_of, run, side_words, stage_of
 from viaduct.carrying.suspects import Suspect, suspects
+from viaduct.carrying.written import Runs, Written, compare_written
 from viaduct.comparison.drift import Drift
 from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.plan import StageName
@@ -57,6 +58,7 @@ class Carried:
     edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
     repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
     outcomes: Outcomes | None = None  # what was printed, and evaluations
+    written: list[Written] = field(default_factory=list)  # files
     doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
     aside: Path | None = None  # where the old content of OUT is now
 
@@ -174,6 +176,10 @@ def compare_results(carried: Carried) -> None:
     allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
     base = again.get("original") if carried.base is carried.original else None
     carried.outcomes = compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
+    shaken = carried.shaken if carried.agreement.verdict != "same" else None
+    carried.written = compare_written(
+        Runs(carried.base, carried.migrated, base, again.get("migrated"), shaken, allowed)
+    )
 
 
 def decide(carried: Carried) -> Verdict:

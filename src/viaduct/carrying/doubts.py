@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "not deterministic", "other ranks", "wrong tree", "not the file", "never executed", "no effect", "not compared",
-    "printed", "changed files",
+    "printed", "changed files", "written",
 ]  # fmt: skip
 SIDES = {"original": "原脚本", "migrated": "迁移后的脚本"}
 
@@ -52,6 +52,7 @@ def find_doubts(carried: Carried) -> list[Doubt]:
         *not_compared(carried),
         *other_outcomes(carried),
         *changed_originals(carried),
+        *other_files(carried),
     ]
 
 
@@ -241,6 +242,19 @@ def changed_originals(carried: Carried) -> Iterator[Doubt]:
             "read others",
             f"脚本运行期间,您自己的 {len(changed)} 个文件发生了变化,各次运行读到的内容可能不同",
             changed,
+        )
+
+
+def other_files(carried: Carried) -> Iterator[Doubt]:
+    """Files that the sides wrote, and that are not the same."""
+    differing = [f"{file.name}: {file.detail}" for file in carried.written if file.state == "differs"]
+    if differing:
+        count = len(differing)
+        yield Doubt(
+            "written",
+            f"{write_count(count, 'file')} that the scripts write {'is' if count == 1 else 'are'} not the same",
+            f"脚本写出的 {count} 个文件不一致",
+            differing,
         )
 
 

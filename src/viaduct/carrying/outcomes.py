@@ -21,6 +21,17 @@ from viaduct.rehearsal.printing import read_lines
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w])")
 DEVICE = re.compile(r"cuda|gpu|npu|mlu|nccl|hccl|cncl", re.IGNORECASE)
+MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+CLOCK = r"[0-2]\d([:._-])[0-5]\d(?:{0}[0-5]\d(?:[.,]\d+)?)?"
+TIMES = (
+    r"20\d\d([-/_])[01]\d\1[0-3]\d(?:[T _-]" + CLOCK.format(r"\2") + ")?",  # 2024-05-31 12:30:00
+    r"20\d\d[01]\d[0-3]\d(?:[T_-]?[0-2]\d[0-5]\d(?:[0-5]\d)?)?",  # 20240531-123000
+    rf"{MONTH}[a-z]*[ _-]?\d{{1,2}}(?:[ _-]" + CLOCK.format(r"\3") + ")?",  # May31_12-30-00
+    r"[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?",
+    r"1[6-9]\d{8}(?:\.\d+)?",  # seconds since 1970
+)
+TIME = re.compile(rf"(?<![\d.])(?:{'|'.join(TIMES)})(?!\d)")
+"""What both runs of a side may have alike, and the other side not: they are made at other times."""
 LINES = 5000  # of a rank that are compared
 INPUT_ROUNDING = 1e-5  # of what a network is given, relative to its magnitude
 
@@ -40,7 +51,8 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
     differing: list[str] = []
     compared = unpaired = 0
     ours, theirs = lines_of(original.plan), lines_of(migrated.plan)
-    ours_again = lines_of(again.plan) if again is not None else {}
+    # A side that was run once counts in all its numbers: those that change are found by the other side's two runs.
+    ours_again = lines_of(again.plan) if again is not None else ours
     theirs_again = lines_of(repeated.plan) if repeated is not None else {}
     for rank in sorted(ours.keys() | theirs.keys()):
         before, after = ours.get(rank, []), theirs.get(rank, [])
@@ -52,7 +64,8 @@ def compare_outcomes(original: Run, again: Run | None, migrated: Run, repeated: 
             numbers = [(x, y) for x, y in zip(left[a], right[b], strict=True) if x is not None and y is not None]
             compared += len(numbers)
             if any(not is_alike(x, y, allowed) for x, y in numbers):
-                differing.append(f"{shown(before[a])} in the original, {shown(after[b])} after the migration")
+                line, other = describe_line(before[a]), describe_line(after[b])
+                differing.append(f"{line} in the original, {other} after the migration")
         differing += only_printed_by("original", before, left, {a for a, _ in pairs})
         differing += only_printed_by("migrated script", after, right, {b for _, b in pairs})
     evaluated, count = compare_evaluations(original, migrated, allowed)
@@ -63,10 +76,14 @@ def lines_of(plan: Plan) -> dict[int, list[str]]:
     """What was printed, without the paths that each run has of its own."""
     found = {}
     for rank, lines in read_lines(plan.record).items():
-        for path in (plan.work, plan.record, plan.tree):
-            lines = [line.replace(path, "…") for line in lines]
-        found[rank] = lines[:LINES]
+        found[rank] = remove_own_names(lines[:LINES], plan)
     return found
+
+
+def remove_own_names(lines: list[str], plan: Plan) -> list[str]:
+    """Return lines without the paths that each run has of its own, and without times."""
+    paths = re.compile("|".join(re.escape(path) for path in (plan.work, plan.record, plan.tree) if path))
+    return [TIME.sub("time", paths.sub("…", line)) for line in lines]
 
 
 def skeleton(line: str) -> str:
@@ -93,7 +110,7 @@ def only_printed_by(side: str, lines: list[str], numbers: list[list[str | None]]
     """Lines with results that the other side does not print: numbers which are the same in both runs of this side."""
     for place, line in enumerate(lines):
         if place not in paired and any(number is not None for number in numbers[place]):
-            yield f"{shown(line)} is printed by the {side} only"
+            yield f"{describe_line(line)} is printed by the {side} only"
 
 
 def is_alike(left: str, right: str, allowed: float) -> bool:
@@ -106,7 +123,7 @@ def is_alike(left: str, right: str, allowed: float) -> bool:
     return abs(a - b) <= allowed * max(abs(a), abs(b)) + 1.01 * last
 
 
-def shown(line: str) -> str:
+def describe_line(line: str) -> str:
     text = line.strip()
     return repr(text if len(text) <= 100 else f"{text[:100]} …")
 

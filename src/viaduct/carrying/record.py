@@ -55,6 +55,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
             for place, one in carried.sides.manual
         ],
         "printed": asdict(carried.outcomes) if carried.outcomes is not None else None,
+        "files": [asdict(file) for file in carried.written],
         "repeated": {
             one.side: {"equal": one.is_equal, "deterministic": one.is_deterministic, "finished": one.again.finished}
             for one in carried.repeated

@@ -70,6 +70,7 @@ def page(carried: Carried) -> Page:
         *places(carried),
         *losses(carried),
         *drift(carried),
+        *written(carried),
         *executed(carried),
         *limits(carried),
         left(carried),
@@ -313,6 +314,18 @@ def write_difference(pair: Pair | None) -> Value | None:
 
 
 # ---- which files ran
+
+
+def written(carried: Carried) -> list[Section]:
+    """The files that both scripts wrote, those that differ first."""
+    order = {"differs": 0, "not compared": 1}
+    files = sorted(carried.written, key=lambda file: order.get(file.state, 2))
+    if not files:
+        return []
+    words = "What each run wrote into its own copy of the working folder, compared by content."
+    rows = [[file.name, "within rounding" if file.state == "rounding" else file.state, file.detail] for file in files]
+    columns = ["file", "result", "what was compared, or why not"]
+    return [Section("Files that were written", words, [Table(columns, rows)])]
 
 
 def executed(carried: Carried) -> list[Section]:

@@ -222,6 +222,9 @@ def compared(carried: Carried) -> list[tuple[str, str]]:
         parts += [
             write_number(carried.outcomes.evaluations, "pass without gradients", "passes without gradients"),
             write_number(carried.outcomes.compared, "printed number", "printed numbers"),
+            write_number(
+                sum(file.state != "not compared" for file in carried.written), "written file", "written files"
+            ),
         ]
     return [("Compared", "; ".join(part for part in parts if part) + ".")]
 
@@ -236,18 +239,27 @@ def not_compared(carried: Carried) -> list[tuple[str, str]]:
     if carried.agreement is None:
         return []
     if carried.asked.lang == "zh":
-        text = "第一步之后的梯度、各步之间的权重、脚本写出的文件,以及加速卡自身的算子。"
+        text = "第一步之后的梯度、各步之间的权重,以及加速卡自身的算子。"
         if carried.stage == "tf1":
             text = f"局部变量(如指标计数器)、其他的算子执行顺序、{text}"
-        return [(NAMES["Not compared"][1], text)]
+        return [(NAMES["Not compared"][1], text), *files_not_compared(carried)]
     tf1 = "local variables such as counters of metrics, another order of operators, " if carried.stage == "tf1" else ""
     return [
         (
             "Not compared",
-            f"{tf1}gradients after the first step, weights between steps, files that the script writes, printed "
-            "text without numbers, numbers that do not repeat themselves; the card's own kernels.",
-        )
+            f"{tf1}gradients after the first step, weights between steps, printed text without numbers, numbers that "
+            "do not repeat themselves, files under full paths; the card's own kernels.",
+        ),
+        *files_not_compared(carried),
     ]
+
+
+def files_not_compared(carried: Carried) -> list[tuple[str, str]]:
+    """Files that were written, and why they are not compared; the page has all."""
+    found = [f"{file.name} ({file.detail})" for file in carried.written if file.state == "not compared"]
+    more = len(found) - SHOWN
+    text = "; ".join(found[:SHOWN]) + (f"; +{more}" if more > 0 else "")
+    return [(NAMES["Not compared"][carried.asked.lang == "zh"], f"{text}.")] if found else []
 
 
 def kind_words(carried: Carried, kind: Kind) -> str:

@@ -1,0 +1,291 @@
+"""What a file that a script wrote contains: tensors by name, plain values, scalars of TensorBoard, lines, pixels.
+
+Nothing of it is executed: a pickle may name NumPy's arrays and plain containers only, a PyTorch checkpoint is read with
+`weights_only`. `Unreadable` says why a file cannot be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import pickle
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from viaduct.carrying.observed import Arrays
+from viaduct.data.example import BYTES, FIXED32, VARINT, fields, varint
+from viaduct.data.tfrecord import read_records
+from viaduct.errors import ViaductError
+
+LARGEST = 1 << 30  # bytes of a file that is read
+LEAVES = 200_000  # values of one file
+ZIP, OLD_TORCH, SAFE_PICKLE = b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"\x80"
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+PLAIN_CLASSES = {
+    ("collections", "OrderedDict"),
+    ("collections", "defaultdict"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    *((f"numpy.{core}.{module}", name) for core in ("core", "_core") for module, name in (
+        ("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))),
+    *(("builtins", name) for name in ("set", "frozenset", "complex", "bytearray", "list", "dict", "int", "float")),
+}  # fmt: skip
+
+
+class Unreadable(Exception):
+    """A file whose content cannot be compared, and why."""
+
+
+@dataclass
+class Content:
+    """`arrays` and `values` by name; or `lines` of a text. `partial`: only what both sides have is compared."""
+
+    arrays: Arrays = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
+    lines: list[str] | None = None
+    partial: bool = False
+    pixels: bool = False
+
+
+def read_content(path: Path) -> Content:
+    """Read a file by what its name and its first bytes say it is; raises Unreadable."""
+    if path.stat().st_size > LARGEST:
+        raise Unreadable("it is larger than 1 GiB")
+    try:
+        return find_reader(path)(path)
+    except (Unreadable, MemoryError):
+        raise
+    except ViaductError as error:
+        raise Unreadable(str(error).splitlines()[0]) from None
+    except ImportError as error:
+        raise Unreadable(f"{error.name or error} is not installed") from None
+    except Exception as error:  # whatever a library says of a damaged file
+        raise Unreadable(f"it cannot be read: {type(error).__name__}: {str(error).splitlines()[:1]}") from None
+
+
+def find_reader(path: Path) -> Callable[[Path], Content]:
+    name, begin = path.name.lower(), read_begin(path)
+    if "tfevents" in name:
+        return read_events
+    if name.endswith(".index"):
+        return read_tensorflow
+    if name.endswith((".meta", "graph.pbtxt", ".pb", ".onnx", ".om")):
+        return refuse("it holds a graph, which the migration changes")
+    if name.endswith(".safetensors"):
+        return read_safetensors
+    if begin.startswith(b"\x93NUMPY") or name.endswith(".npz"):
+        return read_numpy
+    if begin.startswith(b"\x89HDF"):
+        return read_hdf5
+    if name.endswith(IMAGES):
+        return read_image
+    if begin.startswith((ZIP, OLD_TORCH)):
+        return read_torch
+    if begin.startswith(SAFE_PICKLE) or name.endswith((".pkl", ".pickle")):
+        return read_pickle
+    return read_text
+
+
+def read_begin(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(32)
+
+
+def refuse(why: str) -> Callable[[Path], Content]:
+    def read(path: Path) -> Content:
+        raise Unreadable(why)
+
+    return read
+
+
+def read_text(path: Path) -> Content:
+    data = path.read_bytes()
+    if b"\0" in data:
+        raise Unreadable("its format is not known, and its bytes differ")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unreadable("its format is not known, and its bytes differ") from None
+    return Content(lines=[line for line in text.replace("\r", "\n").split("\n") if line.strip()])
+
+
+def read_numpy(path: Path) -> Content:
+    try:
+        with np.load(path, allow_pickle=False) as archive:  # an array has no such context, an archive does
+            return Content({name: archive[name] for name in archive.files})
+    except (TypeError, AttributeError):
+        return Content({"array": np.load(path, allow_pickle=False)})
+    except ValueError as error:
+        why = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        raise Unreadable(why) from None
+
+
+def read_safetensors(path: Path) -> Content:
+    from viaduct.weights.stored import open_weights
+
+    with open_weights(path) as stored:
+        return Content({name: as_numpy(stored.read(name)) for name in stored.infos})
+
+
+def read_tensorflow(path: Path) -> Content:
+    from viaduct.weights.bundle import Bundle
+
+    found, unread = Content(), []
+    with Bundle(path.with_suffix("")) as bundle:
+        for name, entry in bundle.entries.items():
+            if entry.sliced or entry.dtype not in NUMPY_TYPES:
+                unread.append(name)
+                continue
+            array = np.frombuffer(bytes(bundle.content(name)), NUMPY_TYPES[entry.dtype]).reshape(entry.shape)
+            found.arrays[name] = widen_bfloat16(array) if entry.dtype == "bfloat16" else array
+    found.values = dict.fromkeys(unread, "of a kind that is not read")
+    return found
+
+
+NUMPY_TYPES = {
+    **{name: name for name in ("float64", "int64", "float32", "int32", "float16", "uint8", "bool")},
+    "bfloat16": "uint16",
+}
+
+
+def widen_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def read_hdf5(path: Path) -> Content:
+    import h5py
+
+    found = Content()
+    with h5py.File(path, "r") as file:
+        file.visititems(
+            lambda name, item: found.arrays.update({name: np.asarray(item)}) if isinstance(item, h5py.Dataset) else None
+        )
+    return found
+
+
+def read_image(path: Path) -> Content:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return Content({"pixels": np.asarray(image.convert("RGBA"))}, pixels=True)
+
+
+def read_torch(path: Path) -> Content:
+    import torch
+
+    try:
+        with torch.serialization.safe_globals(harmless_classes()):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        words = " ".join(str(error).split())
+        what = words.partition("Unsupported global: GLOBAL ")[2].partition(" ")[0]
+        if what:
+            raise Unreadable(f"it holds a pickled {what}, which is not executed") from None
+        raise Unreadable(f"torch.load does not read it without executing it: {words[:120]}") from None
+    return flatten(loaded)
+
+
+def harmless_classes() -> list[Any]:
+    """What people put into checkpoints beside tensors, and what does nothing when it is made."""
+    import importlib
+    import pathlib
+
+    core: Any = importlib.import_module(f"numpy.{'core' if np.__version__.startswith('1.') else '_core'}.multiarray")
+    made = [core.scalar, core._reconstruct]
+    kinds = {type(np.dtype(name)) for name in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
+    paths = [pathlib.PosixPath, pathlib.PurePosixPath]
+    return [argparse.Namespace, collections.defaultdict, np.dtype, np.ndarray, *made, *paths, *kinds, dict, list, set]
+
+
+def read_pickle(path: Path) -> Content:
+    with path.open("rb") as file:
+        return flatten(PlainUnpickler(file).load())
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Makes arrays and plain containers, and refuses every other class before it is imported."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in PLAIN_CLASSES:
+            raise Unreadable(f"it holds a pickled {module}.{name}, which is not executed")
+        return super().find_class(module, name)
+
+
+def flatten(value: Any) -> Content:
+    found = Content()
+    for number, (name, leaf) in enumerate(leaves(value, "", ())):
+        if number >= LEAVES:
+            raise Unreadable(f"it holds more than {LEAVES:,} values")
+        array = as_array(leaf)
+        if array is not None and array.ndim:
+            found.arrays[name] = array
+        else:
+            found.values[name] = describe(leaf if array is None else array.item())
+    return found
+
+
+def leaves(value: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    """Every value of nested containers with a name such as `optimizer.state.0.exp_avg`."""
+    inside: Any = None
+    if isinstance(value, argparse.Namespace):
+        inside = vars(value).items()
+    elif isinstance(value, dict):
+        inside = value.items()
+    elif isinstance(value, (list, tuple)):
+        inside = enumerate(value)
+    elif isinstance(value, (set, frozenset)):
+        inside = enumerate(sorted(value, key=repr))
+    if inside is None or id(value) in above or len(above) > 50:
+        yield name or "value", value if inside is None else "…"
+        return
+    for key, part in inside:
+        yield from leaves(part, f"{name}.{key}" if name else str(key), (*above, id(value)))
+
+
+def as_array(value: Any) -> np.ndarray[Any, Any] | None:
+    if hasattr(value, "detach"):
+        return as_numpy(value)
+    return value if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" else None
+
+
+def as_numpy(tensor: Any) -> np.ndarray[Any, Any]:
+    from viaduct.rehearsal.observe import as_array as convert
+
+    return convert(tensor)
+
+
+def describe(value: Any) -> str:
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
+
+
+def read_events(path: Path) -> Content:
+    """Scalars by tag and step; a value without a counterpart at its step is left out."""
+    found = Content(partial=True)
+    for record in read_records(path):
+        step, summaries = 0, []
+        for number, wire, start, stop in fields(record, 0, len(record)):
+            if (number, wire) == (2, VARINT):
+                step = varint(record, start, stop)[0]
+            elif (number, wire) == (5, BYTES):
+                summaries.append(record[start:stop])
+        for summary in summaries:
+            for tag, scalar in scalars_in(summary):
+                found.values[f"{tag} at step {step}"] = repr(scalar)
+    return found
+
+
+def scalars_in(summary: memoryview) -> Iterator[tuple[str, float]]:
+    for _, _, start, stop in fields(summary, 0, len(summary)):
+        value, tag, scalar = summary[start:stop], "", None
+        for number, wire, begin, end in fields(value, 0, len(value)):
+            if (number, wire) == (1, BYTES):
+                tag = bytes(value[begin:end]).decode("utf-8", "replace")
+            elif (number, wire) == (2, FIXED32):
+                scalar = struct.unpack("<f", value[begin:end])[0]
+        if scalar is not None:
+            yield tag, scalar
