@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from carrying.journeys import carried
 from command import viaduct
+from rehearsal.rehearsing import rehearsed
 
 SCRIPT = """\
 import torch
@@ -56,6 +58,92 @@ def test_an_update_by_hand_is_a_step(update: str, tmp_path: Path) -> None:
     assert journey.code == 0, journey.said + journey.talk[-3000:]
     assert journey.record["verdict"] == "agrees"
     assert "5 losses of 5 steps, 3 gradients of the first step and 3 tensors" in journey.said
+
+
+BEGIN = """\
+import torch
+from torch import nn
+
+torch.manual_seed(1)
+torch.set_num_threads(1)
+F = nn.functional
+x = torch.randn(32, 4, generator=torch.Generator().manual_seed(3))
+y = (x.sum(1) > 0).long()
+model = nn.Linear(4, 2)
+"""
+# name: (the script, the steps that are found, names of what is trained)
+WITHOUT_A_MODULE = {
+    "plain_tensors": (
+        "w = torch.randn(4, 2, requires_grad=True)\n"
+        "for step in range(5):\n"
+        "    F.cross_entropy(x @ w, y).backward()\n"
+        "    with torch.no_grad():\n"
+        "        w -= 0.1 * w.grad\n"
+        "        w.grad = None\n",
+        5,
+        {"tensor.0"},
+    ),
+    "functional": (
+        "params = [torch.randn(4, 2).requires_grad_(), torch.zeros(2).requires_grad_()]\n"
+        "for step in range(5):\n"
+        "    grads = torch.autograd.grad(F.cross_entropy(x @ params[0] + params[1], y), params)\n"
+        "    params = [(p - 0.1 * g).detach().requires_grad_() for p, g in zip(params, grads)]\n",
+        4,  # nothing shows what became of the last gradients
+        {"tensor.0", "tensor.1"},
+    ),
+    "torch_func": (
+        "from torch.func import functional_call, grad\n"
+        "params = {name: value.detach() for name, value in model.named_parameters()}\n"
+        "def loss(params):\n"
+        "    return F.cross_entropy(functional_call(model, params, (x,)), y)\n"
+        "for step in range(5):\n"
+        "    grads = grad(loss)(params)\n"
+        "    params = {name: value - 0.1 * grads[name] for name, value in params.items()}\n",
+        4,
+        {"tensor.0", "tensor.1"},
+    ),
+    "autograd_grad": (
+        "for step in range(5):\n"
+        "    grads = torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))\n"
+        "    with torch.no_grad():\n"
+        "        for p, g in zip(model.parameters(), grads):\n"
+        "            p.sub_(0.1 * g)\n",
+        5,
+        {"weight", "bias"},
+    ),
+    "numpy": (
+        "for step in range(5):\n"
+        "    model.zero_grad()\n"
+        "    F.cross_entropy(model(x), y).backward()\n"
+        "    for p in model.parameters():\n"
+        "        p.data.copy_(torch.from_numpy(p.detach().numpy() - 0.1 * p.grad.numpy()))\n",
+        5,
+        {"weight", "bias"},
+    ),
+    "two_passes_a_step": (
+        "for step in range(5):\n"
+        "    model.zero_grad()\n"
+        "    for part in range(2):\n"
+        "        F.cross_entropy(model(x[part::2]), y[part::2]).backward()\n"
+        "    with torch.no_grad():\n"
+        "        for p in model.parameters():\n"
+        "            p -= 0.1 * p.grad\n",
+        5,
+        {"weight", "bias"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["functional", *(pytest.param(n, marks=pytest.mark.slow) for n in WITHOUT_A_MODULE if n != "functional")]
+)
+def test_what_is_trained_is_found_from_the_loss(name: str, tmp_path: Path) -> None:
+    source, steps, trained = WITHOUT_A_MODULE[name]
+    answer = rehearsed(tmp_path, BEGIN + source, "--on", "npu")
+    assert (answer.code, answer.summary["steps"]) == (0, steps), answer.talk
+    assert all(answer.summary["losses"])
+    with np.load(answer.record / "observed" / "rank-0" / "gradients.npz") as gradients:
+        assert set(gradients.files) == trained
 
 
 def test_a_script_that_only_computes_gradients_takes_no_step(tmp_path: Path) -> None:

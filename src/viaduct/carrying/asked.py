@@ -29,6 +29,7 @@ class Asked:
     fake_data: bool = False
     framework: StageName | None = None
     launch: Launch = "auto"
+    step_at: str = ""  # FILE:LINE or a function, where a step ends
     migrated: Path | None = None  # somebody's own migrated copy, in place of ours
     force: bool = False
     lang: str = "en"

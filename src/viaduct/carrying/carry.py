@@ -21,7 +21,17 @@ from viaduct.carrying.observed import together
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
 from viaduct.carrying.places import check_out, prepared
 from viaduct.carrying.repeating import Repetition, SecondRun, compare_runs
-from viaduct.carrying.running import Interrupted, Run, plan_for, plan_of, run, side_words, stage_of
+from viaduct.carrying.running import (
+    Interrupted,
+    Run,
+    find_step_at,
+    move_step_at,
+    plan_for,
+    plan_of,
+    run,
+    side_words,
+    stage_of,
+)
 from viaduct.carrying.suspects import Suspect, suspects
 from viaduct.carrying.written import Runs, Written, compare_written
 from viaduct.comparison.drift import Drift
@@ -82,6 +92,7 @@ def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carrie
     check_out(asked.source, asked.out, asked.force)
     sides = migrate(asked)
     stage = stage_of(asked, sides)
+    move_step_at(find_step_at(asked, sides), sides)  # which refuses a line that is not there
     tell(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
     with prepared(asked.out) as aside:
         write(sides, asked)

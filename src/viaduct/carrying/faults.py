@@ -78,14 +78,19 @@ def find_fault(run: Run) -> Fault:
             "command is given.",
             "请在 -- 之后给出数据路径,或使用 --fake-data;相对路径以执行命令的目录为准。",
         )
+    if summary.script_exit_code == 0 and run.plan.step_at:
+        text = f"{who} ended well and never executed --step-at {run.plan.step_at}"
+        return Fault("script", text, f"{wer}正常结束,但从未执行 --step-at {run.plan.step_at}", STEP_AT, STEP_AT_ZH)
     if summary.script_exit_code == 0:
         return Fault(
             "script",
             f"{who} ended well and took no training step",
             f"{wer}正常结束,但没有执行任何训练步",
             "A step is an update by an optimizer, or by hand between a backward pass and the next forward pass of a "
-            "module. Give it after -- the arguments with which it trains.",
-            "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数。",
+            "module. Give it after -- the arguments with which it trains, or say with --step-at FILE:LINE where a step "
+            "ends.",
+            "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
+            "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
     how = short(summary.failure) or ending(summary.script_exit_code)
     return Fault("script", f"{who} fails: {how}", f"{wer}运行失败:{how}")
@@ -109,6 +114,8 @@ def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
     )
 
 
+STEP_AT = "Name a line or a function that each step executes, or give the script after -- the arguments to reach it."
+STEP_AT_ZH = "请指出每一步都会执行的行或函数,或在 -- 之后给出能执行到它的参数。"
 SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;请用 sys.exit 或执行到最后一行来结束脚本。"
 
 

@@ -15,12 +15,13 @@ from viaduct.carrying.migrated import Sides
 from viaduct.carrying.observed import Observed, read
 from viaduct.carrying.places import RUNS
 from viaduct.carrying.provenance import Provenance
-from viaduct.errors import ViaductError
+from viaduct.errors import BadValue, ViaductError
 from viaduct.rehearsal import project, tf1_stage
 from viaduct.rehearsal.files import choose_view, settle
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.process import rehearse
 from viaduct.rehearsal.stage import refuse_old_torch
+from viaduct.rehearsal.step_at import FLAG, find_target, parse_target
 from viaduct.rehearsal.summary import Summary, told
 from viaduct.scripts.notebook_runs import is_notebook
 
@@ -118,6 +119,7 @@ def plan_of(asked: Asked, sides: Sides, stage: StageName, tell: Callable[[str], 
         ranks=asked.ranks,
         launches_itself=asked.launch == "self" or own,
         limits="off",
+        step_at=find_step_at(asked, sides),
         fake_data=asked.fake_data,
         look=True,
         tree=str(sides.root.resolve()),
@@ -130,11 +132,31 @@ def plan_of(asked: Asked, sides: Sides, stage: StageName, tell: Callable[[str], 
     return choose_view(plan, tell)
 
 
+def find_step_at(asked: Asked, sides: Sides) -> str:
+    """Return the place where a step ends, in the original; raises BadValue where there is none."""
+    if not asked.step_at:
+        return ""
+    return str(find_target(asked.step_at, project.relative_sources(project.read(sides.original), sides.root)))
+
+
+def move_step_at(text: str, sides: Sides) -> str:
+    """Return the same place after the migration: its lines may have moved."""
+    target = parse_target(text) if text else None
+    if target is None or target.file not in sides.files:
+        return text
+    rows = [row for row in sides.files[target.file] if row.old is not None and row.new is not None]
+    lines = [row.new for row in rows if row.new and row.old and target.first <= row.old <= target.last]
+    if not lines:
+        raise BadValue(f"{FLAG} {text}: the migration leaves nothing of this line.", "Name a line near it.")
+    return str(replace(target, first=min(lines), last=max(lines)))
+
+
 def plan_for(side: Side, first: Plan, asked: Asked, sides: Sides, script: Path | None = None) -> Plan:
     plan = replace(first, record=str(Path(first.record).parent / side))
     root, folder = str(sides.root.resolve()), str(sides.folder.resolve())
     if side == "migrated":
         plan = replace(plan, tree=folder, other_trees=(root,), replaces=root)
+        plan = replace(plan, step_at=move_step_at(plan.step_at, sides))
         plan = replace(plan, on=asked.to, script=str(sides.migrated), limits=asked.limits)
         return settle(plan, Path(plan.record))
     if script is not None and not script.is_relative_to(root):

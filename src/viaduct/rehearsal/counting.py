@@ -22,6 +22,7 @@ from viaduct.rehearsal.hand_updates import UpdatesByHand
 from viaduct.rehearsal.observe import Observation
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
+from viaduct.rehearsal.step_at import StepAt, parse_target
 from viaduct.scripts.runner import StopScript
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
@@ -41,7 +42,8 @@ class Counter(Watcher):
         self.rank = 0  # as it is while steps are taken: at the end the process group may be gone
         self._optimizer: torch.optim.Optimizer | None = None
         self._steps = OptimizerSteps(self)
-        self._by_hand = UpdatesByHand(self.on_backward_by_hand, self.on_step_by_hand)
+        self._by_hand = UpdatesByHand(self.on_backward_by_hand, self.on_step_by_hand, self.on_function)
+        self._step_at = StepAt(parse_target(plan.step_at), self.count_step) if plan.step_at else None
 
     def start(self) -> None:
         if self.observation:
@@ -50,6 +52,8 @@ class Counter(Watcher):
             bound_loaders(self.plan.batches)
         self._steps.__enter__()
         self._by_hand.start()
+        if self._step_at:
+            self._step_at.start()
         if not self.ours:
             register_end(self.finish)
         util.register_after_fork(self, Counter.start_again)
@@ -58,6 +62,8 @@ class Counter(Watcher):
         """Look no more."""
         self._steps.__exit__()
         self._by_hand.close()
+        if self._step_at:
+            self._step_at.close()
         if self.observation:
             self.observation.close()
 
@@ -66,12 +72,24 @@ class Counter(Watcher):
         self.ours, self.taken, self.asked = False, 0, None
         register_end(self.finish)
 
-    def on_backward_by_hand(self) -> None:
-        if self.observation and not self.taken:
-            self.observation.keep_gradients()
+    def on_backward_by_hand(self, trained: list[torch.Tensor]) -> None:
+        if self.observation:
+            self.observation.trained = trained
+            if not self.taken:
+                self.observation.keep_gradients()
+
+    def on_function(self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
+        """Gradients were computed by a function, which leaves nothing in `.grad`."""
+        if self.observation:
+            self.observation.keep_function(loss, trained, gradients if not self.taken else [])
 
     def on_step_by_hand(self) -> None:
         self.on_step_end(self.taken)
+
+    def on_step_end(self, step: int) -> None:
+        """An update is a step, unless the user has said where steps end."""
+        if self._step_at is None:
+            self.count_step()
 
     def on_update_begin(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         self._by_hand.has_optimizer = True
@@ -81,13 +99,13 @@ class Counter(Watcher):
     def on_update_end(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         self._optimizer = optimizer
 
-    def on_step_end(self, step: int) -> None:
+    def count_step(self) -> None:
         if self.asked is not None:  # it has swallowed the stop and trains on; that is no part of the rehearsal
             self.stop()
-        self.taken, self.rank = step + 1, rank()
+        self.taken, self.rank = self.taken + 1, rank()
         self._progress.note(rank=self.rank, steps=self.taken)
         if self.observation:
-            self.observation.step_ends(step, self._optimizer)
+            self.observation.step_ends(self.taken - 1, self._optimizer)
         if self.plan.steps and self.taken >= self.plan.steps:
             self.keep()
             self.asked = time.monotonic()

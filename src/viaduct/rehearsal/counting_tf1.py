@@ -13,6 +13,7 @@ from viaduct.rehearsal.looking import describe_ranks, keep
 from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
+from viaduct.rehearsal.step_at import StepAt, parse_target
 
 if TYPE_CHECKING:
     from viaduct.rehearsal.tf1_stage.watch import Watched
@@ -31,6 +32,9 @@ class GraphCounter:
         if self.examined is not None:
             sessions.observers.append(self.examined)
         self.watched: Watched = watch.start(steps=plan.steps or None)
+        if plan.step_at:
+            self.watched.by_line = True
+            StepAt(parse_target(plan.step_at), self.watched.take_step).start()
         if not ours:
             atexit.register(self.finish, False)
 

@@ -1,14 +1,17 @@
 """Finds training steps of scripts that have no optimizer: `p.data.add_(p.grad, alpha=-lr)`.
 
-A step has been taken where parameters of a network differ, at its next forward pass or at the script's end, from what
-they were after the last backward pass. As soon as an optimizer steps, its steps count and nothing is looked for here.
+What is trained are the tensors that a loss leads back to: parameters of networks, and others that require gradients. A
+step has been taken where they differ, at the next forward or backward pass or at the script's end, from what they were
+after the last backward pass; or where the next backward pass leads back to new tensors with other values, as in
+functional code (`params = [p - lr * g for …]`, `torch.func.grad`). As soon as an optimizer steps, its steps count and
+nothing is looked for here.
 """
 
 from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from viaduct.scripts.roots import Roots
@@ -17,15 +20,25 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+NODES = 200_000  # of a graph that are looked at
+Known = list[tuple["torch.Tensor", int]]
+
 
 class UpdatesByHand:
-    """Calls `on_backward` after each backward pass and `on_step` where an update was made since."""
+    """Calls `on_backward` after each backward pass and `on_step` where an update was made since.
 
-    def __init__(self, on_backward: Callable[[], None], on_step: Callable[[], None]) -> None:
-        self.on_backward, self.on_step = on_backward, on_step
+    `on_function(loss, inputs, gradients)` is called for gradients that leave nothing in `.grad`.
+    """
+
+    def __init__(
+        self,
+        on_backward: Callable[[list[torch.Tensor]], None],
+        on_step: Callable[[], None],
+        on_function: Callable[[Any, list[torch.Tensor], list[torch.Tensor]], None],
+    ) -> None:
+        self.on_backward, self.on_step, self.on_function = on_backward, on_step, on_function
         self.has_optimizer = False
-        self._networks: list[nn.Module] = []
-        self._after_backward: list[tuple[torch.Tensor, int]] = []  # parameters that got gradients, with checksums
+        self._after_backward: Known = []  # what is trained, with checksums
         self._inside = False
         self._roots = Roots(self._forward_begins)
 
@@ -35,20 +48,23 @@ class UpdatesByHand:
         self._roots.__enter__()
         for owner in (torch.Tensor, torch.autograd):
             self._watch_backward(owner)
+        self._watch_autograd_grad(torch.autograd)
+        self._watch_function_gradients(torch.func)
 
     def close(self) -> None:
         self._roots.__exit__()
 
-    def settle(self) -> None:
-        """Count the step that was taken since the last backward pass, if one was."""
-        before, self._after_backward = self._after_backward, []
-        if not self.has_optimizer and any(checksum(parameter) != known for parameter, known in before):
+    def settle(self, trained: list[torch.Tensor] | None = None) -> None:
+        """Count the step that was taken since the last backward pass, if one was; `trained` is what comes next."""
+        before = self._after_backward
+        if self.has_optimizer or not before:
+            return
+        if any(checksum(tensor) != known for tensor, known in before) or is_replaced(before, trained or []):
+            self._after_backward = []
             self.on_step()
 
     def _forward_begins(self, module: nn.Module, args: Any) -> None:
         self.settle()
-        if not self.has_optimizer and not any(module is known for known in self._networks):
-            self._networks.append(module)
 
     def _watch_backward(self, owner: Any) -> None:
         plain = owner.backward
@@ -57,18 +73,124 @@ class UpdatesByHand:
         def backward(*args: Any, **named: Any) -> Any:
             if self._inside or self.has_optimizer:
                 return plain(*args, **named)
+            given = args[0] if args else named.get("tensors")
+            trained = find_leaves(given if isinstance(given, (tuple, list)) else [given])
+            self.settle(trained)
             self._inside = True
             try:
                 result = plain(*args, **named)
             finally:
                 self._inside = False
-            parameters = [parameter for network in self._networks for parameter in network.parameters()]
-            trained = [parameter for parameter in parameters if parameter.grad is not None]
-            self._after_backward = [(parameter, checksum(parameter)) for parameter in trained]
-            self.on_backward()
+            self._remember(trained)
+            self.on_backward(trained)
             return result
 
         owner.backward = backward
+
+    def _remember(self, trained: list[torch.Tensor]) -> None:
+        self._after_backward = [(tensor, checksum(tensor)) for tensor in trained]
+
+    def _watch_autograd_grad(self, owner: Any) -> None:
+        """`torch.autograd.grad(loss, parameters)`; with a graph of its own it is a penalty, and no update follows."""
+        plain = owner.grad
+
+        @functools.wraps(plain)
+        def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **named: Any) -> Any:
+            losses = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+            plainly = grad_outputs is None and not named.get("create_graph") and not (len(args) > 1 and args[1])
+            if self._inside or self.has_optimizer or not plainly or len(losses) != 1:
+                return plain(outputs, inputs, grad_outputs, *args, **named)
+            trained = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
+            self.settle(trained)
+            self._inside = True
+            try:
+                found = plain(outputs, inputs, grad_outputs, *args, **named)
+            finally:
+                self._inside = False
+            self._remember(trained)
+            self.on_function(losses[0], trained, [gradient for gradient in found if gradient is not None])
+            return found
+
+        owner.grad = grad
+
+    def _watch_function_gradients(self, owner: Any) -> None:
+        """`torch.func.grad` and `grad_and_value`, where they are called outside of other transforms."""
+        plain = owner.grad_and_value
+
+        def both(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
+            transformed = plain(func, argnums, has_aux)
+
+            @functools.wraps(func)
+            def call(*args: Any, **named: Any) -> Any:
+                if self._inside or self.has_optimizer or is_transformed():
+                    return transformed(*args, **named)
+                numbers = argnums if isinstance(argnums, (tuple, list)) else [argnums]
+                trained = tensors_of([args[number] for number in numbers])
+                self.settle(trained)
+                self._inside = True
+                try:
+                    gradients, value = transformed(*args, **named)
+                finally:
+                    self._inside = False
+                self._remember(trained)
+                self.on_function(value[0] if has_aux else value, trained, tensors_of(gradients))
+                return gradients, value
+
+            return call
+
+        @functools.wraps(owner.grad)
+        def grad(func: Any, argnums: Any = 0, has_aux: bool = False) -> Any:
+            transformed = both(func, argnums, has_aux)
+
+            @functools.wraps(func)
+            def call(*args: Any, **named: Any) -> Any:
+                gradients, value = transformed(*args, **named)
+                return (gradients, value[1]) if has_aux else gradients
+
+            return call
+
+        owner.grad_and_value = functools.wraps(plain)(both)
+        owner.grad = grad
+
+
+def is_transformed() -> bool:
+    """Return True within vmap, grad or another transform: values have no numbers there."""
+    import torch
+
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def find_leaves(losses: Iterable[Any]) -> list[torch.Tensor]:
+    """Return the tensors that collect gradients when these are differentiated, in the order in which they are met."""
+    waiting = [loss.grad_fn for loss in losses if getattr(loss, "grad_fn", None) is not None]
+    seen = {id(node): node for node in waiting}
+    found: list[torch.Tensor] = []
+    while waiting and len(seen) < NODES:
+        node = waiting.pop()
+        if (leaf := getattr(node, "variable", None)) is not None:
+            found.append(leaf)
+        for following, _ in node.next_functions:
+            if following is not None and id(following) not in seen:
+                seen[id(following)] = following  # which keeps it, so that no other node gets its number
+                waiting.append(following)
+    return found
+
+
+def is_replaced(before: Known, now: list[torch.Tensor]) -> bool:
+    """Return True if none of the tensors is the same as before, and those of the same shapes have other values."""
+    if len(before) != len(now) or any(old is new for old, _ in before for new in now):
+        return False
+    pairs = list(zip(before, now, strict=True))
+    if any(old.shape != new.shape or old.dtype != new.dtype for (old, _), new in pairs):
+        return False
+    return any(known != checksum(new) for (_, known), new in pairs)
 
 
 def checksum(tensor: torch.Tensor) -> int:

@@ -7,7 +7,8 @@
 
 A loss is what `backward` is called on, before a GradScaler's factor. Names are those of the outermost module that is
 called, without the `module.` and `_orig_mod.` of wrappers. With a second network each has a number: `1.fc.weight`.
-What is trained outside of any module is called by its place in the optimizer: `optimizer.0.0.3`.
+What is trained outside of any module is called by its place in the optimizer: `optimizer.0.0.3`; without one, by its
+place among what the loss leads back to: `tensor.3`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Observation:
         self._steps: list[dict[str, Any]] = []
         self._gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as an optimizer gets them
         self._raw_gradients: dict[str, numpy.ndarray[Any, Any]] = {}  # as a backward pass leaves them
+        self.trained: list[torch.Tensor] = []  # by hand: what the last loss leads back to
         self._inside = False
         self._look = Look() if plan.look else None
         self._evaluations: list[str] = []
@@ -140,6 +142,15 @@ class Observation:
         found = self.named("parameters").items()
         self._raw_gradients |= {name: as_array(value.grad) for name, value in found if value.grad is not None}
 
+    def keep_function(self, loss: torch.Tensor, trained: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
+        """Keep what a function such as torch.autograd.grad was given and gave."""
+        self.trained = trained
+        self._losses.append(loss.detach())
+        names = {id(value): name for name, value in self.named("parameters").items()}
+        for tensor, gradient in zip(trained, gradients, strict=False):
+            if id(tensor) in names:
+                self._raw_gradients[names[id(tensor)]] = as_array(gradient)
+
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
@@ -162,6 +173,9 @@ class Observation:
     def _loose(self, named: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """What an optimizer changes and no network holds, by its place: optimizer 0, group 0, the fourth."""
         held = {id(value) for value in named.values()}
+        by_hand = {f"tensor.{number}": value for number, value in enumerate(self.trained) if id(value) not in held}
+        if not self._optimizers:
+            return by_hand
         return {
             f"optimizer.{number}.{group}.{place}": value
             for number, optimizer in enumerate(self._optimizers)

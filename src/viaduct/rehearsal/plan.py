@@ -45,6 +45,7 @@ class Plan:
     observe: bool = True
     look: bool = False  # more closely: what things were made with, and where; what each module gave
     shake: bool = False  # every weight by one unit in its last place, before the first step
+    step_at: str = ""  # where a step ends, if not at an update (`step_at.Target`)
     joined: bool = False  # ranks of a script that was written for one device train together
     tree: str = ""  # the root of this side, where two are compared
     other_trees: tuple[str, ...] = ()  # of the sides that this one must not load from

@@ -337,6 +337,13 @@ def pip_name(package: str) -> str:
 # Its own launching
 
 
+def relative_sources(known: Project, root: Path) -> dict[str, Path]:
+    """Return the project's Python files by their paths below a folder; those elsewhere by their names."""
+    paths = [source.path.resolve() for source in known.sources]
+    folder = root.resolve()
+    return {(path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name): path for path in paths}
+
+
 def launch_line(project: Project) -> str:
     """Where the script starts its own ranks (mp.spawn, a subprocess of torchrun); empty where it does not."""
     for source in project.sources:

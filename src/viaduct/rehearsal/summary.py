@@ -241,5 +241,10 @@ def advice(summary: Summary, plan: Plan) -> list[str]:
     if summary.failure:
         return [f"The script failed: {summary.failure}"]
     if summary.steps == 0 and plan.steps != 0 and not summary.bound:
-        return ["Nothing of its training was rehearsed; --steps 0 says that none is expected."]
+        if plan.step_at:
+            return [f"--step-at {plan.step_at} was never executed."]
+        return [
+            "Nothing of its training was rehearsed: --step-at FILE:LINE names where a step ends; --steps 0 says that "
+            "none is expected."
+        ]
     return []

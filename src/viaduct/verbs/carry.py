@@ -15,7 +15,18 @@ import typer
 from viaduct.errors import BadValue
 from viaduct.rehearsal import limits
 from viaduct.signals import stop_signals
-from viaduct.verbs.rehearse import Arguments, FakeData, Framework, Launch, Memory, Module, OneLimit, Ranks, parse_size
+from viaduct.verbs.rehearse import (
+    Arguments,
+    FakeData,
+    Framework,
+    Launch,
+    Memory,
+    Module,
+    OneLimit,
+    Ranks,
+    StepAtOption,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
@@ -51,6 +62,7 @@ def main(
     framework: Framework = None,
     launch: Launch = "auto",
     module: Module = False,
+    step_at: StepAtOption = "",
     distributed: Annotated[
         bool, typer.Option("--distributed", help="Migrate for several devices; with --ranks it is so anyway.")
     ] = False,
@@ -107,6 +119,7 @@ def main(
         fake_data=fake_data,
         framework=framework,
         launch=launch,
+        step_at=step_at,
         migrated=migrated,
         force=force,
         lang=lang,

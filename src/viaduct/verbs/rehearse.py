@@ -18,6 +18,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.rehearsal import limits, project
 from viaduct.rehearsal.plan import Plan, StageName
 from viaduct.rehearsal.stage import refuse_old_torch
+from viaduct.rehearsal.step_at import find_target
 from viaduct.rehearsal.summary import Summary, told
 from viaduct.scripts.notebook_runs import is_notebook
 
@@ -39,6 +40,12 @@ Framework = Annotated[StageName | None, typer.Option(help="The framework that tr
 Launch = Annotated[
     Literal["auto", "self", "ranks"],
     typer.Option(help="With --ranks: does the script start them (mp.spawn), or do we?"),
+]
+StepAtOption = Annotated[
+    str,
+    typer.Option(
+        "--step-at", help="Where a step ends, if none is found.", metavar="FILE:LINE|FUNCTION", show_default=False
+    ),
 ]
 
 
@@ -75,6 +82,7 @@ def main(
     framework: Framework = None,
     launch: Launch = "auto",
     module: Module = False,
+    step_at: StepAtOption = "",
     lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of the limits' reasons.")] = "en",
 ) -> None:
     """Run a migrated script where there is no accelerator, on a stand-in that keeps the card's documented limits.
@@ -108,6 +116,7 @@ def main(
             seed=seed,
             ranks=ranks,
             launches_itself=launch == "self" or bool(line),
+            step_at=str(find_target(step_at, project.relative_sources(known, path.parent))) if step_at else "",
             limits=switches,
             fake_data=fake_data,
             language=lang,

@@ -34,6 +34,7 @@ class Watched(sessions.Observer):
 
     limit: int | None = None
     on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
+    by_line: bool = False  # `take_step` says when a step is over, not a run that trains
     losses: list[float | None] = field(default_factory=list)
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Watched(sessions.Observer):
     # ---- before and after each run
 
     def begins(self, run: Pass) -> None:
-        if run.training and self.full:
+        if run.training and self.full and not self.by_line:
             self.stop()
 
     def stop(self) -> None:
@@ -66,7 +67,7 @@ class Watched(sessions.Observer):
     def wanted(self, run: Pass) -> list[Any]:
         """The loss, and in the first step the gradients; only what the run computes anyway."""
         self._wishes = []
-        if not run.training:
+        if not self.is_part_of_step(run):
             return []
         tensors: list[Any] = []
         self._loss = None
@@ -82,8 +83,16 @@ class Watched(sessions.Observer):
                 tensors.append(tensor)
         return tensors
 
+    def is_part_of_step(self, run: Pass) -> bool:
+        """Return True for a run that trains, or, where a line ends a step, one that computes gradients."""
+        return run.training or (
+            self.by_line and any(found.holds_any(run.reach.ops) for found in gradients.of(run.graph))
+        )
+
     def seen(self, run: Pass, values: list[Any]) -> None:
-        if not run.training:
+        if self.by_line and not run.opened.closed:
+            self._unsaved = run.opened
+        if not self.is_part_of_step(run):
             return
         loss = self._loss
         parts: dict[str, dict[str, Any]] = {}
@@ -93,12 +102,30 @@ class Watched(sessions.Observer):
             else:
                 parts.setdefault(name, {})[kind] = np.array(value)
         self.first_gradients.update({name: whole_gradient(found) for name, found in parts.items()})
+        if self.by_line:
+            self._loss = loss
+            return
+        self._end_step(run.opened, loss)
+
+    def take_step(self) -> None:
+        """The line that ends a step has been executed."""
+        if self.full:
+            self.stop()
+        loss, self._loss = self._loss, None
+        if self._unsaved is None:
+            self.losses.append(loss)
+        else:
+            self._end_step(self._unsaved, loss)
+        if self.full:
+            self.stop()
+
+    def _end_step(self, opened: Opened, loss: float | None) -> None:
         self.losses.append(loss)
-        self._unsaved = run.opened
+        self._unsaved = opened
         if self.on_step is not None:
             self.on_step(self.steps - 1, loss)
         if self.full:
-            self.keep_variables(run.opened)
+            self.keep_variables(opened)
 
     # ---- weights
 

@@ -1,0 +1,172 @@
+"""Counts steps where the user says that they end: `--step-at train.py:41`, or `--step-at update` for a function.
+
+A step ends when the statement of that line has been executed, or the function returns. It is seen through a trace
+function, which every call in Python passes: a script becomes slower, and only where this option is given.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from viaduct.errors import BadValue
+from viaduct.rehearsal import limits
+
+FLAG = "--step-at"
+Functions = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Target:
+    """A statement of a file, by its first and last line; or a function, where `file` is empty."""
+
+    file: str = ""
+    first: int = 0
+    last: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        return self.function or f"{self.file}:{self.first}-{self.last}"
+
+
+def parse_target(text: str) -> Target:
+    """Read back what `str` made of a target."""
+    file, colon, lines = text.rpartition(":")
+    if not colon:
+        return Target(function=text)
+    first, _, last = lines.partition("-")
+    return Target(file, int(first), int(last))
+
+
+def find_target(text: str, files: Mapping[str, Path]) -> Target:
+    """Find what a user names among the project's files, by their relative paths; raises BadValue."""
+    name, colon, line = text.rpartition(":")
+    if colon and not line.isdecimal():
+        raise BadValue(f"{FLAG} {text}: {line!r} is no line number.", "Write FILE:LINE, or the name of a function.")
+    if colon:
+        return find_statement(text, name, int(line), files)
+    known = {found.name for path in files.values() for found in walk(path) if isinstance(found, Functions)}
+    last = text.rpartition(".")[2]
+    if last not in known:
+        close = difflib.get_close_matches(last, known, 3)
+        advice = f"Closest: {', '.join(close)}." if close else "Write FILE:LINE, or the name of a function."
+        raise BadValue(f"{FLAG} {text}: the project has no function of that name.", advice)
+    return Target(function=text)
+
+
+def find_statement(text: str, name: str, line: int, files: Mapping[str, Path]) -> Target:
+    wanted = os.path.normpath(name)
+    resolved = Path(name).resolve()
+    found = [path for path in files if path == wanted or path.endswith(f"/{wanted}") or files[path] == resolved]
+    found = [wanted] if wanted in found else found
+    if len(found) != 1:
+        some = f"{len(found)} files of the project are" if found else "no file of the project is"
+        raise BadValue(f"{FLAG} {text}: {some} called {name}.", *some_files(found or list(files)))
+    path = files[found[0]]
+    count = len(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    if not 1 <= line <= count:
+        raise BadValue(f"{FLAG} {text}: {found[0]} has {count} lines.", "Name a line behind which a step is over.")
+    spans = [span_of(node) for node in walk(path) if isinstance(node, ast.stmt) and not isinstance(node, DEFINITIONS)]
+    inside = [span for span in spans if span[0] <= line <= span[1]]
+    if not inside:
+        after = min((span[0] for span in spans if span[0] > line), default=None)
+        advice = f"The next statement is in line {after}." if after else "Name a line behind which a step is over."
+        raise BadValue(f"{FLAG} {text}: no statement is executed in this line.", advice)
+    first, last = min(inside, key=lambda span: span[1] - span[0])
+    return Target(found[0], first, last)
+
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal)
+
+
+def span_of(node: ast.stmt) -> tuple[int, int]:
+    """Return the lines of a statement; of one that holds others, only its own, up to the first of them."""
+    body = getattr(node, "body", None) or getattr(node, "cases", None)
+    if not body:
+        return node.lineno, node.end_lineno or node.lineno
+    first = getattr(body[0], "lineno", None) or body[0].pattern.lineno
+    return node.lineno, max(node.lineno, first - 1)
+
+
+def walk(path: Path) -> Iterator[ast.AST]:
+    try:
+        yield from ast.walk(ast.parse(path.read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return
+
+
+def some_files(names: list[str]) -> list[str]:
+    return [f"There are: {', '.join(sorted(names)[:6])}."] if names else []
+
+
+class StepAt:
+    """Calls `on_step` each time the target has been executed, in this process and the threads it starts."""
+
+    def __init__(self, target: Target, on_step: Callable[[], None]) -> None:
+        self.target, self.on_step = target, on_step
+        self._concerns: dict[CodeType, bool] = {}
+
+    def start(self) -> None:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:  # what runs already, such as a module that is importing torch
+            if self.concerns(frame.f_code):
+                frame.f_trace = self.make_local()
+            frame = frame.f_back
+        sys.settrace(self._called)
+        threading.settrace(self._called)
+
+    def close(self) -> None:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+
+    def concerns(self, code: CodeType) -> bool:
+        known = self._concerns.get(code)
+        if known is None:
+            known = self._concerns[code] = self._has_target(code)
+        return known
+
+    def _has_target(self, code: CodeType) -> bool:
+        if not limits.is_users(code.co_filename):
+            return False
+        if self.target.function:
+            wanted, own = self.target.function, getattr(code, "co_qualname", code.co_name)
+            return own == wanted or own.endswith(f".{wanted}") or code.co_name == wanted
+        path = os.path.abspath(code.co_filename)
+        lines = {line for _, _, line in code.co_lines() if line}
+        return path.endswith(f"{os.sep}{self.target.file}") and any(
+            line in lines for line in range(self.target.first, self.target.last + 1)
+        )
+
+    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+        return self.make_local() if self.concerns(frame.f_code) else None
+
+    def make_local(self) -> Callable[[FrameType, str, Any], Any]:
+        """Return a trace function for one frame."""
+        inside = False
+
+        def trace_lines(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal inside
+            was, inside = inside, event == "line" and self.target.first <= frame.f_lineno <= self.target.last
+            if was and not inside and event in ("line", "return"):
+                self.on_step()
+            return trace_lines
+
+        def trace_return(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal inside
+            if event == "exception":
+                inside = True
+            elif event == "line":
+                inside = False
+            elif event == "return" and not inside:  # not by an exception
+                self.on_step()
+            return trace_return
+
+        return trace_return if self.target.function else trace_lines

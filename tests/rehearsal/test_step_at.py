@@ -1,0 +1,168 @@
+"""A step ends where the user says so, and a line that is not there is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from carrying.journeys import carried
+from rehearsal.rehearsing import TRAINS, rehearsed
+from viaduct.errors import BadValue
+from viaduct.rehearsal import limits
+from viaduct.rehearsal.step_at import StepAt, Target, find_target, parse_target
+
+LOOP = '''\
+"""Text."""
+import math
+
+
+def update(value):
+    # a comment
+    return value + 1
+
+
+def fail():
+    raise ValueError
+
+
+def run():
+    value = 0
+    for step in range(3):
+        value = update(
+            value
+        )
+        try:
+            fail()
+        except ValueError:
+            pass
+    return value
+
+
+run()
+'''
+
+
+def write(folder: Path) -> dict[str, Path]:
+    (folder / "loop.py").write_text(LOOP)
+    return {"loop.py": folder / "loop.py"}
+
+
+def test_a_target_is_a_statement_or_a_function(tmp_path: Path) -> None:
+    files = write(tmp_path)
+    assert find_target("loop.py:18", files) == Target("loop.py", 17, 19)
+    assert find_target(f"{tmp_path}/loop.py:16", files) == Target("loop.py", 16, 16)
+    assert find_target("update", files) == Target(function="update")
+    for target in (Target("a/b.py", 3, 4), Target(function="Net.update")):
+        assert parse_target(str(target)) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "advice"),
+    [
+        ("loop.py:999", "loop.py has 27 lines", ""),
+        ("loop.py:6", "no statement is executed in this line", "next statement is in line 7"),
+        ("other.py:3", "no file of the project is called other.py", "loop.py"),
+        ("loop.py:x", "'x' is no line number", "FILE:LINE"),
+        ("updat", "no function of that name", "update"),
+    ],
+)
+def test_what_is_not_there_is_refused(tmp_path: Path, text: str, said: str, advice: str) -> None:
+    with pytest.raises(BadValue) as caught:
+        find_target(text, write(tmp_path))
+    assert said in str(caught.value)
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"), [("loop.py:18", 3), ("update", 3), ("loop.py:24", 1), ("fail", 0), ("run", 1)]
+)
+def test_each_execution_is_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, steps: int) -> None:
+    files = write(tmp_path)
+    monkeypatch.setenv(limits.PROJECT, str(tmp_path))
+    found: list[None] = []
+    counter = StepAt(find_target(text, files), lambda: found.append(None))
+    counter.start()
+    try:
+        exec(compile(LOOP, str(files["loop.py"]), "exec"), {})
+    finally:
+        counter.close()
+    assert len(found) == steps
+
+
+WITHOUT = TRAINS + (
+    "weights = torch.zeros(2)\n"
+    "def update(step):\n"
+    "    global weights\n"
+    "    weights = weights + step\n"
+    "for step in range(100):\n"
+    "    update(step)\n"
+    "    print('done', step)\n"
+)
+
+
+def test_a_rehearsal_stops_after_the_steps_that_were_named(tmp_path: Path) -> None:
+    answer = rehearsed(tmp_path, WITHOUT, "--on", "npu", "--steps", "4", "--step-at", "update")
+    assert (answer.code, answer.summary["steps"]) == (0, 4), answer.talk
+    assert answer.out.split()[-1] == "2"
+
+
+def test_a_line_that_is_never_executed_is_named(tmp_path: Path) -> None:
+    source = WITHOUT + "if weights.sum() < 0:\n    update(1)\n"
+    line = len(source.splitlines())
+    answer = rehearsed(tmp_path, source, "--on", "npu", "--step-at", f"train.py:{line}")
+    assert answer.code == 1
+    assert f"--step-at train.py:{line}-{line} was never executed" in answer.talk
+
+
+MIXED = """\
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+device = torch.device("cuda")
+net = nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(6):
+    for part in range(2):
+        x = torch.randn(8, 4).cuda()
+        loss = nn.functional.cross_entropy(net(x), (x.sum(1) > 0).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("step", step, "loss", loss.item())
+"""
+ASSIGNS = """\
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+x = tf.placeholder(tf.float32, [8, 4])
+w = tf.get_variable("w", [4, 1])
+loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - 1.0))
+gradient = tf.gradients(loss, [w])[0]
+given = tf.placeholder(tf.float32, [4, 1])
+assign = tf.assign(tf.get_variable("copy", [4, 1], trainable=False), given)
+data = np.random.RandomState(0).normal(size=(8, 4))
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    for step in range(5):
+        value, slope = sess.run([loss, gradient], {x: data})
+        sess.run(assign, {given: slope})
+        print("step", step, value)
+"""
+
+
+@pytest.mark.slow
+def test_a_named_line_is_found_again_in_the_migrated_script(tmp_path: Path) -> None:
+    journey = carried(tmp_path, MIXED, "--step-at", "train.py:15", "--steps", "20")
+    assert journey.code == 0, journey.said + journey.talk[-2000:]
+    assert "12 losses of 6 steps" in journey.said
+
+
+@pytest.mark.slow
+def test_a_named_line_counts_steps_of_tensorflow(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow_estimator")
+    answer = rehearsed(tmp_path, ASSIGNS, "--on", "original", "--step-at", "train.py:16", "--steps", "3")
+    assert (answer.code, answer.summary["steps"]) == (0, 3), answer.talk
+    assert all(answer.summary["losses"])
