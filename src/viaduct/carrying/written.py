@@ -30,6 +30,7 @@ from viaduct.carrying.outcomes import (
     stable_numbers,
 )
 from viaduct.carrying.running import Run
+from viaduct.rehearsal.files import find_file
 
 State = Literal["equal", "rounding", "differs", "not compared"]
 REPEATS = 1e-5  # relative: what the second run of a side may differ by
@@ -62,12 +63,12 @@ class Runs:
 
 
 def list_written(run: Run | None) -> dict[str, Path]:
-    """Return the files that a run wrote in its working folder, new or changed, by their relative names."""
+    """Return the files that a run wrote, new or changed, by their names from the working folder, or full ones."""
     if run is None:
         return {}
-    work = Path(run.plan.work)
     names = [name for name in run.summary.wrote if not LEFT_OUT.search(name)]
-    return {name: work / name for name in names if (work / name).is_file()}
+    files = {name: find_file(run.plan.record, name) for name in names}
+    return {name: path for name, path in files.items() if path.is_file() and not path.is_symlink()}
 
 
 def compare_written(runs: Runs) -> list[Written]:

@@ -125,7 +125,7 @@ class StepAt:
 
     def close(self) -> None:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
 
     def concerns(self, code: CodeType) -> bool:
         known = self._concerns.get(code)
