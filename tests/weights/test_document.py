@@ -76,7 +76,10 @@ def test_every_flag_on_the_page_exists() -> None:
 
 
 def test_the_flags_that_the_page_explains_exist() -> None:
-    known = {option for parameter in cli.load_verb("train").params for option in parameter.opts}
+    verbs = (cli.load_verb("train"), cli.load_verb("evaluate"))
+    known = {
+        option for verb in verbs for parameter in verb.params for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     commands = cli.load_verb("weights").commands.values()
     known |= {option for command in commands for parameter in command.params for option in parameter.opts}
     assert set(re.findall(r"`(--[a-z-]+)", PAGE)) <= known

@@ -17,7 +17,7 @@ import numpy as np
 from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders, read_class_names
 from viaduct.data.index import RecordFolder
-from viaduct.data.shards import LABELS_FILE, read_label_names
+from viaduct.data.shards import LABELS_FILE, nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Labels, Pictures, PictureSet, Source
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue
@@ -57,7 +57,9 @@ class Records(Source):
             raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
         if holds_pictures(path):
             return RecordSet(self, *picture_folders(path))
-        return RecordSet(self, RecordFolder(path, "train"), RecordFolder(path, "validation"))
+        only_validation = not record_files(path, "train") and record_files(path, "validation")
+        train = None if only_validation else RecordFolder(path, "train")
+        return RecordSet(self, train, RecordFolder(path, "validation"))
 
     def stated_classes(self, path: Path) -> StatedClasses | None:
         """What the data at a path say of their classes; None where they say nothing, or cannot be read."""
@@ -151,10 +153,21 @@ class RecordSplit:
 
 
 class RecordSet:
-    """Both splits, and the names of the classes."""
+    """Both splits, and the names of the classes. Without records to train on, what is there can be evaluated."""
 
-    def __init__(self, records: Records, train: Folder, validation: Folder) -> None:
-        self.train, self.validation = RecordSplit(records, train), RecordSplit(records, validation)
-        known = train.names
-        shift = records.label_shift
+    def __init__(self, records: Records, train: Folder | None, validation: Folder) -> None:
+        self._train = None if train is None else RecordSplit(records, train)
+        self.validation = RecordSplit(records, validation)
+        known, shift = validation.names, records.label_shift
         self.names = tuple(known.get(label - shift, str(label)) for label in range(records.classes))
+
+    @property
+    def train(self) -> RecordSplit:
+        if self._train is None:
+            assert isinstance(self.validation.folder, RecordFolder)  # folders of pictures always have both
+            raise BadData(*nothing_found(self.validation.folder.path, "train"))
+        return self._train
+
+    @property
+    def has_train(self) -> bool:
+        return self._train is not None

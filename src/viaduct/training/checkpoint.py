@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ class Saved:
     @property
     def step(self) -> int:
         return int(self.path.name.removeprefix("step-"))
+
+    @property
+    def saved_at(self) -> datetime:
+        return datetime.fromtimestamp((self.path / MANIFEST).stat().st_mtime, timezone.utc)
 
     def manifest(self) -> dict[str, Any]:
         return read_manifest(self.path)

@@ -1,24 +1,28 @@
-"""Scoring the checkpoints of a run after the fact."""
+"""Scoring weights after the fact: the checkpoints of a run, or weights from elsewhere with a recipe."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from viaduct import devices
 from viaduct.data.batches import Share, Stream
+from viaduct.data.source import PictureSet
 from viaduct.data.synthetic import SYNTHETIC, stored_data
 from viaduct.errors import BadRun, BadValue
-from viaduct.recipes import Recipe
+from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import recompute_statistics, training_batches
 from viaduct.training.distributed import ALONE, Group, joined
+from viaduct.training.foreign import WeightsFile, find_weights
 from viaduct.training.freezing import freeze
 from viaduct.training.loop import build_model, describe_model, place
 from viaduct.training.metrics import evaluate
@@ -28,6 +32,8 @@ from viaduct.training.precision import Computation, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
 from viaduct.weights.exporting import write_safetensors
+
+Weights = checkpoint.Saved | WeightsFile
 
 
 def score_checkpoints(
@@ -59,6 +65,31 @@ def score_checkpoints(
     return found if group.first else []
 
 
+def score_weights(
+    path: Path,
+    loaded: Loaded,
+    *,
+    data: Path | None,
+    device: str,
+    every: bool,
+    ema: bool | None = None,
+    recompute: int = 0,
+    save: Path | None = None,
+) -> list[dict[str, Any]]:
+    """One row for weights that no run of ours trained, or with `every` for each of a folder.
+
+    `loaded` says the network and how its pictures are prepared. `ema`: averages of the weights or the weights; None:
+    averages where the recipe has them and they are there.
+    """
+    check_saving(recompute, save, every)
+    recipe = loaded.recipe
+    averages = ema if ema is not None else (None if recipe.ema else False)
+    with joined(device, recipe.parallel.hang_seconds) as group:
+        chosen = group.first_does(lambda: find_weights(path, every))
+        found = score_all(chosen, recipe, {}, data, device, group, Recomputing(recompute, save), averages)
+    return found if group.first else []
+
+
 @dataclass(frozen=True)
 class Recomputing:
     """How the running averages of batch norms are computed anew before a checkpoint is scored."""
@@ -81,13 +112,14 @@ def check_saving(recompute: int, save: Path | None, every: bool) -> None:
 
 
 def score_all(
-    chosen: list[checkpoint.Saved],
+    chosen: Sequence[Weights],
     recipe: Recipe,
     stored: dict[str, Any],
     data: Path | None,
     device: str,
     group: Group,
     recomputing: Recomputing,
+    ema: bool | None = None,
 ) -> list[dict[str, Any]]:
     room, torch_device = devices.pick(device, group.local_rank)
     room.allow_tf32(recipe.precision.tf32)
@@ -110,22 +142,27 @@ def score_all(
             held.enter_context(training)
             renew = partial(renew_statistics, computation, training, recomputing, recipe, group)
         found = [
-            row for saved in chosen for row in rows(saved, recipe, computation, batches, images.names, group, renew)
+            row
+            for saved in chosen
+            for row in rows(saved, recipe, computation, batches, images.names, group, renew, ema=ema)
         ]
+    if group.first and any(row["epoch"] is None and row["step"] is not None for row in found):
+        print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
+    found = [{**row, "epoch": find_epoch(row, recipe, images)} for row in found]
     where = {"data": str(path) if path else recipe.data.name}
     return [{**row, **where, "batch_norm_recomputed_from_batches": recomputing.batches} for row in found]
 
 
 def renew_statistics(
-    computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int
+    computation: Computation, stream: Stream, recomputing: Recomputing, recipe: Recipe, group: Group, step: int | None
 ) -> None:
     """Compute the batch norms' running averages anew, and keep the weights with them where that was asked for."""
     recompute_statistics(computation, training_batches(stream), recomputing.batches)
     if recomputing.save is not None and group.first:
-        facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step}
+        facts = {"model": describe_model(recipe), "classes": recipe.data.classes, "global_step": step or 0}
         words = {"format": "pt", **{name: str(fact) for name, fact in facts.items()}}
         write_safetensors(recomputing.save, checkpoint.on_host(computation.master.state_dict()), words)
-        print(f"{recomputing.save}: the weights of step {step:,} with recomputed averages.", file=sys.stderr)
+        print(f"{recomputing.save}: the weights of step {step or 0:,} with recomputed averages.", file=sys.stderr)
 
 
 def choose(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
@@ -162,31 +199,51 @@ def without_damage(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
 
 
 def rows(
-    saved: checkpoint.Saved,
+    saved: Weights,
     recipe: Recipe,
     computation: Computation,
     batches: Stream,
     names: tuple[str, ...],
     group: Group = ALONE,
-    renew: Callable[[int], None] | None = None,
+    renew: Callable[[int | None], None] | None = None,
+    ema: bool | None = None,
 ) -> Iterator[dict[str, Any]]:
-    tensors = saved.ema() if recipe.ema else saved.model()
-    checkpoint.load_model(computation.master, tensors, saved.path)
+    step, epoch = put_into(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()
     computation.train(False)
     if renew:
-        renew(saved.step)
+        renew(step)
     loss = build_loss(recipe, training=False)
     with blame_own_parts(recipe, step=None):
         score = evaluate(computation, batches, recipe.data.classes, loss, group=group)
     if score is not None:
-        epoch = saved.manifest().get("epoch", 0.0)
         yield {
-            "step": saved.step,
+            "step": step,
             "epoch": epoch,
             **score.headline(),
             "names": list(names),
             "confusion": score.confusion,
             "checkpoint": str(saved.path),
+            "checkpoint_time": saved.saved_at.strftime("%Y-%m-%d %H:%M:%S"),
         }
+
+
+def put_into(
+    saved: Weights, recipe: Recipe, model: nn.Module, group: Group, ema: bool | None
+) -> tuple[int | None, float | None]:
+    """Give the network the weights that are scored next; return their step and epoch, where known."""
+    if isinstance(saved, WeightsFile):
+        step, notes = saved.put_into(model, ema)
+        for note in notes if group.first else []:
+            print(f"{saved.path}: {note}.", file=sys.stderr)
+        return step, None
+    checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
+    return saved.step, saved.manifest().get("epoch", 0.0)
+
+
+def find_epoch(row: dict[str, Any], recipe: Recipe, images: PictureSet) -> float | None:
+    """Return the epoch of a row; of weights from elsewhere by their step, if there are pictures to train on."""
+    if row["epoch"] is not None or row["step"] is None or not getattr(images, "has_train", True):
+        return row["epoch"]  # type: ignore[no-any-return]
+    return float(row["step"]) * recipe.data.global_batch / max(1, len(images.train))

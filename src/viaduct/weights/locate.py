@@ -16,7 +16,7 @@ from viaduct.weights.table import MAGIC
 LATEST, INDEX = "checkpoint", ".index"
 ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 WRITTEN = re.compile(r'^\s*(all_model_checkpoint_paths|model_checkpoint_path):\s*"((?:[^"\\\n]|\\.)*)"', re.MULTILINE)
-SAFETENSORS, TORCH_ENDINGS = ".safetensors", (".pt", ".pth")
+SAFETENSORS = ".safetensors"
 LONGEST_TEXT = 1 << 20  # bytes
 
 
@@ -46,11 +46,8 @@ def instead(file: Path) -> tuple[str, ...]:
     start, end = ends_of(file)
     if end == MAGIC:
         return ("It is a V1 checkpoint, a single file, which cannot be read; TensorFlow's Saver writes V2.",)
-    if start.startswith(b"PK") or file.suffix in TORCH_ENDINGS:
-        return (
-            "It looks like a file of torch.save, which may hold code and is not opened.",
-            "In Python: safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'NAME.safetensors').",
-        )
+    if start.startswith(b"PK"):
+        return ("If torch.save wrote it, let its name end in .pth.",)
     if file.suffix == SAFETENSORS:
         return ("It is a safetensors file already: `viaduct weights show`, `viaduct train --init` take it as it is.",)
     if start.endswith(b"{") and len(start) == 9:

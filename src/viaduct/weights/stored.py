@@ -1,4 +1,4 @@
-"""Whatever a person points at: a TensorFlow checkpoint, a safetensors file, a run, one of a run's checkpoints.
+"""Whatever a person points at: a TensorFlow checkpoint, a safetensors or PyTorch file, a run or one of its checkpoints.
 
     with open_weights("runs/try1") as stored:
         stored.infos["head.weight"], stored.read("head.weight"), stored.step, stored.model
@@ -24,6 +24,7 @@ from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_fo
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
 from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, others, prefixes
+from viaduct.weights.torch_files import ENDINGS, read_torch_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +35,7 @@ MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
 LARGEST, MOST_OPTIONS = 4096, 32  # in metadata that anybody may have written
 
-Kind = Literal["TensorFlow checkpoint", "safetensors file", "run"]
+Kind = Literal["TensorFlow checkpoint", "safetensors file", "PyTorch file", "run"]
 
 
 class Info(NamedTuple):
@@ -108,11 +109,13 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
             yield stored
+    elif path.is_file() and path.suffix in ENDINGS and not is_tf_checkpoint(path):
+        yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
         what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
         raise BadData(what, *others(path.parent))
     elif path.is_file() and not is_tf_checkpoint(path):
-        what = f"{path} holds no weights that can be read: it is no .safetensors file, and {path}.index is not there."
+        what = f"{path} holds no weights that can be read: no .safetensors or .pth file, and {path}.index is not there."
         raise BadData(what, *instead(path))
     elif path.is_dir() and not (path / LATEST).is_file() and not prefixes(path):
         raise nothing_in(path)
@@ -166,6 +169,25 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
         yield Stored(
             path, kind, infos, SafetensorsReader(path, more), facts or facts_in_metadata(file.metadata() or {})
         )
+
+
+class TorchReader:
+    """The tensors of a file that torch.save wrote, all of them in memory."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.tensors = tensors
+
+    def read(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+
+def open_torch_file(path: Path, ema: bool) -> Stored:
+    tensors, step = read_torch_file(path, ema)
+    infos = {
+        name: Info(tuple(value.shape), str(value.dtype).removeprefix("torch."), value.numel(), value.nbytes)
+        for name, value in tensors.items()
+    }
+    return Stored(path, "PyTorch file", infos, TorchReader(tensors), Facts(step=step))
 
 
 def info_of(part: Any) -> Info:

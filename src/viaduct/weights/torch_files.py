@@ -1,0 +1,80 @@
+"""Weights that torch.save wrote: a state dict, or a training's checkpoint that holds one.
+
+Only tensors and plain values are read (`weights_only`): nothing in such a file is executed. What wrappers put before
+every name (`module.` of data parallel, `_orig_mod.` of torch.compile) is taken away.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.errors import BadData
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ENDINGS = (".pt", ".pth", ".bin", ".tar")
+HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
+AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
+STEPS = ("global_step", "step", "iteration")
+WRAPPERS = ("module.", "_orig_mod.")
+DEEPEST = 3  # state dicts within state dicts
+
+
+def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], int | None]:
+    """Return the tensors of a file by name, and the step where it tells one; `ema` takes its averaged weights."""
+    held = load_plain(path)
+    found = find_state(held, AVERAGES if ema else HOLDERS)
+    if not found:
+        what = "averaged weights" if ema else "weights"
+        raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe(held)}.")
+    step = next((held[name] for name in STEPS if isinstance(held, Mapping) and type(held.get(name)) is int), None)
+    return without_wrappers(found), step
+
+
+def load_plain(path: Path) -> Any:
+    """Load a file without executing anything of it."""
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise BadData(
+            f"{path} holds more than tensors and plain values; it may hold code, and is not opened.",
+            "Where you trust it: torch.save(torch.load(FILE, weights_only=False).state_dict(), 'NAME.pth').",
+        ) from None
+    except PermissionError as error:
+        raise BadData(f"{path} cannot be read: {error.strerror}.") from None
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadData(f"{path} is not a whole file of torch.save: {first[:200]}") from None
+
+
+def find_state(held: Any, names: tuple[str, ...], depth: int = 0) -> dict[str, Tensor]:
+    """Return the tensors of a state dict, or of the first of some names that holds one."""
+    import torch
+
+    if not isinstance(held, Mapping) or depth > DEEPEST:
+        return {}
+    tensors = {str(name): value for name, value in held.items() if isinstance(value, torch.Tensor)}
+    inner = (find_state(held[name], HOLDERS, depth + 1) for name in names if name in held)
+    return next((found for found in inner if found), {}) or (tensors if names is HOLDERS else {})
+
+
+def without_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    for wrapper in WRAPPERS * DEEPEST:
+        if all(name.startswith(wrapper) for name in tensors):
+            tensors = {name.removeprefix(wrapper): value for name, value in tensors.items()}
+    return tensors
+
+
+def describe(held: Any) -> str:
+    """Say what a file holds instead of weights."""
+    if not isinstance(held, Mapping):
+        return f"a {type(held).__name__}"
+    names = [str(name) for name in held]
+    more = " …" if len(names) > 8 else ""
+    return f"{len(names):,} named values: {', '.join(names[:8])}{more}" if names else "nothing"
