@@ -33,8 +33,9 @@ def test_nothing_is_reduced_where_the_hardware_cannot_or_nobody_asked(word: str)
     assert plan_for(Precision(word), device()) == Plan("fp32", False, False)
 
 
-def test_auto_does_not_take_fp16() -> None:
-    assert plan_for(Precision("auto"), device("fp16")).compute == "fp32"
+def test_auto_takes_what_the_hardware_computes_in_and_nothing_that_is_done_in_software() -> None:
+    assert plan_for(Precision("auto"), device("fp16")).compute == "fp16"
+    assert plan_for(Precision("auto"), device()).compute == "fp32"
     assert plan_for(Precision("auto"), device(software=("bf16", "fp16"))).compute == "fp32"
     assert plan_for(Precision("auto"), device("fp16", "bf16")).compute == "bf16"
 

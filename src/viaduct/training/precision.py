@@ -38,11 +38,13 @@ class Plan:
 def plan_for(precision: Precision, device: Device) -> Plan:
     """Resolve a recipe's precision on a device.
 
-    `auto` is bf16 where the hardware computes in it; a level takes fp16, or bf16 where the hardware has no fp16.
+    `auto` is bf16 where the hardware computes in it, else fp16 with the recipe's loss scale, as the Ascend 910, the
+    MLU370 and NVIDIA's Volta and Turing do; a level takes fp16, or bf16 where the hardware has no fp16.
     """
     word = precision.compute
     if word == "auto":
-        return Plan("bf16" if "bf16" in device.autocast_dtypes() else "fp32", False, False)
+        able = device.autocast_dtypes()
+        return Plan(next((dtype for dtype in ("bf16", "fp16") if dtype in able), "fp32"), False, False)
     if word in ("fp32", "O0"):
         return Plan("fp32", False, False)
     if word in ("bf16", "fp16", "O1"):
