@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -12,6 +13,7 @@ from command import viaduct
 from rehearsal.rehearsing import TRAINS, rehearsed
 from viaduct.rehearsal import overlay
 from viaduct.rehearsal.overlay import Layout, View, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.renaming import copy_folders
 
 
 def layout_for(around: Path, **more: str) -> Layout:
@@ -148,3 +150,17 @@ def test_here_writes_where_it_is(tmp_path: Path) -> None:
     answer = viaduct("rehearse", "train.py", "--on", "original", "--here", cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "note.txt").read_text() == "x"
+
+
+def test_a_folder_that_the_kernel_will_not_rename_is_copied_and_removed(tmp_path: Path) -> None:
+    def refuse(src: object, dst: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link", src)
+
+    rename = copy_folders(refuse)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "x.txt").write_text("x")
+    (tmp_path / "new").mkdir()
+    rename(tmp_path / "old", tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "x.txt"]
+    with pytest.raises(OSError, match="cross-device"):
+        rename(tmp_path / "new" / "x.txt", tmp_path / "y.txt")

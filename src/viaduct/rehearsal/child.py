@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from viaduct.errors import ViaductError
-from viaduct.rehearsal import guard, provenance, terminal
+from viaduct.rehearsal import guard, provenance, renaming, terminal
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.bounds import Bounds, tree
 from viaduct.rehearsal.plan import Plan
@@ -37,6 +37,7 @@ def main() -> int:
         script = recorded(script, recorder)
         attendance = set_stage(plan, ours=True)
         guard.install(plan)
+        renaming.install(plan)
         terminal.install()
         listen(plan, bounds, attendance)
         bounds.start()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from viaduct.rehearsal import guard, provenance, terminal, trees
+from viaduct.rehearsal import guard, provenance, renaming, terminal, trees
 from viaduct.rehearsal import plan as plans
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import load_file, run_script
@@ -34,6 +34,7 @@ def join() -> None:
     if plan is not None and not is_ours():
         start_own_script(plan)
         guard.install(plan)
+        renaming.install(plan)
         terminal.install()
         provenance.install(plan)
         sys.meta_path.insert(0, Curtain(plan))

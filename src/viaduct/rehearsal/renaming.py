@@ -1,0 +1,47 @@
+"""Renames folders within an overlay, which the kernel refuses to users without root's rights.
+
+A folder that lies below the overlay cannot be renamed there (EXDEV), as if it were on another disk. It is copied and
+removed instead, which the overlay keeps apart like any other change.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from viaduct.rehearsal.plan import Plan
+
+
+def install(plan: Plan) -> None:
+    if plan.view == "overlay":
+        os.rename = copy_folders(os.rename)
+        os.replace = copy_folders(os.replace)
+
+
+def copy_folders(plain: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(plain)
+    def rename(src: Any, dst: Any, **named: Any) -> None:
+        try:
+            plain(src, dst, **named)
+        except OSError as error:
+            if error.errno != errno.EXDEV or named or not is_same_mount(src, dst):
+                raise
+            if os.path.isdir(dst):
+                os.rmdir(dst)  # which a rename may replace if it is empty
+            shutil.copytree(src, dst, symlinks=True)
+            shutil.rmtree(src)
+
+    return rename
+
+
+def is_same_mount(src: Any, dst: Any) -> bool:
+    """Return True for a folder and a new name that lie in folders of the same file system."""
+    if os.path.islink(src) or not os.path.isdir(src):
+        return False
+    above = (os.path.dirname(os.path.abspath(os.fsdecode(path))) for path in (src, dst))
+    first, second = (os.stat(folder).st_dev for folder in above)
+    return first == second
