@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
+import torch
 
 from rehearsal.rehearsing import rehearsed
 from viaduct.data.example import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
+from viaduct.rehearsal.fake_data import torchvision_sets
 from viaduct.rehearsal.fake_data.records import Declared, share, write_records
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.summary import Summary, advice
@@ -133,3 +136,14 @@ def test_sets_of_torchvision_that_are_missing_are_made_up(tmp_path: Path) -> Non
     answer = rehearsed(tmp_path, PICTURES, *words)
     assert answer.out == "512 (1, 28, 28) (3, 256, 256) 10\n", answer.talk
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["MNIST", "CIFAR10"])
+def test_a_made_up_set_holds_its_images_as_the_real_one_does(name: str) -> None:
+    images: Any = torchvision_sets.made_up(object)()
+    images.make_up(torchvision_sets.KNOWN[name], {})
+    image, label = images[3]
+    assert numpy.array_equal(numpy.asarray(image), numpy.asarray(images.data[3]))
+    assert label == int(images.targets[3]) == 3
+    assert isinstance(images.targets, torch.Tensor if name == "MNIST" else list)
+    assert images.data.shape == ((512, 28, 28) if name == "MNIST" else (512, 32, 32, 3))

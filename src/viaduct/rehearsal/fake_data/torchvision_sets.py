@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 LENGTH = 512
+LARGEST = 32  # pixels of a side, of sets that hold all images in memory
 # class -> height, width, channels, number of classes
 KNOWN = {
     "CIFAR10": (32, 32, 3, 10),
@@ -70,13 +71,14 @@ def made_up(kind: type) -> type:
             self.transform, self.target_transform = given.get("transform"), given.get("target_transform")
             self.classes = [str(number) for number in range(facts[3])]
             self.__dict__["class_to_idx"] = {name: number for number, name in enumerate(self.classes)}
-            self.targets = [number % facts[3] for number in range(LENGTH)]
+            self.targets: Any = [number % facts[3] for number in range(LENGTH)]
+            self.__dict__.update(arrays(facts, self.targets))
 
         def __len__(self) -> int:
             return LENGTH
 
         def __getitem__(self, index: int) -> tuple[Any, Any]:
-            picture, label = as_picture(index, self.facts), self.targets[index]
+            picture, label = as_picture(index, self.facts), int(self.targets[index])
             if self.transform is not None:
                 picture = self.transform(picture)
             return picture, self.target_transform(label) if self.target_transform else label
@@ -85,14 +87,30 @@ def made_up(kind: type) -> type:
     return MadeUp
 
 
+def arrays(facts: tuple[int, int, int, int], labels: list[int]) -> dict[str, Any]:
+    """Return the attributes under which these sets hold all their images: tensors of MNIST, arrays of CIFAR."""
+    height, _, channels, _ = facts
+    if height > LARGEST:
+        return {}  # a folder holds paths, not images
+    pixels = np.stack([make_pixels(index, facts) for index in range(LENGTH)])
+    if channels > 1:
+        return {"data": pixels}
+    import torch
+
+    return {"data": torch.from_numpy(pixels[..., 0]), "targets": torch.tensor(labels)}
+
+
+def make_pixels(index: int, facts: tuple[int, int, int, int]) -> Any:
+    return np.random.default_rng(index).integers(0, 256, facts[:3], np.uint8)
+
+
 def as_picture(index: int, facts: tuple[int, int, int, int]) -> Any:
     from PIL import Image
 
     if not 0 <= index < LENGTH:
         raise IndexError(index)
-    height, width, channels, _ = facts
-    pixels = np.random.default_rng(index).integers(0, 256, (height, width, channels), np.uint8)
-    return Image.fromarray(pixels if channels == 3 else pixels[..., 0])
+    pixels = make_pixels(index, facts)
+    return Image.fromarray(pixels if facts[2] == 3 else pixels[..., 0])
 
 
 def first_line(error: Exception) -> str:
