@@ -127,3 +127,15 @@ def test_a_migrated_script_that_the_card_refuses_is_no_pass(tmp_path: Path) -> N
     assert journey.record["fault"]["whose"] == "limit"
     assert [hit["name"] for hit in journey.record["limits"]] == ["cuda-left"]
     assert "What it said" in (journey.out / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_script_that_is_excluded_does_not_keep_another_from_being_proved(tmp_path: Path) -> None:
+    for name in ("train.py", "other.py"):
+        (tmp_path / name).write_text(TORCH)
+    words = ("carry", ".", "--entry", "train.py", "--steps", "2")
+    whole = viaduct(*words, "--out", "../whole", cwd=tmp_path)
+    assert "1 file that the migration rewrote was never executed: other.py" in whole.stdout
+    alone = viaduct(*words, "--out", "../alone", "--exclude", "other.py", cwd=tmp_path)
+    assert alone.returncode == 0, alone.stdout
+    assert (tmp_path.parent / "alone" / "migrated" / "other.py").read_text() == TORCH

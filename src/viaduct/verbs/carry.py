@@ -78,6 +78,10 @@ def main(
     skip: Annotated[
         list[str] | None, typer.Option(help="Not this rule; may be repeated.", metavar="RULE", show_default=False)
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Not this file, as in .gitignore; may be repeated.", metavar="PATTERN", show_default=False),
+    ] = None,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="The language of findings and limits.")] = "en",
 ) -> None:
     """Migrate a script, rehearse the original and the migrated one, compare what they computed, write one report.
@@ -101,6 +105,7 @@ def main(
         entry=entry,
         only=tuple(only or ()),
         skip=tuple(skip or ()),
+        exclude=tuple(exclude or ()),
         **more,
     )
     check_options(options)
