@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,23 @@ def test_a_record_within_the_folder_does_not_mirror_itself(origin: Path) -> None
     scene.set_up()
     assert not (scene.work / "record").exists()
     assert (scene.work / "small.cfg").read_text() == "mine"
+
+
+def test_files_that_go_while_they_are_mirrored_are_left_out(
+    origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Scene.wanted
+
+    def wanted(scene: Scene, entry: os.DirEntry[str]) -> bool:
+        """As another process does that cleans up its files."""
+        if entry.name == "small.cfg":
+            os.unlink(entry.path)
+        elif entry.name == "deep":
+            shutil.rmtree(entry.path)
+        return plain(scene, entry)
+
+    monkeypatch.setattr(Scene, "wanted", wanted)
+    scene = set_up(origin, tmp_path)
+    assert (scene.work / "model.pth").is_file()
+    assert not (scene.work / "small.cfg").exists()
+    assert list((scene.work / "data" / "deep").iterdir()) == []

@@ -93,7 +93,8 @@ class Scene:
                     elif not to.exists():
                         self.link(entry, Path(entry.path), to)
                 elif not os.path.lexists(to):
-                    self.bring(entry, to)
+                    with suppress(FileNotFoundError):  # gone since: another process writes there too
+                        self.bring(entry, to)
 
     def wanted(self, entry: os.DirEntry[str]) -> bool:
         return entry.name not in LEFT_OUT and not self.holds_record(entry)
@@ -218,11 +219,11 @@ def below(path: Path) -> Iterator[Path]:
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
-    """By name; a folder that may not be read is empty in the mirror, as it is for the script."""
+    """By name; a folder that may not be read, or that is gone since, is empty in the mirror, as for the script."""
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)
-    except PermissionError:
+    except (PermissionError, FileNotFoundError):
         return []
 
 
