@@ -51,7 +51,9 @@ def split(text: str) -> list[tuple[str, object]] | None:
         for token in tokenize.generate_tokens(io.StringIO(text.strip() + "\n").readline):
             if token.type in SKIPPED or token.string in PUNCTUATION:
                 continue
-            if token.type in (tokenize.NUMBER, tokenize.STRING):
+            if token.type == tokenize.STRING and "f" in token.string.lower().partition(token.string[-1])[0]:
+                found += split_formatted(token.string)
+            elif token.type in (tokenize.NUMBER, tokenize.STRING):
                 found.append(("value", literal(token.string)))
             elif token.type == tokenize.NAME and not keyword.iskeyword(token.string):
                 found.append(("name", token.string))
@@ -60,6 +62,25 @@ def split(text: str) -> list[tuple[str, object]] | None:
     except (tokenize.TokenError, IndentationError, SyntaxError):
         if not found:
             return None  # a part of a longer statement may end in the middle of a bracket
+    return found
+
+
+def split_formatted(text: str) -> list[tuple[str, object]]:
+    """Return what an f-string is made of; before Python 3.12 it is one token."""
+    try:
+        node = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return [("value", text)]
+    found: list[tuple[str, object]] = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant):
+            found.append(("value", part.value))
+        elif isinstance(part, ast.Name):
+            found.append(("name", part.id))
+        elif isinstance(part, ast.Attribute):
+            found.append(("name", part.attr))
+        elif isinstance(part, (ast.operator, ast.cmpop, ast.unaryop, ast.boolop)):
+            found.append(("operator", type(part).__name__))
     return found
 
 
