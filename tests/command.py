@@ -26,6 +26,7 @@ CONTEXT.set_forkserver_preload(
     [
         *("viaduct.training.session", "viaduct.verbs.train", "viaduct.verbs.data", "typer._adapters"),
         *("torch.profiler", "torch._dynamo"),  # which compiling imports: 1.1 s
+        *("viaduct.verbs.carry", "viaduct.carrying.report", "viaduct.rehearsal.child", "viaduct.migration.run"),
     ]
 )
 

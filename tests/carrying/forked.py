@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib
 import os
 import shutil
 import socket
@@ -22,27 +23,34 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from command import be_viaduct, started
+from viaduct.rehearsal.overlay import SWITCH
 
 
 def carry_with_forks(
-    cwd: Path, *words: str | Path, recorded: Path | None = None, **environment: str
+    cwd: Path, *words: str | Path, recorded: Path | None = None, framework: str = "torch", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """`viaduct carry` with these words, to its end."""
     whole = ["carry", *map(str, words)]
-    with started(be_viaduct_with_forks, whole, cwd, environment, recorded) as command:
+    with started(be_viaduct_with_forks, whole, cwd, environment, recorded, framework) as command:
         said, talk = command.communicate()
         assert command.returncode is not None
         return subprocess.CompletedProcess(["viaduct", *whole], command.returncode, said, talk)
 
 
-def be_viaduct_with_forks(words: list[str], cwd: Path, environment: Mapping[str, str], recorded: Path | None) -> None:
+def be_viaduct_with_forks(
+    words: list[str], cwd: Path, environment: Mapping[str, str], recorded: Path | None, framework: str
+) -> None:
     """Be `viaduct`, but fork where it would start a Python; in a process of its own.
 
     What the original gave is kept in `recorded` and taken from there by the next command with the same original, the
-    same flags and the same lines to be counted.
+    same flags and the same lines to be counted; no page is written then.
     """
+    importlib.import_module(framework)  # once for all runs
+    environment = {**environment, SWITCH: "off"}  # a fork cannot enter an overlay
     use_forks()
     if recorded is not None:
+        page: Any = importlib.import_module("viaduct.carrying.report")
+        page.write = lambda carried, path: None
         use_recorded(recorded)
     be_viaduct(words, cwd, environment)
 
@@ -54,13 +62,13 @@ def use_recorded(recorded: Path) -> None:
 
     plain = process.rehearse
 
-    def rehearse(plan: Any, scene: Any, tell: Callable[[str], None]) -> Any:
+    def rehearse(plan: Any, tell: Callable[[str], None]) -> Any:
         if plan.on != "original" or plan.shake or plan.replaces:
-            return plain(plan, scene, tell)
+            return plain(plan, tell)
         counted = Path(plan.record) / "edits.json"  # absent in the second run
         kept = recorded / hashlib.sha256(counted.read_bytes() if counted.exists() else b"").hexdigest()
         if not kept.exists():
-            plain(plan, scene, tell)
+            plain(plan, tell)
             made = Path(tempfile.mkdtemp(dir=recorded)) / "record"
             shutil.copytree(plan.record, made)
             with suppress(OSError):  # another command was quicker
@@ -170,11 +178,11 @@ def finish(second: Any) -> Any:
     from viaduct.carrying import provenance
     from viaduct.carrying.listening import kept_in
     from viaduct.carrying.observed import read
-    from viaduct.carrying.running import OUTPUT, Run, scene_of
+    from viaduct.carrying.running import OUTPUT, Run
     from viaduct.rehearsal.process import rehearse
 
     plan = second.plan
     Path(plan.record).mkdir(parents=True)
     with kept_in(Path(plan.record) / OUTPUT, "again"):
-        summary = rehearse(plan, scene_of(plan), lambda line: None)
+        summary = rehearse(plan, lambda line: None)
     return Run(second.side, plan, summary, read(plan), provenance.read(plan))

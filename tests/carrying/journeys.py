@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from carrying.forked import carry_with_forks
 from command import viaduct
 from viaduct.migration.options import Options
 from viaduct.migration.run import migrate_project
@@ -162,9 +163,21 @@ def carried(folder: Path, source: str, *words: str | Path, name: str = "train.py
 
 def with_copy(folder: Path, source: str, copy: str, *words: str | Path, name: str = "train.py") -> Journey:
     """Against a copy that somebody has migrated."""
+    write_copy(folder, copy, name)
+    return carried(folder, source, "--migrated", "by_hand", *words, name=name)
+
+
+def with_copy_in_forks(folder: Path, source: str, copy: str, *words: str | Path) -> Journey:
+    """The same; no Python is started for the runs."""
+    write_copy(folder, copy, "train.py")
+    (folder / "train.py").write_text(source)
+    answer = carry_with_forks(folder, "train.py", "--out", "carried", "--migrated", "by_hand", *words)
+    return Journey(answer, folder / "carried")
+
+
+def write_copy(folder: Path, copy: str, name: str) -> None:
     (folder / "by_hand").mkdir()
     (folder / "by_hand" / name).write_text(copy)
-    return carried(folder, source, "--migrated", "by_hand", *words, name=name)
 
 
 def once(text: str, old: str, new: str) -> str:

@@ -1,0 +1,187 @@
+"""What a migrated project computes without viaduct: the oracle that says whether a mutation changes anything.
+
+The project's text is turned back to the CPU, and the script is run to its end in a process of its own. Its print is
+made of all that it gave: what every module returned, the weights and the optimizers' state at the end, what it printed
+and the files that it wrote. Two projects are the same if their prints are, in every bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import runpy
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from carrying.bases import Base
+from carrying.forked import find_free_port
+
+SECONDS = 60  # of a run; a mutation may make ranks wait for each other
+# Lines of a migrated TensorFlow 1 script that only the card understands.
+ADAPTER = re.compile(r".*(?:custom_op|npu_ops|RewriterConfig|npu_bridge)")
+TO_CPU = (
+    (rf"^{ADAPTER.pattern}.*\n", ""),
+    (r"^import torch_npu$", ""),
+    (r"\.npu\([^()]*\)", ".cpu()"),
+    (r'torch\.device\("npu", \w+\)', 'torch.device("cpu")'),
+    (r"torch\.npu\.set_device\(\w+\)", "None"),
+    (r"torch\.npu\.is_available\(\)", "True"),
+    (r"torch\.npu\.amp\.GradScaler\(", 'torch.amp.GradScaler("cpu", '),
+    (r"device_ids=\[\w+\]", "device_ids=None"),
+    (r'"npu(?::0)?"', '"cpu"'),
+    (r"hccl", "gloo"),
+)
+
+
+def turn_to_cpu(text: str) -> str:
+    for pattern, new in TO_CPU:
+        text = re.sub(pattern, new, text, flags=re.MULTILINE)
+    return text
+
+
+def run_plainly(base: Base, tree: Path, folder: Path) -> None:
+    """Write what the script gives to `folder`/RANK.json; nothing of a rank that fails."""
+    shutil.copytree(tree, folder / "tree")
+    for path in (folder / "tree").rglob("*.py"):
+        path.write_text(turn_to_cpu(path.read_text()))
+    port = str(find_free_port())
+    pids = []
+    for rank in range(base.ranks):
+        pid = os.fork()
+        if not pid:
+            be_rank(base, folder, rank, port)
+        pids.append(pid)
+    await_ranks(pids)
+
+
+def await_ranks(pids: list[int]) -> None:
+    """Wait for all; one that fails, or too long a time, ends the others."""
+    end, waiting = time.monotonic() + SECONDS, set(pids)
+    while waiting:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        waiting.discard(pid)
+        if status or time.monotonic() > end:
+            for other in waiting:
+                os.kill(other, signal.SIGKILL)
+            end = float("inf")
+        time.sleep(0.01)
+
+
+def be_rank(base: Base, folder: Path, rank: int, port: str) -> None:
+    code = 1
+    try:
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": base.ranks, "MASTER_ADDR": "127.0.0.1"}
+        os.environ.update({name: str(value) for name, value in variables.items()} | {"MASTER_PORT": port})
+        os.environ.update({"TF_NUM_INTEROP_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"})
+        work = folder / f"work-{rank}"
+        work.mkdir()
+        os.chdir(work)
+        printed = make_print(base, folder / "tree", rank)
+        (folder / f"{rank}.json").write_text(json.dumps(printed))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def make_print(base: Base, tree: Path, rank: int) -> dict[str, str]:
+    import numpy
+    import torch
+
+    random.seed(7 + rank)
+    numpy.random.seed(7 + rank)
+    torch.manual_seed(7 + rank)
+    torch.set_num_threads(1)
+    outputs = hashlib.sha256()
+    modules: list[Any] = []
+    optimizers: list[Any] = []
+    remember(torch.nn.Module, modules)
+    remember(torch.optim.Optimizer, optimizers)
+    torch.nn.modules.module.register_module_forward_hook(
+        lambda module, given, output: [outputs.update(as_bytes(tensor)) for tensor in tensors_in(output)][:0] or None
+    )
+    sys.path[:0] = [str(tree / base.pythonpath), str(tree / Path(base.entry).parent)]
+    sys.argv = [base.entry]
+    out, log = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(log):
+        try:
+            runpy.run_path(str(tree / base.entry), run_name="__main__")
+        except SystemExit as error:
+            if error.code:
+                raise
+    logged = [] if base.framework == "tensorflow" else log.getvalue().splitlines(True)  # which logs the time
+    states = [{id(module): module for module in modules}, {id(optimizer): optimizer for optimizer in optimizers}]
+    return {
+        "outputs": outputs.hexdigest(),
+        "weights": digest(list(states[0].values())),
+        "optimizers": digest(list(states[1].values())),
+        "printed": out.getvalue() + "".join(line for line in logged if "Warning" not in line),
+        "files": digest([read_file(path) for path in sorted(Path.cwd().rglob("*")) if path.is_file()]),
+    }
+
+
+def remember(kind: Any, made: list[Any]) -> None:
+    plain = kind.__init__
+
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        plain(self, *given, **named)
+        made.append(self)
+
+    kind.__init__ = init
+
+
+def digest(things: list[Any]) -> str:
+    """Of all that they hold, in whatever order: layers may be made in another one."""
+    states = [thing.state_dict() if hasattr(thing, "state_dict") else thing for thing in things]
+    parts = sorted(hashlib.sha256(part).digest() for state in states for part in flatten(state))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def flatten(value: Any) -> Iterator[bytes]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield as_bytes(value)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield repr(name).encode()
+            yield from flatten(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from flatten(part)
+    else:
+        yield repr(value).encode()
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from tensors_in(part)
+
+
+def as_bytes(tensor: Any) -> bytes:
+    import torch
+
+    plain = tensor.detach().cpu().contiguous()
+    return f"{plain.dtype} {tuple(plain.shape)}".encode() + plain.view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def read_file(path: Path) -> Any:
+    import torch
+
+    if path.suffix in (".pt", ".pth"):
+        return [path.name, torch.load(path, weights_only=False)]
+    return [path.name, path.read_text()]

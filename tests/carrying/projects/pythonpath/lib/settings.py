@@ -1,0 +1,5 @@
+EPOCHS = 2
+BATCH = 8
+RATE = 0.02
+DECAY = 1e-3
+WIDTH = 12
