@@ -87,3 +87,51 @@ def test_options_objects_jit_and_scopes() -> None:
 def test_other_settings_are_advice(body: str, word: str) -> None:
     head = HEAD + "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
     check_says(RULE, head + body, "advice", word)
+
+
+REMAPPED = HEAD + "from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "config = tf.ConfigProto()\nro = config.graph_options.rewrite_options\nro.remapping = {}\n",
+        "config = tf.ConfigProto()\noptions = config.graph_options\noptions.rewrite_options.remapping = {}\n",
+        "def tune(options):\n    options.remapping = {}\n",
+        "class Job:\n    def set(self, fuse):\n        if fuse:\n            self.options.remapping = {}\n",
+        "made = RewriterConfig()\nmade.remapping = {}\n",
+        "options = tf.GraphOptions(rewrite_options=RewriterConfig(remapping={}, constant_folding=RewriterConfig.ON))\n",
+    ],
+)
+def test_remapping_is_off_wherever_the_script_sets_it(body: str) -> None:
+    for value in ("RewriterConfig.ON", "RewriterConfig.AGGRESSIVE", "RewriterConfig.ON if f() else RewriterConfig.OFF"):
+        check_rewrite(RULE, REMAPPED + body.format(value), REMAPPED + body.format("RewriterConfig.OFF"))
+    check_noop(RULE, REMAPPED + body.format("RewriterConfig.OFF"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'setattr(config.graph_options.rewrite_options, "remapping", RewriterConfig.ON)\n',
+        "a.rewrite_options.remapping = a.rewrite_options.loop_optimization = RewriterConfig.ON\n",
+        'text = "graph_options { rewrite_options { remapping: ON } }"\n',
+    ],
+)
+def test_remapping_that_cannot_be_edited_is_left_to_review(body: str) -> None:
+    check_says(RULE, REMAPPED + body, "manual", "remapping must be off")
+
+
+def test_a_remapping_of_something_else_stays() -> None:
+    check_noop(RULE, REMAPPED + "labels.remapping = ON\nsetattr(x, 'remap', 1)\nnote = 'remapping: ON'\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("RewriterConfig(disable_model_pruning=True)\n", "pruning"),
+        ("RewriterConfig(memory_optimization=RewriterConfig.OFF)\n", "memory_optimization"),
+        ("c = tf.ConfigProto()\nc.graph_options.rewrite_options.memory_optimization = RewriterConfig.OFF\n", "memory"),
+    ],
+)
+def test_keywords_of_the_options_are_looked_at_as_fields_are(body: str, word: str) -> None:
+    check_says(RULE, REMAPPED + body, "advice", word)

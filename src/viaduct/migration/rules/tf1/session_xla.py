@@ -1,4 +1,4 @@
-"""Switch TensorFlow's own compiler (XLA) off.
+"""Switch TensorFlow's own compiler (XLA) off, and remapping wherever the script switches it on.
 
      import tensorflow as tf
      config = tf.ConfigProto()
@@ -6,13 +6,16 @@
     +config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.OFF
 
 The graph is compiled for the accelerator by its own engine; XLA would take nodes away from it. The same goes for
-`tf.config.optimizer.set_jit` and for `jit_scope`. Other settings that disturb the device are advice: Grappler's passes
-stay at their defaults, model pruning is never disabled, soft placement stays on.
+`tf.config.optimizer.set_jit` and for `jit_scope`. Remapping must be off, and the last statement that sets it decides:
+each that switches it on is changed, by attribute or as a keyword of RewriterConfig, whatever the options are called.
+Other settings that disturb the device are advice: Grappler's passes stay at their defaults, model pruning is never
+disabled, soft placement stays on.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
@@ -25,23 +28,57 @@ SCOPES = (
 )
 STAY_ON = {
     *("function_optimization", "constant_folding", "shape_optimization", "arithmetic_optimization"),
-    *("loop_optimization", "dependency_optimization", "layout_optimizer"),
+    *("loop_optimization", "dependency_optimization", "layout_optimizer", "memory_optimization"),
 }
+REWRITER = "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig"
+OFF = 2  # of RewriterConfig.Toggle
+REMAPPING_TEXT = re.compile(r"\bremapping\s*[:=]\s*(?!OFF|2\b)")
 
 
-@rule.node(ast.Assign, words=("global_jit_level", "rewrite_options", "_placement", "_optimization"))
+@rule.node(ast.Assign, words=("global_jit_level", "rewrite_options", "_placement", "_optimization", "remapping"))
 def setting(site: Site) -> None:
     """`config.….field = value`."""
+    if any(is_remapping(site, target) for target in site.node.targets):
+        switch_remapping_off(site, site.node.value, alone=len(site.node.targets) == 1)
+        return
     target = site.node.targets[0]
     if len(site.node.targets) != 1 or not isinstance(target, ast.Attribute):
         return
     parts = proto.chain(site, target)
     if parts[-2:] == ("optimizer_options", "global_jit_level") or is_jit_level(site, target):
         switch_off(site, site.node.value)
-    elif "rewrite_options" in parts:
-        advise_rewriting(site, parts[-1], site.node.value)
+    elif "rewrite_options" in parts or is_toggle(site, site.node.value):
+        advise_rewriting(site, target.attr, site.node.value)
     elif len(parts) > 1 and site.values.kind(target.value) in ("config_proto", "npu_config_proto"):
         advise_placement(site, parts[-1], site.node.value)
+
+
+@rule.call(REWRITER)
+def rewriter_config(site: Site) -> None:
+    """The same fields as keywords."""
+    for word in site.node.keywords:
+        if word.arg == "remapping":
+            switch_remapping_off(site, word.value)
+        else:
+            advise_rewriting(site, word.arg or "", word.value)
+
+
+@rule.node(ast.Call, words=("remapping",))
+def set_by_name(site: Site) -> None:
+    """`setattr(options, "remapping", value)`."""
+    if not isinstance(site.node.func, ast.Name) or site.node.func.id != "setattr" or len(site.node.args) != 3:
+        return
+    _, name, value = site.node.args
+    if isinstance(name, ast.Constant) and name.value == "remapping" and not is_off(site, value):
+        say_manual(site)
+
+
+@rule.node(ast.Constant, words=("remapping",))
+def text_of_options(site: Site) -> None:
+    """A config in protobuf's text form, as text_format.Parse reads it."""
+    text, is_docstring = site.node.value, isinstance(site.source.parents[site.node], ast.Expr)
+    if isinstance(text, str) and not is_docstring and "rewrite_options" in text and REMAPPING_TEXT.search(text):
+        say_manual(site)
 
 
 @rule.call("tensorflow.OptimizerOptions")
@@ -89,6 +126,55 @@ def switch_off(site: Site, value: ast.expr) -> None:
     else:
         site.edit.node(value, f"{proto.tensorflow_name(site, 'OptimizerOptions')}.OFF")
     say_off(site)
+
+
+def is_remapping(site: Site, target: ast.expr) -> bool:
+    """Return True for the field of some rewrite options: by its path, what it is a field of, or what it gets."""
+    if not isinstance(target, ast.Attribute) or target.attr != "remapping":
+        return False
+    if proto.chain(site, target)[-2:] == ("rewrite_options", "remapping"):
+        return True
+    made = site.values.origin(target.value)
+    if isinstance(made, ast.Call) and site.qualified(made.func) == REWRITER:
+        return True
+    statement = site.source.statement(target)
+    given = statement.value if isinstance(statement, ast.Assign) else None
+    return given is not None and any(is_toggle(site, part) for part in ast.walk(given))
+
+
+def switch_remapping_off(site: Site, value: ast.expr, alone: bool = True) -> None:
+    if is_off(site, value):
+        return
+    if not alone:
+        say_manual(site)
+        return
+    enumeration = site.text(value.value) if isinstance(value, ast.Attribute) and is_toggle(site, value) else None
+    site.edit.node(value, f"{enumeration or proto.rewriter_config(site)}.OFF")
+    site.changed(
+        "remapping is switched off here too: it fuses operators into ones that the accelerator does not have",
+        zh="此处也关闭 remapping:它会融合出昇腾不支持的算子",
+    )
+
+
+def is_toggle(site: Site, value: ast.AST) -> bool:
+    """Return True for RewriterConfig.ON, OFF and their like."""
+    return (site.qualified(value) or "").startswith(f"{REWRITER}.")
+
+
+def is_off(site: Site, value: ast.expr) -> bool:
+    """Return True for RewriterConfig.OFF, however it was imported, and for its number."""
+    if isinstance(value, ast.Constant):
+        return bool(value.value == OFF)
+    named = isinstance(value, ast.Attribute) and site.text(value).endswith("RewriterConfig.OFF")
+    return named or site.qualified(value) == f"{REWRITER}.OFF"
+
+
+def say_manual(site: Site) -> None:
+    site.manual(
+        "remapping must be off on the accelerator: set it to RewriterConfig.OFF here",
+        zh="昇腾上必须关闭 remapping:请在此处改为 RewriterConfig.OFF",
+        risk="high",
+    )
 
 
 def minus_one(value: ast.expr) -> bool:
