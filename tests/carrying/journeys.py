@@ -190,10 +190,10 @@ def hits(journey: Journey) -> list[dict[str, Any]]:
     return list(journey.record["limits"])
 
 
-def migrated_text(source: str, folder: Path) -> str:
+def migrated_text(source: str, folder: Path, distributed: bool = True) -> str:
     """What the rules make of it, for several devices."""
     script = folder / "before" / "train.py"
     script.parent.mkdir()
     script.write_text(source)
-    (made,) = migrate_project(script, Options(distributed=True)).files
+    (made,) = migrate_project(script, Options(distributed=distributed)).files
     return made.new

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrying.journeys import carried
+from carrying.journeys import carried, migrated_text, once, with_copy
 from viaduct.carrying.contents import Unreadable, read_content
 from viaduct.carrying.written import Runs, Written, compare_written, list_written
 from viaduct.training.events import EventFile
@@ -183,6 +183,33 @@ def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
 def test_caches_of_python_are_no_results(tmp_path: Path) -> None:
     run = make_run(tmp_path, "original", {"__pycache__/a.pyc": b"x", "a.txt": "x"})
     assert list(list_written(run)) == ["a.txt"]
+
+
+EVALUATES = """\
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+x = tf.constant(np.random.RandomState(0).normal(size=(8, 4)).astype(np.float32))
+w = tf.get_variable("w", [4, 1])
+loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - 1.0))
+step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+metric = tf.reduce_max(tf.matmul(x, w)) * 1.0
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    for number in range(3):
+        sess.run(step)
+    best = sess.run(metric)
+"""
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_tensorflow_that_differs_is_not_proved(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow_estimator")
+    text = once(migrated_text(EVALUATES, tmp_path, distributed=False), "w)) * 1.0", "w)) * 1.5")
+    journey = with_copy(tmp_path, EVALUATES, text)
+    assert journey.code == 3, journey.said
+    assert "without gradients (an evaluation) of rank 0" in journey.said
 
 
 SAVES = """\

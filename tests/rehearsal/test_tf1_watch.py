@@ -104,6 +104,38 @@ print(json.dumps({"shown": shown, "after": after}))
 )
 
 
+BRANCHES = (
+    HEAD
+    + """
+w = tf.get_variable("w", [2], initializer=tf.ones_initializer())
+v = tf.get_variable("v", [2], initializer=tf.ones_initializer())
+table = tf.get_variable("table", [3, 2], initializer=tf.ones_initializer())
+given = tf.placeholder(tf.float32, [])
+h = tf.constant(x) * w
+h = tf.cond(given > 0, lambda: h * v, lambda: h + 1.0)
+_, h = tf.while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, t * 0.5), [0, h])
+h = tf.cond(given > 5, lambda: tf.while_loop(lambda t: tf.reduce_sum(t) > 1, lambda t: t * 0.5, [h]), lambda: h)
+h = tf.cond(given > 5, lambda: tf.cond(given > 6, lambda: h * v, lambda: h), lambda: h)
+loss = tf.reduce_sum(h) + tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 1]))
+step = tf.train.GradientDescentOptimizer(0.01).minimize(loss, tf.train.get_or_create_global_step())
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    for number in range(3):
+        sess.run(step, {given: 1.0 - 2.0 * number})
+"""
+)
+
+
+def test_gradients_behind_branches_and_loops_are_kept(tmp_path: Path) -> None:
+    script = tmp_path / "branches.py"
+    script.write_text(BRANCHES)
+    answer = rehearsed("original", script, steps=3)
+    assert answer.code == 0, answer.talk
+    assert all(loss is not None for loss in answer.losses)
+    assert np.allclose(answer.gradients["w"], np.arange(8.0).reshape(4, 2).sum(0) / 8)
+    assert np.allclose(answer.gradients["table"], [[0, 0], [2, 2], [0, 0]])
+
+
 def test_estimators_go_on_behind_their_training(tmp_path: Path) -> None:
     script = tmp_path / "styles.py"
     script.write_text(STYLES)

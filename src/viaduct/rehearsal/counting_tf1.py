@@ -6,11 +6,12 @@ RECORD/observed/rank-0/ holds steps.jsonl, gradients.npz and weights.npz (`obser
 from __future__ import annotations
 
 import atexit
+import json
 from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
 from viaduct.rehearsal.looking import describe_ranks, keep
-from viaduct.rehearsal.observe import folder_of, save_arrays, write_steps
+from viaduct.rehearsal.observe import EVALUATED, folder_of, save_arrays, write_steps
 from viaduct.rehearsal.plan import Plan, rank
 from viaduct.rehearsal.progress import Progress
 from viaduct.rehearsal.step_at import StepAt, parse_target
@@ -29,8 +30,9 @@ class GraphCounter:
         if plan.shake:
             sessions.observers.append(examining.Shaking())
         self.examined = examining.Examination() if plan.look else None
+        self.evaluations = examining.Evaluations()
         if self.examined is not None:
-            sessions.observers.append(self.examined)
+            sessions.observers += [self.examined, self.evaluations]
         self.watched: Watched = watch.start(steps=plan.steps or None)
         if plan.step_at:
             self.watched.by_line = True
@@ -69,4 +71,6 @@ class GraphCounter:
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)
         if self.examined is not None:
+            lines = [json.dumps(sums) + "\n" for sums in self.evaluations.sums]
+            (folder / EVALUATED).write_text("".join(lines), encoding="utf-8")
             keep(folder, [*self.examined.facts, describe_ranks(collectives.has_exchanged())])

@@ -16,9 +16,11 @@ from viaduct.rehearsal.looking import Fact
 from viaduct.rehearsal.shaking import shaken
 from viaduct.rehearsal.tf1_stage import sessions
 from viaduct.rehearsal.tf1_stage.inputs import users_line_of
+from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 OPERATORS = 50_000
+EVALUATIONS = 10_000  # runs that are kept
 SMALL = 16  # elements of a constant that are kept as numbers
 LONG = 200  # letters of an attribute
 # What follows from something else, or is a name that TensorFlow makes up.
@@ -34,6 +36,32 @@ class Examination(sessions.Observer):
     def begins(self, run: sessions.Pass) -> None:
         if run.training and not self.facts:
             self.facts = [*operators(run.graph), *inside_functions(run.graph)]
+
+
+class Evaluations(sessions.Observer):
+    """Sums over what the script fetches without training, of runs that use weights: metrics, predictions."""
+
+    def __init__(self) -> None:
+        self.sums: list[list[float]] = []
+
+    def fetched(self, run: sessions.Pass, result: Any) -> None:
+        if run.training or len(self.sums) >= EVALUATIONS or not uses_weights(run.graph, run.reach):
+            return
+        arrays = [np.asarray(value) for value in numbers_in(result)]
+        if arrays:
+            wide = [array.astype(np.float64) for array in arrays]
+            self.sums.append([float(part) for array in wide for part in (array.sum(), np.abs(array).sum())])
+
+
+def numbers_in(result: Any) -> Iterator[Any]:
+    """Every number or array of numbers in what a run returned."""
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        for part in result:
+            yield from numbers_in(part)
+    elif isinstance(result, (bool, int, float, np.generic, np.ndarray)) and np.asarray(result).dtype.kind in "biuf":
+        yield result
 
 
 class Shaking(sessions.Observer):

@@ -6,13 +6,12 @@ script that was migrated for several ranks is compared with this: by itself, the
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from viaduct.rehearsal.tf1_stage import averaging, collectives, gradients, sessions, state
-from viaduct.rehearsal.tf1_stage.reach import WRITES, sets_up
+from viaduct.rehearsal.tf1_stage.reach import uses_weights
 from viaduct.rehearsal.tf1_stage.variables import find_variables
 
 
@@ -41,7 +40,7 @@ class Broadcast(sessions.Observer):
         self.sessions: list[sessions.Opened] = []
 
     def begins(self, run: sessions.Pass) -> None:
-        if any(opened is run.opened for opened in self.sessions) or not uses_weights(run):
+        if any(opened is run.opened for opened in self.sessions) or not uses_weights(run.graph, run.reach):
             return
         self.sessions.append(run.opened)
         session, variables = run.opened.session, find_variables(run.graph, "variables")
@@ -55,15 +54,3 @@ class Broadcast(sessions.Observer):
 
 def source_of(variable: Any) -> Any:
     return variable._graph_element if hasattr(variable, "_graph_element") else variable
-
-
-def uses_weights(run: sessions.Pass) -> bool:
-    """Return True if a run computes something with trainable variables; setting their values is no use of them."""
-    names = {variable.op.name for variable in find_variables(run.graph, "trainable_variables")}
-    if not any(op.name in names for op in run.reach.ops):
-        return False
-    return run.training or not sets_values(run.graph, run.reach.ops)
-
-
-def sets_values(graph: Any, ops: Collection[Any]) -> bool:
-    return any(WRITES.fullmatch(op.type) and sets_up(graph, op) for op in ops)

@@ -110,11 +110,30 @@ def perhaps_dead(ops: Collection[Any]) -> set[Any]:
     for op in sorted(ops, key=lambda op: op._id):
         if op.type in ("Switch", "RefSwitch"):
             dead.add(op)
+        elif op.type in ("Exit", "RefExit"):  # a loop has a result whenever it is entered
+            if entry_of(op) in dead:
+                dead.add(op)
         elif op.type not in ("Merge", "RefMerge"):
             before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
             if any(other in dead for other in before):
                 dead.add(op)
     return dead
+
+
+def entry_of(exit_op: Any) -> Any:
+    """Return the operator by which a value enters the loop that this one leaves: Enter, Merge, Switch, Exit."""
+    found = exit_op
+    for _ in range(3):
+        found = found.inputs[0].op
+    return found
+
+
+def uses_weights(graph: Any, found: Reach) -> bool:
+    """Return True if a run computes something with trainable variables; setting their values is no use of them."""
+    names = {variable.op.name for variable in find_variables(graph, "trainable_variables")}
+    if not any(op.name in names for op in found.ops):
+        return False
+    return found.training or not any(WRITES.fullmatch(op.type) and sets_up(graph, op) for op in found.ops)
 
 
 def in_a_branch(tensor: Any) -> bool:

@@ -66,6 +66,9 @@ class Observer:
     def seen(self, run: Pass, values: list[Any]) -> None:
         """Their values; the run is over."""
 
+    def fetched(self, run: Pass, result: Any) -> None:
+        """What the script itself gets."""
+
     def closes(self, opened: Opened) -> None:
         """A session is about to be closed."""
 
@@ -208,6 +211,8 @@ def conduct(asked: Pass, once: Callable[[list[Any]], tuple[Any, list[Any]]]) -> 
             rest = iter(values)
             for observer, tensors in wishes:
                 observer.seen(asked, [next(rest) for _ in tensors])
+            for observer in observers:
+                observer.fetched(asked, result)
     return result
 
 

@@ -186,10 +186,17 @@ def loss_before(run: Pass, loss: Any) -> float | None:
 def gradients_of(run: Pass) -> list[tuple[str, Any]]:
     """As the optimizers get them; where no optimizer of TensorFlow's is used, as tf.gradients gave them."""
     alive = run.reach.ops - perhaps_dead(run.reach.ops)
-    held = [found for found in gradients.of(run.graph) if found.held(alive)]
-    held = [found for found in held if all(fetchable(gradients.part(g)) for _, g in found.pairs)]
-    chosen = [found for found in held if found.applied] or sorted(held, key=lambda found: -len(found.pairs))[:1]
-    return [pair for found in chosen for pair in found.pairs]
+    held = [(found, readable_pairs(found, alive)) for found in gradients.of(run.graph) if found.held(run.reach.ops)]
+    chosen = [pairs for found, pairs in held if found.applied]
+    if not chosen:
+        chosen = [max((pairs for _, pairs in held), key=len, default=[])]
+    return [pair for pairs in chosen for pair in pairs]
+
+
+def readable_pairs(found: gradients.Gradients, alive: frozenset[Any]) -> list[tuple[str, Any]]:
+    """Return the gradients that surely have a value; one that only a branch computes may have none."""
+    tensors = [(name, gradient, gradients.part(gradient)) for name, gradient in found.pairs]
+    return [(name, gradient) for name, gradient, tensor in tensors if tensor.op in alive and fetchable(tensor)]
 
 
 def dense_parts(gradient: Any) -> list[tuple[str, Any]]:
