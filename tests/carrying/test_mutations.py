@@ -18,7 +18,7 @@ MUTATIONS = {
     "a number on PYTHONPATH": ("pythonpath", "lib/settings.py", "DECAY = 1e-3", "DECAY = 1.1e-3", "differs"),
     "a line of the evaluation": ("plain", "train.py", 'reduction="sum"', 'reduction="mean"', "not proved"),
     "a line that one rank executes": ("ddp", "train.py", "loss.item() * 2", "loss.item() * 3", "not proved"),
-    "a line that nobody executes": ("pythonpath", "train.py", 'map_location="npu"', 'map_location="cpu"', "not proved"),
+    "a line that nobody executes": ("transformer", "train.py", "return floor\n", "return peak\n", "not proved"),
     "the order within a batch": ("sampler", "loading.py", "+ self.size] for", "+ self.size][::-1] for", "not proved"),
 }  # fmt: skip
 REWRITES = {

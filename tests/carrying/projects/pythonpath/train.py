@@ -25,7 +25,7 @@ def main():
     labels = images[:, :3].argmax(1)
     net = nn.Sequential(nn.Linear(10, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 3)).to(device)
     if args.resume:
-        net.load_state_dict(torch.load(args.resume, map_location="cuda"))
+        net.load_state_dict(torch.load(args.resume))
     optimizer = torch.optim.Adam(net.parameters(), lr=args.lr, weight_decay=DECAY, eps=1e-7)
     step = 0
     for epoch in range(EPOCHS):
