@@ -18,6 +18,7 @@ from viaduct.migration.values import Values, constructed
 
 ANY_RECEIVER = {method: slot for (_, method), slot in METHOD_SLOTS.items()}
 KERAS_RUNS = {"fit", "fit_generator", "predict", "train_on_batch"}
+DEEPEST = 8  # lambdas and partials within each other
 ESTIMATOR_RUNS = {"train", "evaluate", "predict"}
 FED_BY = {"tensorflow.estimator.TrainSpec": "train", "tensorflow.estimator.EvalSpec": "evaluate"}
 RANK_CALLS = {"rank", "size", "local_rank", "local_size"}  # of Horovod
@@ -185,17 +186,47 @@ def makes_initialiser(values: Values, node: ast.expr) -> bool:
 def note_fed(project: Project, values: Values, call: ast.Call, run: str) -> None:
     """Which of train, evaluate and predict a function of the project gives its data to."""
     given = [word.value for word in call.keywords if word.arg == "input_fn"]
+    given += [value for word in call.keywords if word.arg is None for value in unpacked(values, word.value, "input_fn")]
     estimator = isinstance(call.func, ast.Attribute) and values.kind(call.func.value) in ("estimator", "npu_estimator")
     if not given and call.args and (estimator or not isinstance(call.func, ast.Attribute)):
         given = call.args[:1]
     for value in given:
-        made = values.origin(value)
-        made = made.body if isinstance(made, ast.Lambda) else made
-        if isinstance(made, ast.Call) and values.names.qualified(made.func) == "functools.partial" and made.args:
-            made = made.args[0]
-        name = values.names.qualified(made.func if isinstance(made, ast.Call) else made)
-        if name is not None:
+        for name in functions_of(values, value):
             project.fed.setdefault(name, set()).add(run)
+
+
+def unpacked(values: Values, value: ast.expr, wanted: str) -> Iterator[ast.expr]:
+    """Yield what `**value` passes under a name, where it is a dictionary that can be seen."""
+    made = values.origin(value)
+    if isinstance(made, ast.Dict):
+        pairs = zip(made.keys, made.values, strict=True)
+        yield from (held for key, held in pairs if isinstance(key, ast.Constant) and key.value == wanted)
+    elif isinstance(made, ast.Call) and values.names.qualified(made.func) in (None, "dict", "builtins.dict"):
+        yield from (word.value for word in made.keywords if word.arg == wanted)
+
+
+def functions_of(values: Values, value: ast.expr, depth: int = 0) -> Iterator[str]:
+    """Yield the functions that an expression may be, or that it calls: by their names, methods as `*.name`."""
+    made = values.origin(value) or value
+    if depth > DEEPEST:
+        return
+    if isinstance(made, ast.Lambda):
+        yield from functions_of(values, made.body, depth + 1)
+    elif isinstance(made, ast.IfExp):
+        yield from functions_of(values, made.body, depth + 1)
+        yield from functions_of(values, made.orelse, depth + 1)
+    elif isinstance(made, ast.BoolOp):
+        yield from (name for part in made.values for name in functions_of(values, part, depth + 1))
+    elif isinstance(made, ast.Call):
+        called = values.names.qualified(made.func)
+        if called in ("functools.partial", "functools.partialmethod") and made.args:
+            yield from functions_of(values, made.args[0], depth + 1)
+        else:
+            yield from functions_of(values, made.func, depth + 1)
+    elif (name := values.names.qualified(made)) is not None:
+        yield name
+    elif isinstance(made, ast.Attribute):
+        yield f"*.{made.attr}"
 
 
 def asks_for_rank(name: str) -> bool:

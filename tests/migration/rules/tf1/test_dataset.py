@@ -278,3 +278,48 @@ def test_a_dataset_that_an_attribute_holds_drops_the_last_batch_however_often_it
     before = HEAD + "class Reader:\n    def __init__(self, files):\n        self.ds = tf.data.TFRecordDataset(files)\n"
     before += "        self.ds = self.ds.map(f)\n" * 16 + "        self.ds = self.ds.batch(8)\n"
     assert migrated(before, RULE).after.decode() == before.replace("batch(8)", "batch(8, drop_remainder=True)")
+
+
+PREDICTION = """
+import functools
+import tensorflow as tf
+def model_fn(features, labels, mode):
+    return tf.estimator.EstimatorSpec(mode, predictions=features)
+est = tf.estimator.Estimator(model_fn)
+"""
+MAKE = "def examples(size=8):\n    return tf.data.Dataset.range(20).batch(size)\n"
+METHOD = "class Job:\n    def examples(self, size=4):\n        return tf.data.Dataset.range(20).batch(size)\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MAKE + "list(est.predict(input_fn=examples))\n",
+        MAKE + "list(est.predict(lambda: examples(4)))\n",
+        MAKE + "list(est.predict(functools.partial(examples, size=4)))\n",
+        MAKE + "made = functools.partial(examples, 4)\nlist(est.predict(lambda: made()))\n",
+        MAKE + "chosen = examples if FAST else other\nlist(est.predict(chosen))\n",
+        MAKE + "options = {'input_fn': examples}\nlist(est.predict(**options))\n",
+        MAKE + "list(est.predict(**dict(input_fn=examples)))\n",
+        MAKE + "def data():\n    return examples(4).prefetch(1)\nlist(est.predict(data))\n",
+        MAKE
+        + "def data():\n    def inner():\n        return examples(4)\n    return inner\nlist(est.predict(data()))\n",
+        METHOD + "    def run(self):\n        return list(est.predict(self.examples))\n",
+        METHOD + "    def run(self):\n        return list(est.predict(lambda: self.examples(2)))\n",
+        METHOD + "job = Job()\nlist(est.predict(job.examples))\n",
+        "list(est.predict(lambda: tf.data.Dataset.range(20).batch(4)))\n",
+    ],
+)
+def test_data_that_predict_gets_is_never_cut_without_a_word(body: str) -> None:
+    result = migrated(PREDICTION + body, "dataset_drop_remainder")
+    assert b"drop_remainder=True" in result.after
+    assert [finding.status for finding in result.findings if "predict() gets this data" in finding.message] == [
+        "manual"
+    ]
+    padded = migrated(PREDICTION + body, "dataset_drop_remainder", pad_predict=True)
+    assert b".repeat().take(" in padded.after
+
+
+def test_data_of_training_alone_needs_no_padding() -> None:
+    result = migrated(PREDICTION + MAKE + "est.train(examples)\nmodel.predict(others)\n", "dataset_drop_remainder")
+    assert not [finding for finding in result.findings if "predict()" in finding.message]

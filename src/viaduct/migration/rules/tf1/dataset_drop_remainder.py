@@ -20,12 +20,15 @@ from __future__ import annotations
 import ast
 
 from viaduct.migration.names import all_arguments
+from viaduct.migration.project import Project
 from viaduct.migration.rule import Rule, Site
 
 rule = Rule(__name__, spec="D1 D2 D3", kind="mandatory", order=50)
 
 POSITIONS = {"batch": 1, "padded_batch": 3}
 USUAL = {"shuffle", "repeat", "prefetch", "flat_map"}  # datasets have them, though not TensorFlow's alone
+RUNS = ("train", "evaluate", "predict")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 NOT_TRAINING = ("eval", "predict", "test", "infer", "valid", "serving")
 
 
@@ -93,7 +96,30 @@ def fed_by(site: Site) -> set[str]:
     found: set[str] = set()
     for parent in site.source.ancestors(site.node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            found |= site.work.project.fed.get(f"{site.work.names.own}.{parent.name}", set())
+            found |= fed_function(site.work.project, site.work.names.own, parent, set())
+        elif (run := run_of(site, parent)) is not None:
+            found.add(run)  # a lambda that makes its data on the spot
+    return found
+
+
+def run_of(site: Site, node: ast.AST) -> str | None:
+    """Return which of train, evaluate and predict of an Estimator a node calls; None for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in RUNS:
+        return None
+    return node.func.attr if site.values.kind(node.func.value) in ("estimator", "npu_estimator") else None
+
+
+def fed_function(project: Project, module: str, function: Function, seen: set[str]) -> set[str]:
+    """Which of train, evaluate and predict get what a function makes: itself, or through functions that call it."""
+    name = f"{module}.{function.name}"
+    if name in seen:
+        return set()
+    seen.add(name)
+    found = project.fed.get(name, set()) | project.fed.get(f"*.{function.name}", set())
+    for path, call in project.calls.get(name, ()):
+        if (caller := project.parsed.get(path)) is not None:
+            around = (one for one in caller.source.ancestors(call) if isinstance(one, Function))
+            found = found.union(*(fed_function(project, caller.own, one, seen) for one in around))
     return found
 
 
