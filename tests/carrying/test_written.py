@@ -180,6 +180,25 @@ def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
     assert "UsageError, which is not executed" in found["whole.pt"].detail
 
 
+def test_a_pickled_network_is_compared_by_the_bytes_of_its_tensors(tmp_path: Path) -> None:
+    import torch
+
+    def whole(value: float, **more: str) -> Any:
+        network = torch.nn.Linear(2, 2)
+        torch.nn.init.constant_(network.weight, value)
+        torch.nn.init.constant_(network.bias, 0.0)
+        return lambda path: torch.save({"network": network, **more}, path)
+
+    found = compare(
+        tmp_path,
+        {"a.pt": whole(1.0, device="cuda"), "b.pt": whole(1.0)},
+        {"a.pt": whole(1.0, device="npu"), "b.pt": whole(2.0)},
+    )
+    assert found["a.pt"].state == "equal"
+    assert "pickled torch.nn.modules.linear.Linear, which is not executed" in found["a.pt"].detail
+    assert (found["b.pt"].state, "the bytes of its tensors differ" in found["b.pt"].detail) == ("not compared", True)
+
+
 def test_caches_of_python_are_no_results(tmp_path: Path) -> None:
     run = make_run(tmp_path, "original", {"__pycache__/a.pyc": b"x", "a.txt": "x"})
     assert list(list_written(run)) == ["a.txt"]
@@ -225,7 +244,9 @@ for step in range(3):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "device": str(x.device)}, "model.pt")
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+states = {"model": net.state_dict(), "schedule": schedule.state_dict(), "optimizer": optimizer.state_dict()}
+torch.save({**states, "device": str(x.device)}, "model.pt")
 with open("result.json", "w") as file:
     json.dump({"loss": loss.item(), "threshold": 0.5}, file)
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from viaduct.rehearsal.counting import Counter
+from viaduct.rehearsal.looking import made, remember
 from viaduct.rehearsal.observe import folder_of
 from viaduct.rehearsal.plan import Plan
 from viaduct.scripts.runner import StopScript
@@ -116,3 +118,13 @@ def test_a_parameter_outside_of_any_module_is_kept_by_its_place(counter: Counter
     counter.finish()
     names = sorted(numpy.load(folder_of(tmp_path, 0) / "weights.npz"))
     assert names == ["bias", "optimizer.0.0.2", "weight"]
+
+
+def test_the_line_that_made_a_schedule_is_not_in_its_state() -> None:
+    network = nn.Linear(4, 2)
+    schedule = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(network.parameters(), 0.1), 2)
+    before = schedule.state_dict()
+    remember(schedule, ("train.py", 3))
+    remember(network, ("train.py", 1))
+    assert (made(schedule), made(copy.deepcopy(network))) == (("train.py", 3), ("train.py", 1))
+    assert schedule.state_dict() == before

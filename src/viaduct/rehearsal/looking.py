@@ -31,6 +31,7 @@ LOADERS = 64
 RANKS = "ranks"  # the kind of the fact whether ranks train together
 IDLE = "idle"  # the kind of an optimizer that took no step
 _MADE = "_viaduct_made"
+_places: dict[int, tuple[str, int]] = {}  # by id, of what is no module
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -174,8 +175,8 @@ def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **named: Any) -> None:
-        if _MADE not in self.__dict__ and (place := limits.users_line()) is not None:
-            self.__dict__[_MADE] = (place.file, place.line)
+        if made(self) is None and (place := limits.users_line()) is not None:
+            remember(self, (place.file, place.line))
         plain(self, *args, **named)
         then(self)
 
@@ -183,8 +184,18 @@ def remember_line(kind: Any, then: Callable[[Any], None] = lambda thing: None) -
 
 
 def made(thing: Any) -> tuple[str, int] | None:
-    found: tuple[str, int] | None = vars(thing).get(_MADE)
-    return found
+    return vars(thing).get(_MADE) or _places.get(id(thing))
+
+
+def remember(thing: Any, place: tuple[str, int]) -> None:
+    """Copies of a module know its line too. In other things nothing is kept: a checkpoint would hold it."""
+    import torch
+
+    if isinstance(thing, torch.nn.Module):
+        thing.__dict__[_MADE] = place
+    else:
+        _places[id(thing)] = place
+        weakref.finalize(thing, _places.pop, id(thing), None)
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
