@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,20 @@ import pytest
 from command import viaduct
 from rehearsal.rehearsing import TRAINS, rehearsed
 from viaduct.rehearsal import overlay
-from viaduct.rehearsal.overlay import Layout, View, choose_folders, find_obstacle, open_view
+from viaduct.rehearsal.overlay import Layout, NoOverlay, View, choose_folders, find_obstacle, open_view
 from viaduct.rehearsal.renaming import copy_folders
 
 
 def layout_for(around: Path, **more: str) -> Layout:
     record = around / "project" / "out"
     record.mkdir(parents=True)
-    return Layout(choose_folders([str(around)]), str(record / "overlay"), (str(record),), **more)
+    folders = choose_folders([str(around)])
+    return Layout(folders, str(record / "overlay"), folders, (str(record),), **more)
 
 
 def is_possible(folder: Path) -> bool:
-    return not find_obstacle(Layout(choose_folders([str(folder)]), str(folder)), folder)
+    folders = choose_folders([str(folder)])
+    return not find_obstacle(Layout(folders, str(folder), folders), folder)
 
 
 @pytest.fixture
@@ -72,6 +75,15 @@ def test_the_record_is_shared_with_the_outside(around: Path) -> None:
     view = open_view(layout_for(around))
     run_in(view, around, "echo x > project/out/note")
     assert (around / "project" / "out" / "note").read_text() == "x\n"
+
+
+def test_a_folder_that_cannot_be_overlaid_stays_as_it_is_unless_it_is_needed(around: Path) -> None:
+    layout = layout_for(around)
+    refused = replace(layout, folders=(*layout.folders, "/proc"))
+    said = run_in(open_view(refused), around, "echo x >> data.txt; cat data.txt; test -e /proc/self/status")
+    assert said == "minex\n"
+    with pytest.raises(NoOverlay):
+        open_view(replace(refused, needed=("/proc",)))
 
 
 def test_a_folder_right_below_the_root_is_chosen_for_root_and_an_own_one_for_others(

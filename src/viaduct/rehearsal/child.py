@@ -32,7 +32,7 @@ def main() -> int:
         return 2
     bounds = Bounds(plan.timeout, plan.memory)
     try:
-        script = load_file(Path(plan.script), guard.move_arguments(plan))
+        script = load_file(Path(plan.main), guard.move_arguments(plan))
         recorder = provenance.install(plan)
         script = recorded(script, recorder)
         attendance = set_stage(plan, ours=True)

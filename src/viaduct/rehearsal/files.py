@@ -67,11 +67,10 @@ def find_uncovered(plan: Plan) -> str:
 
 def settle(plan: Plan, record: Path) -> Plan:
     """The same rehearsal with its record in another folder."""
-    own = plan.replaces or plan.tree
+    own = plan.replaces or plan.tree or plan.project
     if plan.view == "mirror":
         scene = scene_of(replace(plan, record=str(record)))
-        place = str(scene.place(Path(own))) if own else ""
-        return replace(plan, record=str(record), work=str(scene.work), place=place)
+        return replace(plan, record=str(record), work=str(scene.work), place=str(scene.place(Path(own))))
     return replace(plan, record=str(record), work=plan.origin, place=own)
 
 
@@ -122,7 +121,8 @@ class Mirrored:
         self.plan = plan
         self.scene = scene_of(plan)
         self.scene.set_up()
-        guard.save(plan.record, [*map(str, self.scene.near), *self.scene.originals])
+        near = [str(path) for path in self.scene.near if path != Path("/")]
+        guard.save(plan.record, [*near, *self.scene.originals])
 
     def command(self, command: list[str]) -> list[str]:
         return command
@@ -138,11 +138,6 @@ def scene_of(plan: Plan) -> Scene:
     own = plan.replaces or plan.tree or plan.project
     tree = Path(plan.tree) if plan.replaces else None
     return Scene(Path(plan.origin), Path(plan.record) / MIRROR, Path(own), tree)
-
-
-def mirrored_script(plan: Plan) -> str:
-    """Return the script's path in the mirror, where a rehearsal of one tree runs it."""
-    return str(scene_of(plan).place(Path(plan.script)))
 
 
 def keep_written(plan: Plan, written: Iterable[tuple[str, Path]]) -> list[str]:
@@ -182,10 +177,11 @@ def is_of_interest(name: str, plan: Plan) -> bool:
 
 def layout_of(plan: Plan) -> Layout:
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folders = choose_folders(find_paths(plan))
+    needed = choose_folders([plan.origin, plan.replaces or plan.tree or plan.project])
+    folders = choose_folders([*needed, *find_paths(plan)])
     covered = [caches] if any(Path(caches).is_relative_to(folder) for folder in folders) else []
     front, tree = (plan.replaces, plan.tree) if plan.replaces else ("", "")
-    return Layout(folders, str(Path(plan.record) / UPPERS), (*covered, plan.record), front, tree)
+    return Layout(folders, str(Path(plan.record) / UPPERS), needed, (*covered, plan.record), front, tree)
 
 
 def find_paths(plan: Plan) -> Iterator[str]:

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,15 @@ ANSWER_S = 30.0
 class Layout:
     """What is mounted: `folders` with all below them, `real` folders within that are shared with the outside.
 
+    Without those that are `needed` it is not mounted; others stay as they are where the kernel refuses them.
+
     What of `tree` differs from `front`, the folder whose migrated copy it is, stands in its place. What is written goes
     to numbered folders below `uppers`.
     """
 
     folders: tuple[str, ...]
     uppers: str
+    needed: tuple[str, ...] = ()
     real: tuple[str, ...] = ()
     front: str = ""
     tree: str = ""
@@ -125,7 +128,7 @@ def find_obstacle(layout: Layout, near: Path) -> str:
         return f"{SWITCH} is {os.environ[SWITCH]}"
     with tempfile.TemporaryDirectory(dir=near, prefix=".viaduct_overlay_") as folder:
         try:
-            view = open_view(Layout(layout.folders, folder, (), layout.front, layout.tree))
+            view = open_view(replace(layout, uppers=folder, real=()))
         except (NoOverlay, OSError) as error:
             return str(error)
         view.close()
@@ -231,7 +234,7 @@ def mount_layout(layout: dict[str, Any]) -> dict[str, Any]:
             mount_overlay(target, opened[target], f"{uppers}/{number}")
             layers[str(number)] = target
         except OSError:
-            if target in (*layout["folders"], home):
+            if target in (*layout["needed"], home):
                 raise
             mount(opened[target], target, "", BIND | RECURSIVE)  # a device, or a file: as it is
     for path, source in real.items():

@@ -63,6 +63,12 @@ class Plan:
         return str(Path(self.script).parent)
 
     @property
+    def main(self) -> str:
+        """The file that is run: in a mirror, where only one tree is rehearsed, the mirror's."""
+        alone = self.view == "mirror" and not self.tree
+        return os.path.join(self.place, os.path.basename(self.script)) if alone else self.script
+
+    @property
     def processes(self) -> int:
         """How many are started from outside."""
         return 1 if self.launches_itself else self.ranks

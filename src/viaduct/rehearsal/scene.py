@@ -28,6 +28,7 @@ ENTRIES = 3000  # mirrored one by one; folders beyond that are linked whole
 FULL = 1000  # entries of a folder beyond which it is linked whole
 ROOM = 256 << 20  # bytes in all that are copied
 LOOKED_AT = 50_000  # files and folders behind links that are compared
+ROOT = Path("/")  # is never mirrored: the system's own folders are links
 State = tuple[int, int, int]
 
 
@@ -61,9 +62,10 @@ class Scene:
         for path in self.near:
             for above in reversed([path, *path.parents]):
                 self.place(above).mkdir(exist_ok=True)
-            self.mirror(path)
+            if path != ROOT:
+                self.mirror(path)
         for path in self.near:
-            for above in path.parents:
+            for above in [*path.parents] or [ROOT]:
                 for entry in entries(above):
                     if not os.path.lexists(self.place(above) / entry.name) and not self.holds_record(entry):
                         os.symlink(entry.path, self.place(above) / entry.name)

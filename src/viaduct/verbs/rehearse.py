@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -130,10 +129,9 @@ def main(
 
 def in_view(plan: Plan) -> Plan:
     """What the script writes stays apart from the user's files."""
-    from viaduct.rehearsal.files import choose_view, mirrored_script
+    from viaduct.rehearsal.files import choose_view
 
-    plan = choose_view(plan, tell)
-    return replace(plan, script=mirrored_script(plan)) if plan.view == "mirror" else plan
+    return choose_view(plan, tell)
 
 
 def perform(plan: Plan, line: str, record: Path | None) -> int:
