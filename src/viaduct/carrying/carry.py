@@ -147,8 +147,10 @@ def repeat(second: SecondRun, tell: Tell) -> Run | None:
 
 
 def compare(carried: Carried, tell: Tell) -> None:
-    found = judged(carried, tell)
-    if found.verdict == "differ":
+    found = carried.agreement = judged(carried, tell)
+    if found.verdict != "differ":
+        compare_results(carried)
+    if found.verdict == "differ" or has_other_results(carried):
         known = reference.rules_that_count(carried.sides)
         if known or joins_ranks(carried):
             found = with_known_changes(carried, known, joins_ranks(carried), tell) or found
@@ -172,6 +174,12 @@ def compare(carried: Carried, tell: Tell) -> None:
     compare_results(carried)
     carried.doubts = find_doubts(carried)
     carried.verdict = decide(carried)
+
+
+def has_other_results(carried: Carried) -> bool:
+    """Return True if something that was printed, evaluated or written differs."""
+    printed = carried.outcomes is not None and bool(carried.outcomes.differing)
+    return printed or any(file.state == "differs" for file in carried.written)
 
 
 def compare_results(carried: Carried) -> None:
