@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy
+from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_forks
 from carrying.numbers import no_drift, observed
 from viaduct.carrying.agreement import judge, measure
 from viaduct.carrying.causes import explain, other_facts, without_effect
@@ -56,6 +56,17 @@ def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
     journey = with_copy(tmp_path, SECOND, copy, "--steps", "1")
     assert journey.code == 0, journey.said + journey.talk
     assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (migrated train.py:8)" in journey.said
+
+
+def test_a_schedule_that_no_longer_steps_is_told_though_no_step_follows(tmp_path: Path) -> None:
+    source = SECOND.replace("for step", "schedule = torch.optim.lr_scheduler.StepLR(one, 1)\nfor step").replace(
+        "range(9)", "range(1)"
+    )
+    source += "schedule.step()\n"
+    copy = source.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
+    journey = with_copy_in_forks(tmp_path, source, once(copy, "\nschedule.step()\n", "\n"))
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
+    assert "optimizer 0 group 0 at the end: lr is 0.01 in the original and 0.1 after the migration" in journey.said
 
 
 def op(name: str, value: object, line: int) -> Fact:

@@ -18,7 +18,7 @@ from viaduct.carrying.drift import find_first_call, kind_key
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.comparison.drift import Drift
 from viaduct.comparison.rows import Row
-from viaduct.rehearsal.looking import IDLE, RANKS, Fact
+from viaduct.rehearsal.looking import IDLE, LAST_RATE, RANKS, Fact
 
 RATIO = 1e-3  # within which all gradients have one factor
 ABSENT = "(not there)"
@@ -63,7 +63,8 @@ def explain(agreement: Agreement, left: Observed, right: Observed, drift: Drift,
     if first is None:
         return Explanation("They agree.")
     found = Explanation(headline(first, to))
-    found.others = [*other_facts(left.first.facts, right.first.facts)]
+    others = other_facts(left.first.facts, right.first.facts)
+    found.others = [other for other in others if other.kind != LAST_RATE]
     by_steps(found, agreement, left, right)
     by_calls(found, agreement, right, drift)
     for say in (by_ranks, by_gradients, by_update):

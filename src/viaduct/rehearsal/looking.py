@@ -30,6 +30,7 @@ CALLS = 4096  # outputs that are kept
 LOADERS = 64
 RANKS = "ranks"  # the kind of the fact whether ranks train together
 IDLE = "idle"  # the kind of an optimizer that took no step
+LAST_RATE = "last rate"  # the kind of a learning rate with which the next step would begin
 _MADE = "_viaduct_made"
 _places: dict[int, tuple[str, int]] = {}  # by id, of what is no module
 _PLAIN = (bool, int, float, str, type(None))
@@ -126,12 +127,17 @@ class Look:
             self.facts.append(Fact("network", name, {"called as": type(wrapper).__name__}, made(wrapper)))
 
     def _at_the_end(self, stepped: list[torch.optim.Optimizer]) -> Iterator[Fact]:
-        """Schedules, and optimizers that took no step."""
+        """Schedules, the rates that they leave, and optimizers that took no step."""
         for number, schedule in enumerate({id(one): one for one in self._schedules}.values()):
             what = {"class": type(schedule).__name__, **plain_values(vars(schedule))}
             if hasattr(schedule, "milestones") and hasattr(schedule.milestones, "elements"):
                 what["milestones"] = sorted(schedule.milestones.elements())
             yield Fact("schedule", f"{type(schedule).__name__} {number}", what, made(schedule))
+        for number, optimizer in enumerate(stepped):
+            for place, group in enumerate(optimizer.param_groups):
+                if "lr" in group:
+                    what = {"lr": float(f"{float(group['lr']):.9g}")}
+                    yield Fact(LAST_RATE, f"optimizer {number} group {place} at the end", what, made(optimizer))
         alive = self._alive()
         for number, optimizer in enumerate(alive, 1):
             if not any(optimizer is one for one in stepped):
