@@ -49,7 +49,7 @@ WORKS = {
 # Command -> the extra that it names.
 REFUSES = {
     "train shapes_taster --run run": "train",
-    "evaluate run_a": "train",
+    "evaluate run_a --recipe shapes_taster": "train",
     "bench shapes_taster": "train",
     "rehearse train.py": "train",
     "rehearse tf1.py": "tf",
