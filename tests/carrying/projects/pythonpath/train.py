@@ -13,7 +13,6 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, default=RATE)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--clip", type=float, default=0.5)
-    parser.add_argument("--resume", default="")
     return parser.parse_args()
 
 
@@ -24,8 +23,6 @@ def main():
     images = normalize(torch.rand(48, 10, generator=generator))
     labels = images[:, :3].argmax(1)
     net = nn.Sequential(nn.Linear(10, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 3)).to(device)
-    if args.resume:
-        net.load_state_dict(torch.load(args.resume))
     optimizer = torch.optim.Adam(net.parameters(), lr=args.lr, weight_decay=DECAY, eps=1e-7)
     step = 0
     for epoch in range(EPOCHS):
