@@ -121,9 +121,8 @@ class Index:
 
     def __init__(self, work: Work, former: Index | None = None) -> None:
         """Ask for the name of every call and reference; those of nodes that the former text had are known."""
-        self.top_level = work.names.resolve_top_level()
-        is_same = former is not None and former.top_level == self.top_level and not work.names.aliases
-        known = former.qualified if former is not None and is_same else {}
+        self.top_level, self.source = work.names.resolve_top_level(), work.source
+        known = former.qualified if former is not None and self.keeps_names(former, work.names) else {}
         self.qualified: dict[ast.AST, str | None] = {}
         self.calls: dict[str, list[ast.Call]] = {}
         self.references: dict[str, list[ast.expr]] = {}
@@ -144,6 +143,13 @@ class Index:
             name = self.qualified[node] = known[node] if node in known else qualify(node)
             if name:
                 self.references.setdefault(name, []).append(node)
+
+    def keeps_names(self, former: Index, names: Names) -> bool:
+        """Return True if no name that the former text mentions stands for something else now."""
+        if names.aliases or former.top_level.stars != self.top_level.stars:
+            return False
+        changed = self.top_level.find_changes(former.top_level)
+        return not changed or not any(node.id in changed for node in former.source.of_kind(ast.Name))
 
 
 def is_module_like(name: str) -> bool:

@@ -78,6 +78,25 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class TopLevel:
+    """What the names of a module stand for: those that it binds, and those that rules have added."""
+
+    resolved: dict[str, str | None]
+    stars: list[str]
+    added: dict[str, str]
+
+    def find_changes(self, former: TopLevel) -> set[str]:
+        """Return the names that stand for something else than they did, or for something new."""
+        tables = ((self.resolved, former.resolved), (self.added, former.added))
+        return {
+            name
+            for now, before in tables
+            for name in now.keys() | before.keys()
+            if name not in now or name not in before or now[name] != before[name]
+        }
+
+
+@dataclass(frozen=True)
 class Part:
     """What one top-level statement adds: its scopes, outer before inner, and what it binds and stars in the module."""
 
@@ -426,11 +445,11 @@ class Names:
             return f"tensorflow.{name}"
         return canonical(f"{others[-1]}.{name}") if others else None
 
-    def resolve_top_level(self) -> tuple[object, ...]:
+    def resolve_top_level(self) -> TopLevel:
         """Return all on which the qualified name of a node depends that the node's own statement does not show."""
         bound = self.scopes[self.source.tree].bound
         resolved = {name: self.resolve(what, name) for name, what in bound.items()}
-        return resolved, self.stars, dict(self.added)
+        return TopLevel(resolved, self.stars, dict(self.added))
 
     def hides(self, name: str, at: ast.AST) -> bool:
         """Whether something else is bound to a module's name where a node stands: a parameter, a local variable."""
