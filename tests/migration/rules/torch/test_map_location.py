@@ -204,6 +204,20 @@ def test_the_scripts_own_device_is_named_where_it_is_known() -> None:
     assert 'torch.load(path, map_location="npu")' in migrated(late).after.decode()
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "if accel:\n    device = torch.accelerator.current_accelerator()\nelse:\n    device = torch.device('cpu')\n",
+        "device = torch.accelerator.current_accelerator() or torch.device('cpu')\n",
+        "device = torch.accelerator.current_accelerator() if accel else 'cpu'\n",
+        "device = torch.get_default_device()\n",
+    ],
+)
+def test_a_device_that_is_chosen_at_run_time_is_where_a_network_goes(chosen: str) -> None:
+    source = f"import torch\n{chosen}net = torch.load(path)\nnet(x.to(device))\n"
+    assert b"torch.load(path, map_location=device)" in migrated(source, "map_location", to="npu").after
+
+
 def test_a_name_that_gets_another_value_is_another_thing() -> None:
     """The network that is run under the same name later did not come from the file, nor did the one before."""
     source = (

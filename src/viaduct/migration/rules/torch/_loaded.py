@@ -41,6 +41,9 @@ def wanted_place(site: Site) -> Wanted:
     return "unknown" if uses - {CARD, CALLED} else "host"  # what is only looked at needs no card
 
 
+DEVICE_CALLS = ("torch.device", "torch.accelerator.current_accelerator", "torch.get_default_device")
+
+
 def device_in_scope(site: Site) -> str | None:
     """The name under which the script keeps its device, where it has one by the time of the load."""
     names, scope = site.work.names, site.work.names.scope_of(site.node)
@@ -55,9 +58,11 @@ def device_in_scope(site: Site) -> str | None:
 
 
 def is_device(site: Site, value: ast.expr) -> bool:
-    """`torch.device(…)`, or a text for it, also as one of two."""
+    """`torch.device(…)`, the accelerator that torch names, or a text for either, also as one of several."""
     if isinstance(value, ast.IfExp):
         return is_device(site, value.body) and is_device(site, value.orelse)
+    if isinstance(value, ast.BoolOp):
+        return all(is_device(site, part) for part in value.values)
     if isinstance(value, ast.Call):
-        return site.qualified(value.func) == "torch.device"
+        return site.qualified(value.func) in DEVICE_CALLS
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
