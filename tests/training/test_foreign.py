@@ -125,5 +125,5 @@ def test_evaluate_measures_a_checkpoint_of_tensorflow_as_the_run_that_it_came_fr
     assert "checkpoint_time(UTC)" in table
     refused = viaduct("evaluate", str(prefix))
     assert refused.returncode == 2
-    assert "is no run" in refused.stderr
+    assert "is not a run" in refused.stderr
     assert "--recipe" in refused.stderr

@@ -83,8 +83,10 @@ def test_a_comparison_keeps_its_measures_and_reasons(piped: Call, tmp_path: Path
 def test_an_evaluation_keeps_its_losses(piped: Call) -> None:
     score = {"top1": 0.33333, "top5": 1.0, "loss": 4.685e8, "precision": 0.25, "recall": 0.5, "f1": 0.125}
     rows = [{"step": 1_000_000 + step, "epoch": 10.0, "count": 50_000, **score} for step in range(3)]
+    rows = [{**row, "checkpoint_time": "2026-01-02 03:04:05"} for row in rows]
     row = row_with(piped(evaluate.show, rows), "1000002")
-    assert row == ["1000002", "10.0", "33.33", "100", "4.685e+08", "0.25", "0.5", "0.125", "50000"]
+    figures = ["1000002", "10.0", "33.33", "100", "4.685e+08", "0.25", "0.5", "0.125", "50000"]
+    assert row == [*figures, "2026-01-02", "03:04:05"]
 
 
 def test_a_measurement_keeps_its_figures(piped: Call) -> None:

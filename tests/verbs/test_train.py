@@ -253,7 +253,8 @@ def test_evaluate_shows_the_latest_or_all(finished: Path) -> None:
 
 def test_only_the_first_of_equal_checkpoints_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
     figures = {"epoch": 1.0, "top5": 1.0, "loss": 0.5, "precision": 0.5, "recall": 0.5, "f1": 0.5, "count": 16}
-    evaluate.show([{"step": step, "top1": top1, **figures} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))])
+    saved = {"checkpoint_time": "2026-01-02 03:04:05"}
+    evaluate.show([{"step": step, "top1": top1, **figures, **saved} for step, top1 in ((1, 0.25), (2, 0.5), (3, 0.5))])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "best" in line] == ["2"]
 

@@ -171,8 +171,8 @@ def test_a_data_file_that_was_cut_short_is_a_warning(prefix: Path, viaduct: Call
 def test_what_is_no_weights_is_told_without_speaking_of_another_kind(
     words: list[str], run: Path, tmp_path: Path, viaduct: Call
 ) -> None:
-    torch.save({"w": torch.zeros(1)}, tmp_path / "w.pt")
-    refused(answer := viaduct(*words, tmp_path / "w.pt"), "holds no weights that can be read", "torch.save")
+    torch.save({"epoch": 3}, tmp_path / "w.pt")
+    refused(answer := viaduct(*words, tmp_path / "w.pt"), "w.pt holds no weights", "epoch")
     assert "V1" not in answer.talk
     (tmp_path / "cat.jpg").write_bytes(b"\xff\xd8\xff\xe0 and so on")
     refused(answer := viaduct(*words, tmp_path / "cat.jpg"), "cat.jpg holds no weights that can be read")

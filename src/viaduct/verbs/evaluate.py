@@ -137,7 +137,9 @@ def load_recipe(
     from viaduct.verbs.train import changes_from, resolve
 
     if not recipe:
-        raise BadValue(f"{str(weights)!r} is no run, so it does not say how it is evaluated.", *advise_recipe(weights))
+        raise BadValue(
+            f"{str(weights)!r} is not a run, so it does not say how it is evaluated.", *advise_recipe(weights)
+        )
     if step is not None:
         raise BadValue("--step is for runs.", "Name the checkpoint itself, such as model.ckpt-601000.")
     flags = {"classes": ("data.classes", classes), "precision": ("precision.compute", precision)}
