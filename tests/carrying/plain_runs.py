@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -86,6 +87,7 @@ def be_rank(base: Base, folder: Path, rank: int, port: str) -> None:
         work = folder / f"work-{rank}"
         work.mkdir()
         os.chdir(work)
+        warnings.simplefilter("ignore")  # advice of a library is no result
         printed = make_print(base, folder / "tree", rank)
         (folder / f"{rank}.json").write_text(json.dumps(printed))
         code = 0
