@@ -23,10 +23,10 @@ def carried_example(folder: Path, name: str, *words: str) -> Journey:
     return Journey(answer, folder / "carried")
 
 
-def check_agrees_on_what_ran(journey: Journey) -> None:
-    """An example has branches that eight steps do not reach; nothing else may be in doubt."""
+def check_agrees_on_what_ran(journey: Journey, *known: str) -> None:
+    """An example has branches that eight steps do not reach; nothing else but what is `known` may be in doubt."""
     assert journey.code in (0, 3), journey.said + journey.talk[-3000:]
-    assert {doubt["kind"] for doubt in journey.record["not_proved"]} <= {"never executed"}, journey.said
+    assert {doubt["kind"] for doubt in journey.record["not_proved"]} <= {"never executed", *known}, journey.said
 
 
 @pytest.mark.parametrize("to", ["npu", "mlu"])
@@ -92,7 +92,8 @@ def test_a_pytorch_example_agrees_or_meets_the_limit_that_it_shows(name: str, to
     if limit:
         assert journey.code == 2, journey.said + journey.talk[-3000:]
     else:
-        check_agrees_on_what_ran(journey)
+        # One prints the capability of its card, which the others do not have.
+        check_agrees_on_what_ran(journey, *(["printed"] if name == "amp_grad_scaler" else []))
     refused = [hit["name"] for hit in journey.record["limits"] if hit["mode"] == "error"]
     assert refused[:1] == ([limit] if limit else [])
     assert journey.record["bitwise"] != bool(limit)
