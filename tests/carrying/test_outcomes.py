@@ -6,10 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from viaduct.carrying.observed import Observed, Rank
-from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes
+from viaduct.carrying.outcomes import Outcomes, compare_inputs, compare_outcomes, find_durations
 from viaduct.carrying.running import Run
 from viaduct.rehearsal.observe import fingerprint
 from viaduct.rehearsal.plan import Plan
@@ -78,3 +79,18 @@ def test_a_fingerprint_takes_what_it_finds() -> None:
     assert fingerprint(torch.ones(3, dtype=torch.complex64)) == fingerprint(torch.empty(0)) == []
     large = torch.arange(1 << 18, dtype=torch.float32)
     assert fingerprint(large) != fingerprint(large.flip(0))
+
+
+@pytest.mark.parametrize(
+    ("line", "durations"),
+    [
+        ("epoch time 0.3 memory 1106 KiB", {0}),
+        ("step 3 loss 0.5 took: 2 s", {2}),
+        ("120 images/s, lr 0.1", {0}),
+        ("epoch 2: 35 it/s, 4.5 seconds, accuracy 0.25", {1, 2}),
+        ("timesteps 8, times 3, seconds per step 4", set()),
+        ("loss 0.5 in step 3", set()),
+    ],
+)
+def test_times_and_speeds_are_no_results(line: str, durations: set[int]) -> None:
+    assert find_durations(line) == durations

@@ -30,6 +30,10 @@ TIMES = (
     r"[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?",
     r"1[6-9]\d{8}(?:\.\d+)?",  # seconds since 1970
 )
+SPENT = re.compile(r"\b(?:time|took|elapsed|eta|duration|runtime|throughput|speed)\W{0,4}$", re.IGNORECASE)
+UNIT = re.compile(
+    r" ?(?:s|secs?|seconds?|ms|us|min|minutes?|(?:it|[a-z]{2,10})/s(?:ec)?|s/it|fps)(?![\w/])", re.IGNORECASE
+)
 TIME = re.compile(rf"(?<![\d.])(?:{'|'.join(TIMES)})(?!\d)")
 """What both runs of a side may have alike, and the other side not: they are made at other times."""
 LINES = 5000  # of a rank that are compared
@@ -102,8 +106,18 @@ def stable_numbers(lines: list[str], again: list[str]) -> list[list[str | None]]
     found: list[list[str | None]] = [[None] * len(NUMBER.findall(line)) for line in lines]
     for a, b in pair_lines(lines, again):
         numbers = zip(NUMBER.findall(lines[a]), NUMBER.findall(again[b]), strict=True)
-        found[a] = [x if x == y else None for x, y in numbers]
+        spent = find_durations(lines[a])
+        found[a] = [x if x == y and place not in spent else None for place, (x, y) in enumerate(numbers)]
     return found
+
+
+def find_durations(line: str) -> set[int]:
+    """Return which numbers of a line are times or speeds: with few digits two runs may print them alike by chance."""
+    return {
+        place
+        for place, match in enumerate(NUMBER.finditer(line))
+        if SPENT.search(line[: match.start()]) or UNIT.match(line[match.end() :])
+    }
 
 
 def only_printed_by(side: str, lines: list[str], numbers: list[list[str | None]], paired: set[int]) -> Iterator[str]:

@@ -248,7 +248,7 @@ def not_compared(carried: Carried) -> list[tuple[str, str]]:
         (
             "Not compared",
             f"{tf1}gradients after the first step, weights between steps, printed text without numbers, numbers that "
-            "do not repeat themselves, temporary files; the card's own kernels.",
+            "do not repeat themselves, times and speeds, temporary files; the card's own kernels.",
         ),
         *files_not_compared(carried),
     ]
