@@ -90,6 +90,7 @@ def test_a_fingerprint_takes_what_it_finds() -> None:
         ("epoch 2: 35 it/s, 4.5 seconds, accuracy 0.25", {1, 2}),
         ("timesteps 8, times 3, seconds per step 4", set()),
         ("loss 0.5 in step 3", set()),
+        ("max 0.5 min 0.1, eta 0.3", set()),  # a minimum and a rate are results
     ],
 )
 def test_times_and_speeds_are_no_results(line: str, durations: set[int]) -> None:
