@@ -11,6 +11,8 @@ import pytest
 
 from viaduct.carrying import report
 from viaduct.carrying.agreement import Agreement, Kind, Pair, judge
+from viaduct.carrying.carry import decide
+from viaduct.carrying.doubts import changed_originals
 from viaduct.carrying.words import headline
 from viaduct.reporting import Page, Section, render_page
 
@@ -129,3 +131,15 @@ def test_the_chart_of_layers_has_their_names_and_no_bar_for_what_is_equal() -> N
     assert "2 of 3 layers differ. 1 is equal in every bit of what was compared, without a bar." in chart
     table = html[html.index("</figure>") :]
     assert table.count("stem.conv") == table.count("layer1.0.bn1") == 1, "no name twice"
+
+
+@pytest.mark.parametrize("verdict", ["same", "differ"])
+def test_files_of_the_user_that_changed_meanwhile_leave_nothing_proved(verdict: Any) -> None:
+    changed = SimpleNamespace(summary=SimpleNamespace(changed=["/data/large.bin"]))
+    untouched = SimpleNamespace(summary=SimpleNamespace(changed=[]))
+    agreement = Agreement(verdict, EQUAL)
+    made = carried(EQUAL, agreement=agreement, original=changed, migrated=untouched, repeated=[])
+    made.doubts = [*changed_originals(made)]
+    assert [doubt.items for doubt in made.doubts] == [["/data/large.bin"]]
+    assert decide(made) == "not proved"
+    assert not [*changed_originals(carried(EQUAL, original=untouched, migrated=untouched, repeated=[]))]

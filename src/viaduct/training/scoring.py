@@ -146,9 +146,10 @@ def score_all(
             for saved in chosen
             for row in rows(saved, recipe, computation, batches, images.names, group, renew, ema=ema)
         ]
-    if group.first and any(row["epoch"] is None and row["step"] is not None for row in found):
+    epochs = [find_epoch(row, recipe, images) for row in found]
+    if group.first and any(epoch != row["epoch"] for epoch, row in zip(epochs, found, strict=True)):
         print(f"Epochs are counted with the recipe's global batch of {recipe.data.global_batch:,}.", file=sys.stderr)
-    found = [{**row, "epoch": find_epoch(row, recipe, images)} for row in found]
+    found = [{**row, "epoch": epoch} for epoch, row in zip(epochs, found, strict=True)]
     where = {"data": str(path) if path else recipe.data.name}
     return [{**row, **where, "batch_norm_recomputed_from_batches": recomputing.batches} for row in found]
 
