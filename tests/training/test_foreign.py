@@ -93,11 +93,17 @@ def test_weights_of_another_network_leave_it_as_it_was(tmp_path: Path, tensors: 
 
 def test_averages_must_be_there_where_they_are_asked_for(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
     torch.save(tensors, tmp_path / "plain.pth")
-    with pytest.raises(BadValue, match="no averages"):
+    with pytest.raises(BadData, match="no averaged weights"):
         WeightsFile(tmp_path / "plain.pth").put_into(network(), True)
+    write_safetensors(tmp_path / "plain.safetensors", tensors, {"format": "pt"})
+    with pytest.raises(BadValue, match="no averages"):
+        WeightsFile(tmp_path / "plain.safetensors").put_into(network(), True)
     torch.save({"state_dict": tensors, "ema": {k: v * 2 for k, v in tensors.items()}}, tmp_path / "both.pth")
     with open_weights(tmp_path / "both.pth", ema=True) as stored:
         assert torch.equal(stored.read("head.weight"), tensors["head.weight"] * 2)
+    model = network()
+    WeightsFile(tmp_path / "both.pth").put_into(model, True)
+    assert_holds(model, {name: value * 2 for name, value in tensors.items()})
 
 
 def test_a_folder_is_measured_by_the_steps_of_its_files(tmp_path: Path, tensors: dict[str, Tensor]) -> None:

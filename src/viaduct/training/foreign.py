@@ -41,14 +41,15 @@ class WeightsFile:
 
         `ema` takes averages of the weights, which must be there; None takes them where they are.
         """
-        with open_weights(self.path) as stored:
+        of_torch = self.path.suffix in ENDINGS
+        with open_weights(self.path, ema=bool(ema) and of_torch) as stored:
             shadows = any(name.endswith(SHADOW) for name in stored.infos)
             averaged = shadows if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
             if isinstance(stored.reader, Bundle):
                 values = read_values(model, stored.reader, ema=averaged)
                 tensors, notes = values.tensors, [*notes, *values.done.notes]
-            elif averaged:
+            elif averaged and not of_torch:
                 raise BadValue(f"{self.path} holds one set of weights, no averages beside them.", "Leave out --ema.")
             else:
                 names, more = fitting(stored, shapes_of(model), set())
