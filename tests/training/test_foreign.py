@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from torch import Tensor, nn
 from command import viaduct
 from viaduct.errors import BadData, BadValue
 from viaduct.models import build
+from viaduct.recipes import load
+from viaduct.recipes._fields import override
 from viaduct.training.foreign import WeightsFile, find_weights
+from viaduct.verbs.evaluate import has_room
 from viaduct.weights.exporting import write_safetensors
 from viaduct.weights.stored import open_weights
 
@@ -133,3 +137,10 @@ def test_evaluate_measures_a_checkpoint_of_tensorflow_as_the_run_that_it_came_fr
     assert refused.returncode == 2
     assert "is not a run" in refused.stderr
     assert "--recipe" in refused.stderr
+
+
+def test_weights_may_have_more_classes_than_the_pictures(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("1:cat\n2:dog\n")
+    loaded = load("resnext50_imagenet")
+    few = replace(loaded, recipe=override(loaded.recipe, "data.classes", "2"))
+    assert (has_room(loaded, tmp_path), has_room(few, tmp_path), has_room(few, None)) == (True, False, True)

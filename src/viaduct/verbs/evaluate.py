@@ -145,10 +145,21 @@ def load_recipe(
     flags = {"classes": ("data.classes", classes), "precision": ("precision.compute", precision)}
     changes = changes_from({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
     loaded, _ = resolve(recipe, None, changes)
-    loaded, note = match_classes(loaded, data, given="data.classes" in dict(changes))
+    given, note = "data.classes" in dict(changes), ""
+    if not given or not has_room(loaded, data):  # weights may have more classes than the pictures that measure them
+        loaded, note = match_classes(loaded, data, given)
     if note:
         print(note, file=sys.stderr)
     return loaded
+
+
+def has_room(loaded: Loaded, data: Path | None) -> bool:
+    """Return True if the network has an output for every class that the data name."""
+    from viaduct.data.records import Records
+
+    source = loaded.recipe.data
+    stated = source.stated_classes(data) if isinstance(source, Records) and data is not None else None
+    return stated is None or stated.outputs <= source.classes
 
 
 def advise_recipe(weights: Path) -> list[str]:
