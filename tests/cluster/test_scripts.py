@@ -84,7 +84,10 @@ def test_a_name_that_no_shell_or_cluster_takes_is_refused(tmp_path: Path) -> Non
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_bash_reads_every_script_of_every_vendor(tmp_path: Path, kind: Kind) -> None:
     scripts = sorted(written(tmp_path, kind=kind, nodes=2).glob("*.sh"))
-    assert [path.name for path in scripts] == ["env.sh", "run_1p.sh", "run_8p.sh", "run_cluster.sh", "run_docker.sh"]
+    names = ["enter_docker.sh", "env.sh", "run_1p.sh", "run_8p.sh", "run_cluster.sh", "run_docker.sh"]
+    if kind != "cpu":
+        names += ["run_1p_fp32.sh", "run_1p_amp.sh", "run_8p_fp32.sh", "run_8p_amp.sh"]
+    assert [path.name for path in scripts] == sorted(names)
     for path in scripts:
         subprocess.run(["bash", "-n", path], check=True)
         if path.name != "env.sh":
@@ -151,7 +154,12 @@ def test_the_table_travels_with_the_scripts(tmp_path: Path) -> None:
     assert read(folder / "rank_table.json") == table
     script = (folder / "run_cluster.sh").read_text()
     assert '--ranktable "$here/rank_table.json"' in script
-    assert "COPY env.sh run_1p.sh run_8p.sh run_cluster.sh rank_table.json ./" in (folder / "Dockerfile").read_text()
+    copied = re.findall(r"^COPY (.*) \./$", (folder / "Dockerfile").read_text(), re.MULTILINE)[0].split()
+    assert copied == [
+        *("env.sh", "run_1p.sh", "run_8p.sh", "run_1p_fp32.sh", "run_1p_amp.sh", "run_8p_fp32.sh", "run_8p_amp.sh"),
+        *("run_cluster.sh", "rank_table.json"),
+    ]
+    assert all((folder / name).exists() for name in copied)
 
 
 @pytest.mark.parametrize(
@@ -229,3 +237,104 @@ def test_the_script_of_a_cluster_hands_its_secret_on(tmp_path: Path) -> None:
         for more in ({}, {"VIADUCT_JOB_SECRET": "of the environment"})
     ]
     assert said == [(folder / "job_secret").read_text(), "of the environment\n"]
+
+
+# FP32 and mixed precision
+
+
+def echoed(tmp_path: Path, script: Path, *words: str) -> list[str]:
+    """What python would be started with."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    answer = subprocess.run(
+        ["bash", str(script), *words],
+        env={"PATH": os.environ["PATH"], "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return answer.stdout.splitlines()
+
+
+def test_fp32_and_mixed_precision_train_into_directories_of_their_own(tmp_path: Path) -> None:
+    folder = written(tmp_path / "scripts", command=["train", "resnet50_v15_imagenet", "--data", "/d"], kind="mlu")
+    plain, fp32, amp = (echoed(tmp_path, folder / f"run_8p{end}.sh", "--seed", "3") for end in ("", "_fp32", "_amp"))
+    assert fp32 == [*plain[:-2], "--precision", "fp32", "--run", "runs/resnet50_v15_imagenet_fp32", "--seed", "3"]
+    assert amp == [
+        *plain[:-2],
+        *("--precision", "fp16", "--loss-scale", "dynamic", "--run", "runs/resnet50_v15_imagenet_amp", "--seed", "3"),
+    ]
+
+
+@pytest.mark.parametrize("form", [["--run", "my runs/a"], ["--run=my runs/a"]])
+def test_a_run_directory_of_the_command_is_kept_apart_too(tmp_path: Path, form: list[str]) -> None:
+    folder = written(tmp_path / "scripts", command=["viaduct", "train", "mine.py", *form], kind="npu")
+    assert echoed(tmp_path, folder / "run_1p_fp32.sh")[-2:] == ["--run", "my runs/a_fp32"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["python", "mine.py"],
+        ["train", "resnet50_imagenet", "--precision", "bf16"],
+        ["train", "resnet50_imagenet", "--loss-scale=512"],
+        ["train", "resnet50_imagenet", "--set", "precision.compute=fp16"],
+        ["train", "--run", "runs/continued"],
+    ],
+)
+def test_a_command_with_a_precision_of_its_own_gets_no_others(tmp_path: Path, command: list[str]) -> None:
+    names = {path.name for path in written(tmp_path, command=command).iterdir()}
+    assert not [name for name in names if "fp32" in name or "amp" in name]
+    assert "run_8p.sh" in names
+
+
+def test_train_takes_what_the_written_scripts_give_it() -> None:
+    from viaduct.cluster.scripts import PRECISIONS
+    from viaduct.verbs.train import check
+
+    for flags in PRECISIONS.values():
+        words = ["resnet50_v15_imagenet", "--data", "synthetic", "--device", "cpu", *flags.split(), "--run", "no-such"]
+        assert check(words, 8, 8, first=True) == []
+
+
+# A container that stays
+
+DOCKER = """#!/usr/bin/env bash
+printf '%s ' "$@" >> "$DOCKER_LOG"; echo >> "$DOCKER_LOG"
+case "$1 ${2:-}" in
+    "container inspect") [ -f "$DOCKER_LOG.there" ];;
+    "create "*) touch "$DOCKER_LOG.there";;
+esac
+"""
+
+
+def dockers(tmp_path: Path, script: Path, *words: str, **more: str) -> list[str]:
+    """What docker was asked for."""
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin" / "docker").write_text(DOCKER)
+    (tmp_path / "bin" / "docker").chmod(0o755)
+    log = tmp_path / "docker.log"
+    log.unlink(missing_ok=True)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "DOCKER_LOG": str(log), "RUNS": str(tmp_path / "r")}
+    subprocess.run(["bash", str(script), *words], env=environment | more, stdin=subprocess.DEVNULL, check=True)
+    return [line.strip() for line in log.read_text().splitlines()]
+
+
+def test_a_named_container_is_created_once_and_entered_ever_after(tmp_path: Path) -> None:
+    script = written(tmp_path / "scripts", kind="mlu", name="resnet") / "enter_docker.sh"
+    inspect, create, start, enter = dockers(tmp_path, script)
+    assert (inspect, start, enter) == ("container inspect resnet-mlu", "start resnet-mlu", "exec resnet-mlu bash")
+    assert create.startswith(
+        "create --name resnet-mlu --net=host --shm-size=16g --privileged=true --cap-add=SYS_PTRACE"
+    )
+    assert create.endswith("viaduct-mlu infinity")
+    assert dockers(tmp_path, script, "viaduct", "devices") == [inspect, start, "exec resnet-mlu viaduct devices"]
+
+
+def test_a_container_need_not_be_privileged(tmp_path: Path) -> None:
+    script = written(tmp_path / "scripts", kind="npu") / "enter_docker.sh"
+    _, create, *_ = dockers(tmp_path, script, PRIVILEGED="0", CONTAINER="mine")
+    assert create.startswith("create --name mine ")
+    assert "privileged" not in create
+    assert "PTRACE" not in create

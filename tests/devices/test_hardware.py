@@ -61,3 +61,27 @@ def test_drivers_are_shown(empty: Path) -> None:
     (empty.parent / "ASCEND_DRIVER").write_text("Version=25.2.0\n")
     assert facts_of("cuda").versions == {"driver": "580.159.03"}
     assert facts_of("npu").versions == {"driver": "25.2.0"}
+
+
+@pytest.mark.parametrize("version", ["4.20.6", "v4.20.6", "4.20.18", "5.10.22", "4.20.6-1", "4.21"])
+def test_a_driver_that_is_new_enough_needs_no_words(version: str) -> None:
+    assert hardware.describe_old_driver("mlu", version) is None
+
+
+@pytest.mark.parametrize("version", ["4.20.5", "v4.9.12", "4.20", "3.99.99"])
+def test_a_driver_that_is_too_old_is_named_with_what_is_needed(version: str) -> None:
+    note = hardware.describe_old_driver("mlu", version) or ""
+    assert f"driver {version} is older than 4.20.6" in note
+    assert "Update the driver" in note
+
+
+def test_a_driver_of_unknown_version_is_named_only_where_there_are_cards(empty: Path) -> None:
+    assert hardware.describe_old_driver("mlu", None) is None
+    (empty / "cambricon_dev0").touch()
+    assert "not known (nothing under" in (hardware.describe_old_driver("mlu", None) or "")
+    assert "not known (version 'none')" in (hardware.describe_old_driver("mlu", "none") or "")
+
+
+def test_drivers_of_which_no_limit_is_known_are_not_judged() -> None:
+    assert hardware.describe_old_driver("npu", "1.0") is None
+    assert hardware.describe_old_driver("cuda", None) is None

@@ -70,3 +70,11 @@ def test_a_card_that_fails_makes_it_exit_1_and_say_why(monkeypatch: pytest.Monke
     result = viaduct_devices("--test", *how)
     assert result.exit_code == 1
     assert "aicore exception" in result.stdout
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_an_old_driver_is_shown_as_a_note(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
+    monkeypatch.setattr("viaduct.devices.hardware.cambricon_driver", lambda: "4.9.12")
+    result = viaduct_devices(*how)
+    assert result.exit_code == 0
+    assert "mlu: driver 4.9.12 is older than 4.20.6" in result.stdout

@@ -3,9 +3,12 @@
 env.sh             the vendor's environment; sourced by the others
 run_1p.sh          one device
 run_8p.sh          all devices of a machine (the number is --ranks)
+run_8p_fp32.sh     the same in fp32, and with mixed precision (_amp), each in a run directory of its own
 run_cluster.sh     this machine's part of a cluster
+job.sbatch         the job for Slurm
 Dockerfile         viaduct on the vendor's image, which is an argument
 run_docker.sh      that container, with the vendor's device files
+enter_docker.sh    a shell in a container that stays: created once, started and entered again later
 pytorchjob.yaml    the same as a PyTorchJob of Kubeflow
 rank_table.json    the table, where one was given
 job_secret         the secret of a job of several machines, for its owner's eyes; kept when the others are written again
@@ -19,7 +22,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from textwrap import indent as indent_lines
 from typing import Any, Literal
 
 from viaduct.cluster.environment import DEFAULT_JOB, DEFAULT_PORT
@@ -28,6 +33,8 @@ from viaduct.cluster.generate import write
 from viaduct.cluster.launch import check_numbers
 from viaduct.cluster.ranktable import RankTable, render
 from viaduct.cluster.secret import VARIABLE, make_secret
+from viaduct.cluster.slurm import NAME as SBATCH
+from viaduct.cluster.slurm import render_sbatch
 from viaduct.errors import BadValue
 
 Kind = Literal["npu", "mlu", "cuda", "cpu"]
@@ -68,6 +75,11 @@ export ASCEND_SLOG_PRINT_TO_STDOUT="${ASCEND_SLOG_PRINT_TO_STDOUT:-0}"
 export GLOG_v="${GLOG_v:-2}"
 # Cards that may be used; left unset: all. In ascending order.
 # export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3
+# Slurm gives cards to a job under the name gpu, and tells CUDA alone which.
+slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
+if [ -z "${ASCEND_RT_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
+    export ASCEND_RT_VISIBLE_DEVICES="$slurm_cards"
+fi
 """,
     "mlu": """\
 # Cambricon: Neuware's tools and libraries.
@@ -78,9 +90,15 @@ export LD_LIBRARY_PATH="$NEUWARE_HOME/lib64:${LD_LIBRARY_PATH:-}"
 export CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE="${CNCL_MEM_POOL_MULTI_CLIQUE_ENABLE:-1}"
 # Cards that may be used; left unset: all.
 # export MLU_VISIBLE_DEVICES=0,1,2,3
+# Slurm gives cards to a job under the name gpu, and tells CUDA alone which.
+slurm_cards="${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:-}}"
+if [ -z "${MLU_VISIBLE_DEVICES:-}" ] && [ -n "$slurm_cards" ]; then
+    export MLU_VISIBLE_DEVICES="$slurm_cards"
+fi
 """,
     "cuda": """\
-# NVIDIA: nothing must be set; a collective that fails shall say so instead of hanging.
+# NVIDIA: nothing must be set, and Slurm sets CUDA_VISIBLE_DEVICES itself; a collective that fails shall say so instead
+# of hanging.
 export TORCH_NCCL_ASYNC_ERROR_HANDLING="${TORCH_NCCL_ASYNC_ERROR_HANDLING:-1}"
 export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
 # Cards that may be used; left unset: all.
@@ -110,6 +128,9 @@ if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); f
     "cuda": "options+=(--gpus all)\n",
     "cpu": "",
 }
+PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
+"""Arguments of `train` by the end of a script's name; the CPU has no use for them."""
+OWN_PRECISION = ("--precision", "--loss-scale")
 RESOURCES: dict[Kind, str] = {"npu": "huawei.com/Ascend910", "mlu": "cambricon.com/mlu", "cuda": "nvidia.com/gpu"}
 
 
@@ -188,12 +209,16 @@ def make(job: Job) -> Iterator[tuple[str, str, str]]:
     yield "env.sh", environment(job), "the environment, sourced by the others"
     for ranks in dict.fromkeys((1, job.per_machine)):
         yield f"run_{ranks}p.sh", run_local(job, ranks), f"{counted(ranks, 'device')} of this machine"
+        for end, text in run_variants(job, ranks).items():
+            yield f"run_{ranks}p_{end}.sh", text, f"the same, {MEANINGS[end]}"
     if job.machines > 1:
         yield "run_cluster.sh", run_cluster(job), f"this machine's part of {counted(job.machines, 'machine')}"
+    yield SBATCH, sbatch(job), "the job for Slurm"
     if job.table is not None:
         yield RANK_TABLE, render(job.table), "the rank table"
     yield "Dockerfile", dockerfile(job), "viaduct on the image of your vendor"
     yield "run_docker.sh", run_docker(job), "that container, with its devices"
+    yield "enter_docker.sh", enter_docker(job), "a shell in a container that stays"
     yield "pytorchjob.yaml", yaml(pytorchjob(job)), "the job for Kubernetes, as Kubeflow's PyTorchJob"
 
 
@@ -208,6 +233,39 @@ def run_local(job: Job, ranks: int) -> str:
     )
 
 
+MEANINGS = {"fp32": "in fp32", "amp": "with mixed precision"}
+
+
+def run_variants(job: Job, ranks: int) -> dict[str, str]:
+    """Return the scripts that train in another precision: none where the command chooses one or trains no recipe.
+
+    Each has a run directory of its own, since a run keeps the precision with which it was begun.
+    """
+    words = list(job.command[1:] if job.command[0] == "viaduct" else job.command)
+    chosen = any(word.partition("=")[0] in OWN_PRECISION or "precision." in word for word in words)
+    if job.kind == "cpu" or chosen or words[:1] != ["train"] or len(words) < 2 or words[1].startswith("-"):
+        return {}
+    run = find_flag(words, "--run") or f"runs/{Path(words[1]).stem}"
+    return {end: run_variant(ranks, end, f"{run}_{end}") for end in PRECISIONS}
+
+
+def run_variant(ranks: int, end: str, run: str) -> str:
+    title = f"# {counted(ranks, 'rank')} on this machine, {MEANINGS[end]}. What is given to this script is added."
+    start = f'exec bash "$here/run_{ranks}p.sh" {PRECISIONS[end]} --run {shlex.quote(run)} "$@"'
+    return f"{HEAD}{title}\nset -eu\n{HERE}{start}\n"
+
+
+def find_flag(words: Sequence[str], flag: str) -> str:
+    """Return the last value of a flag of a command, or nothing."""
+    values = [value for word, value in pairwise(words) if word == flag]
+    values += [word.partition("=")[2] for word in words if word.startswith(f"{flag}=")]
+    return values[-1] if values else ""
+
+
+def sbatch(job: Job) -> str:
+    return render_sbatch(job.kind, job.machines, job.per_machine, job.name, job.port, job.table is not None)
+
+
 def run_cluster(job: Job) -> str:
     what = (
         f"# To be started on each of {counted(job.machines, 'machine')}, with {counted(job.per_machine, 'rank')} each."
@@ -218,13 +276,17 @@ def run_cluster(job: Job) -> str:
         ask = ""
     else:
         ask = f': "${{RDZV:?set RDZV to HOST:PORT of the machine where all meet, such as 10.0.0.10:{job.port}}}"\n'
-        where = f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV"'
+        where = (
+            f'--nodes {job.machines} --ranks {job.per_machine} --rdzv "$RDZV" ${{NODE_RANK:+--node-rank "$NODE_RANK"}}'
+        )
     start = f"{ask}{READ_SECRET}{VIADUCT} {where} {job.flags} {job.tail}"
     return f'{HEAD}{what}\nset -eu\n{HERE}. "$here/env.sh"\n{start}'
 
 
 def dockerfile(job: Job) -> str:
-    scripts = " ".join(name for name in ("env.sh", *(f"run_{n}p.sh" for n in dict.fromkeys((1, job.per_machine)))))
+    counts = dict.fromkeys((1, job.per_machine))
+    ends = [*(f"{n}p" for n in counts), *(f"{n}p_{end}" for n in counts for end in run_variants(job, n))]
+    scripts = " ".join(("env.sh", *(f"run_{end}.sh" for end in ends)))
     more = " run_cluster.sh" if job.machines > 1 else ""
     table = f" {RANK_TABLE}" if job.table is not None else ""
     return f"""\
@@ -267,6 +329,36 @@ if [ -t 0 ]; then options+=(-it); fi
 if [ -d "$DATA" ]; then options+=(-v "$DATA:/data:ro"); fi
 options+=(-v "$RUNS:/job/runs")
 {secret}{MOUNTS[job.kind]}exec docker run "${{options[@]}}" "$IMAGE" "$@"
+"""
+
+
+def enter_docker(job: Job) -> str:
+    """Return the script that keeps one container for work by hand, as the vendors' guides do."""
+    mounts = indent_lines(MOUNTS[job.kind], "    ")
+    return f"""\
+{HEAD}# A shell in a container that stays: created the first time, started again and entered later.
+#   DATA=/where/the/data/lie RUNS=/where/runs/go ./enter_docker.sh [command within]
+# Debuggers and vendors' profilers need ptrace, and the vendors' guides run containers privileged: that is root on this
+# machine for whoever is inside. PRIVILEGED=0 creates it with the devices alone. `docker rm -f NAME` removes it, and the
+# next call creates it anew.
+set -eu
+CONTAINER="${{CONTAINER:-{job.name}-{job.kind}}}"
+IMAGE="${{IMAGE:-{image_name(job)}}}"
+DATA="${{DATA:-$PWD/data}}"
+RUNS="${{RUNS:-$PWD/runs}}"
+if [ $# -eq 0 ]; then set -- bash; fi
+tty=()
+if [ -t 0 ]; then tty=(-it --env "COLUMNS=$(tput cols)" --env "LINES=$(tput lines)"); fi
+if ! docker container inspect "$CONTAINER" >/dev/null 2>&1; then
+    mkdir -p "$RUNS"
+    options=(--name "$CONTAINER" --net=host --shm-size=16g)
+    if [ "${{PRIVILEGED:-1}}" != 0 ]; then options+=(--privileged=true --cap-add=SYS_PTRACE); fi
+    if [ -d "$DATA" ]; then options+=(-v "$DATA:/data:ro"); fi
+    options+=(-v "$RUNS:/job/runs")
+{mounts}    docker create "${{options[@]}}" --entrypoint sleep "$IMAGE" infinity >/dev/null
+fi
+docker start "$CONTAINER" >/dev/null
+exec docker exec ${{tty[@]+"${{tty[@]}}"}} "$CONTAINER" "$@"
 """
 
 

@@ -1,6 +1,7 @@
 """What the operating system shows of the cards and the vendors' software, without torch.
 
     nvidia_driver(), ascend_driver(), cann(), cambricon_driver(), cntoolkit()     versions, or None
+    describe_old_driver("mlu", "4.15.3")                                          what to say of a driver, or None
     list_without_torch()                                                          every device, where torch is missing
 
 Importing this module does not import torch.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -23,6 +25,8 @@ CANN_VARIABLES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
 CAMBRICON_DRIVERS = Path("/proc/driver/cambricon/mlus")
 CNTOOLKIT = "/usr/local/neuware"
+OLDEST_DRIVERS = {"mlu": "4.20.6"}
+"""Versions under which the vendors do not train their own ResNet-50; torch itself refuses NVIDIA's that are too old."""
 PIP = "pip install 'viaduct[train]'"
 DEV = Path("/dev")
 CARD_FILES = {"cuda": "nvidia[0-9]*", "npu": "davinci[0-9]*", "mlu": "cambricon_dev[0-9]*"}
@@ -50,6 +54,28 @@ def cambricon_driver() -> str | None:
 def cntoolkit() -> str | None:
     folder = os.environ.get("NEUWARE_HOME", CNTOOLKIT)
     return find_in_file(Path(folder, "version.txt"), r"(\d+\.\d+\.\d+)")
+
+
+def describe_old_driver(name: str, version: str | None) -> str | None:
+    """Return what is wrong with the driver of a device and what to do: too old, or unknown though there are cards."""
+    oldest = OLDEST_DRIVERS.get(name)
+    if oldest is None or (version is None and not count_cards(name)):
+        return None
+    numbers = read_version(version or "")
+    if not numbers:
+        found = f"version {version!r}" if version else f"nothing under {CAMBRICON_DRIVERS}"
+        return f"{name}: the driver's version is not known ({found}).\nMake sure that it is {oldest} or newer."
+    if numbers >= read_version(oldest):
+        return None
+    return (
+        f"{name}: driver {version} is older than {oldest}, the oldest that the vendor trains with.\nUpdate the driver."
+    )
+
+
+def read_version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version: (4, 20, 6) of `v4.20.6-1`; nothing where it does not begin with any."""
+    found = re.match(r"v?(\d+(?:\.\d+)*)", text.strip())
+    return tuple(int(number) for number in found[1].split(".")) if found else ()
 
 
 def list_without_torch() -> list[Facts]:

@@ -31,7 +31,7 @@ def main(
     if test:
         require("torch")
     facts = _facts()
-    notes = _misfits(facts)
+    notes = [*_misfits(facts), *_old_drivers(facts)]
     trials = _trials() if test else []
     if json:
         typer.echo(json_format.dumps(_as_dict(facts, notes, trials if test else None), indent=2))
@@ -63,6 +63,12 @@ def _misfits(facts: list[Facts]) -> list[str]:
 
     said = "\n".join(fact.missing or "" for fact in facts)
     return [f"{fit}\n{fit.hint}" for fit in find_misfits(torch.__version__) if fit.hint not in said]
+
+
+def _old_drivers(facts: list[Facts]) -> list[str]:
+    from viaduct.devices.hardware import describe_old_driver
+
+    return [note for fact in facts if (note := describe_old_driver(fact.name, fact.versions.get("driver")))]
 
 
 def _trials() -> list[Trial]:

@@ -1,0 +1,56 @@
+"""The batch script with which Slurm starts a job: one task a machine, which starts the ranks of that machine.
+
+    sbatch job.sbatch [arguments that are added to the command]
+
+Slurm reads a copy of the script, so the scripts beside it are found by the folder from which the job was submitted.
+"""
+
+from __future__ import annotations
+
+from viaduct.cluster.findings import counted
+
+NAME = "job.sbatch"
+CARDS = {"npu": "npu", "mlu": "mlu", "cuda": "gpu"}
+"""What a site usually calls its cards in gres.conf; only `gpu` is a name of Slurm's own."""
+STOP_EARLY_S = 120
+"""Seconds before the time limit at which ranks are asked to stop: enough to write a checkpoint."""
+
+
+def render_sbatch(kind: str, machines: int, ranks: int, name: str, port: int, has_table: bool) -> str:
+    """Return the text of job.sbatch; the ranks themselves are started by run_cluster.sh or run_Np.sh."""
+    lines = [
+        "#!/usr/bin/env bash",
+        f"#SBATCH --job-name={name}",
+        f"#SBATCH --nodes={machines}",
+        "#SBATCH --ntasks-per-node=1",
+        *([f"#SBATCH --gres={CARDS[kind]}:{ranks}"] if kind in CARDS else []),
+        "#SBATCH --exclusive",
+        "#SBATCH --mem=0",
+        f"#SBATCH --signal=TERM@{STOP_EARLY_S}",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --output=slurm-%j.log",
+        f"# {counted(machines, 'machine')} with {counted(ranks, 'rank')} each, under Slurm. In this folder:",
+        f"#   sbatch {NAME} [arguments that are added to the command]",
+        "# Partition, account and time limit are the site's: `sbatch --partition=P --time=24:00:00 …`.",
+        *(['# The name of the cards is the site\'s too; `sinfo -o "%N %G"` shows it.'] if kind in CARDS else []),
+        *(["# The job must get the machines of rank_table.json: `sbatch --nodelist=…`."] if has_table else []),
+        f"# {STOP_EARLY_S} seconds before the time limit ranks are asked to stop: training writes a checkpoint, and",
+        "# the same sbatch continues from it.",
+        "set -eu",
+        'here="${JOB_DIR:-${SLURM_SUBMIT_DIR:-$PWD}}" # Slurm runs a copy of this file, which lies elsewhere',
+        'if [ ! -f "$here/env.sh" ]; then',
+        f'    echo "{NAME}: there is no env.sh in $here. Submit it from its own folder, or set JOB_DIR to that." >&2',
+        "    exit 2",
+        "fi",
+    ]
+    start = "srun --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1"
+    if machines == 1:
+        return "\n".join([*lines, f'{start} bash "$here/run_{ranks}p.sh" "$@"', ""])
+    if not has_table:
+        lines += [
+            'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+            f'export RDZV="${{RDZV:-$first:{port}}}"',
+        ]
+    number = "export NODE_RANK=$SLURM_NODEID; " if not has_table else ""
+    command = f"""{start} \\\n    bash -c '{number}exec bash "$0" "$@"' "$here/run_cluster.sh" "$@\""""
+    return "\n".join([*lines, command, ""])
