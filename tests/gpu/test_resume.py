@@ -33,10 +33,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("sink", [0, 8])
+@pytest.mark.parametrize("sink", [0, 8, "auto"])
 @pytest.mark.parametrize("model", [normed, forgetful])
 def test_a_deterministic_run_that_was_interrupted_ends_with_the_same_bits(
-    tmp_path: Path, model: object, sink: int
+    tmp_path: Path, model: object, sink: object
 ) -> None:
     recipe: Recipe = replace(RECIPE, model=model, deterministic=True, epochs=4, sink=sink)  # type: ignore[arg-type]
     whole = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,13 +28,22 @@ from training.tiny import (
 )
 from viaduct.data.batches import Batch
 from viaduct.devices import cpu
-from viaduct.errors import BadValue
+from viaduct.errors import BadData, BadValue
 from viaduct.recipes import AdamW, Cosine, CrossEntropy, Ema, Lars, Precision, Recipe, RmsProp, Sgd, Thor
-from viaduct.training.callbacks import Callback, Checkpointing
+from viaduct.training.callbacks import (
+    Callback,
+    Checkpointing,
+    MetricsFile,
+    NanStop,
+    ProgressBar,
+    StepMark,
+    StopAtThreshold,
+    TensorBoard,
+)
 from viaduct.training.checkpoint import checkpoints
 from viaduct.training.loop import Training
 from viaduct.training.rundir import RunDir
-from viaduct.training.sink import Capture, Feed, Work, advice, obstacle_of_optimizer
+from viaduct.training.sink import Capture, Feed, Work, describe_sink, obstacle_of_optimizer
 
 BASE = replace(RECIPE, model=normed, epochs=3, schedule=Cosine(warmup_epochs=1))
 FP16 = Precision("fp16", loss_scale="dynamic", scale_start=2.0**24, scale_grow_every=4)
@@ -173,7 +183,7 @@ def test_a_bad_loss_in_a_sink_is_named_with_its_step_and_not_saved(run: RunDir) 
 
 
 def test_a_sink_below_zero_is_refused() -> None:
-    with pytest.raises(BadValue, match="sink is -1; it must be 0 or more"):
+    with pytest.raises(BadValue, match="sink is -1; it must be auto, or 0 or more"):
         replace(BASE, sink=-1)
 
 
@@ -400,20 +410,166 @@ def test_what_stands_in_the_way_is_named(run: RunDir, name: str, monkeypatch: py
     recipe, callbacks, reason = OBSTACLES[name]
     usual = training(replace(recipe, sink=4), run, *callbacks)
     assert usual.sink is not None
-    assert usual.sink.told() == "--sink 4: the host drives each step, because cpu captures no graphs."
+    assert usual.sink.describe_obstacle() == "--sink 4: the host drives each step, because cpu captures no graphs."
     monkeypatch.setattr(cpu, "graph_capture", lambda: object)
     able = training(replace(recipe, sink=4), run, *callbacks)
     assert able.sink is not None
-    assert reason in str(able.sink.told())
+    assert reason in str(able.sink.describe_obstacle())
 
 
-def test_a_run_that_could_have_sinks_is_told_of_them(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = training(BASE, run)
-    assert advice(plain) is None  # the processor has nothing to gain
+# Sinks by themselves: `--sink auto`, the default.
+
+AUTO = within(replace(BASE, sink="auto"), "log", every_steps=4)
+
+
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor says that it can capture, and what is captured runs again when it is replayed."""
     monkeypatch.setattr(cpu, "graph_capture", lambda: object)
-    assert "--sink 100" in str(advice(plain))
-    assert advice(training(replace(BASE, sink=5), run)) is None
-    assert advice(training(BASE, run, Watcher())) is None
+    monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
+
+
+class Quiet(Recorder):
+    """Does not need to hear of each step."""
+
+    every_step = False
+
+
+def test_the_processor_has_no_sinks_by_itself_and_says_nothing(run: RunDir) -> None:
+    plain = training(AUTO, run)
+    assert plain.sink is None
+    assert describe_sink(plain) is None
+    assert plain.sink_obstacle == "cpu captures no graphs"
+
+
+@pytest.mark.usefixtures("capturing")
+def test_a_card_has_sinks_by_itself_and_logs_as_often_as_without(tmp_path: Any) -> None:
+    alone, told = Quiet(), Quiet()
+    plain = trained(replace(AUTO, sink=0), RunDir(tmp_path / "plain"), alone)
+    sunk = trained(AUTO, RunDir(tmp_path / "sunk"), told)
+    assert sunk.sink is not None
+    assert sunk.sink.replay is not None
+    assert [log.step for log in told.logs] == [log.step for log in alone.logs] == [4, 5, 8, 10, 12, 15]
+    assert told.at("step") == [4, 5, 8, 10, 12, 15]
+    torch.testing.assert_close(losses(told), losses(alone), **CLOSE)
+    for key, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+
+
+@pytest.mark.usefixtures("capturing")
+def test_the_length_of_automatic_sinks_follows_the_time_of_a_step(run: RunDir) -> None:
+    sink = training(within(AUTO, "log", every_steps=100), run).sink
+    assert sink is not None
+    assert (sink.length, sink.longest) == (10, 100)
+    for seconds, steps in ((0.029, 34), (0.001, 100), (0.4, 2), (7.0, 1)):
+        sink.adapt(seconds)
+        assert sink.length == steps
+
+
+@pytest.mark.usefixtures("capturing")
+def test_a_callback_that_hears_of_steps_hears_of_each(run: RunDir) -> None:
+    told = Recorder()
+    done = trained(AUTO, run, told)
+    assert told.at("step") == list(range(1, 16))
+    assert done.sink is None
+    assert "Recorder.step is called after each" in str(describe_sink(done))
+
+
+@pytest.mark.usefixtures("capturing")
+def test_checkpoints_and_a_progress_bar_do_not_stand_against_sinks(run: RunDir) -> None:
+    callbacks = [Checkpointing(), StepMark(), MetricsFile(), TensorBoard(), NanStop(), StopAtThreshold(), ProgressBar()]
+    assert training(AUTO, run, *callbacks).sink is not None
+
+
+class Counting(nn.Sequential):
+    """Counts its steps in Python, which a replay does not run."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__(*parts)
+        self.calls = 0
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(input) * (1 + 0.1 * (self.calls % 3))
+
+
+class Drawing(nn.Sequential):
+    """Draws from Python's random numbers."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input) * random.uniform(0.9, 1.1)
+
+
+class Collecting(nn.Sequential):
+    """Keeps something of every step in a list."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__(*parts)
+        self.seen: list[tuple[int, ...]] = []
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.seen.append(tuple(input.shape))
+        return super().forward(input)
+
+
+@pytest.mark.usefixtures("capturing")
+@pytest.mark.parametrize(
+    ("network", "named"),
+    [(Counting, "network.calls"), (Drawing, "Python's random numbers"), (Collecting, "the size of network.seen")],
+)
+def test_a_network_that_lives_on_the_host_is_not_captured(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], network: Callable[..., nn.Module], named: str
+) -> None:
+    def build(classes: int) -> nn.Module:
+        return network(*normed(classes).children())
+
+    recipe = replace(AUTO, model=build)
+    plain = trained(replace(recipe, sink=0), RunDir(tmp_path / "plain"))
+    sunk = trained(recipe, RunDir(tmp_path / "sunk"))
+    assert sunk.sink is not None
+    assert sunk.sink.replay is None
+    assert capsys.readouterr().err.count(f"because each step changes {named} on the host") == 1
+    for key, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(sunk)[key], tensor, **CLOSE)
+
+
+@pytest.mark.usefixtures("capturing")
+def test_what_was_learned_before_an_image_that_cannot_be_read_is_kept(run: RunDir) -> None:
+    told, sunk = Quiet(), training(AUTO, run)
+    sunk.callbacks.append(told)
+
+    def broken() -> Iterator[Batch]:
+        for number, batch in enumerate(whole):
+            if number == 7:
+                raise BadData("image 7 cannot be decoded.")
+            yield batch
+
+    whole = sunk.coming_batches()
+    sunk.coming_batches = broken  # type: ignore[method-assign]
+    with sunk.train_batches, sunk.validation:
+        with pytest.raises(BadData, match="image 7"):
+            sunk.fit()
+        assert sunk.step == 7
+        sunk.log()
+        assert len(losses(told)) == 7
+        saved = sunk.save()
+    assert saved.step == 7
+
+
+@pytest.mark.usefixtures("capturing")
+@pytest.mark.parametrize("stop", [1, 4, 7])
+@pytest.mark.parametrize("name", ["sgd", "averaged weights", "mixup", "dropout", "adamw", "rmsprop", "thor"])
+def test_an_interrupted_run_with_captured_steps_ends_with_the_same_bits(tmp_path: Any, name: str, stop: int) -> None:
+    recipe = within(replace(RECIPES[name], sink="auto"), "log", every_steps=4)
+    whole = trained(recipe, RunDir(tmp_path / "whole"), Checkpointing())
+    run = RunDir(tmp_path / "parts")
+    first = training(recipe, run, Checkpointing(), interrupted=lambda: first.step >= stop)
+    with first.train_batches, first.validation:
+        assert first.fit() == "interrupted"
+    saved = checkpoints(run.checkpoints)[-1]
+    assert saved.step == stop
+    again = resumed(recipe, run, saved)
+    assert all(torch.equal(tensor, weights(whole)[key]) for key, tensor in weights(again).items())
 
 
 class Card:

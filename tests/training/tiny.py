@@ -61,6 +61,7 @@ RECIPE = Recipe(
     precision=Precision("fp32"),
     checkpoint=Checkpoint(every_minutes=0),
     log=Log(every_steps=1),
+    sink=0,
 )
 
 

@@ -285,14 +285,26 @@ def test_an_earlier_result_is_replaced_and_figures_can_go_into_the_results(tmp_p
 
 def test_what_was_run_stands_beside_what_was_asked_for(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    words = ("--compile", "regional", "--kernels", "off", "--way", "eager", "--windows", "1", "--no-profile")
+    words = (
+        "--mode",
+        "eager",
+        "--compile",
+        "regional",
+        "--kernels",
+        "off",
+        "--way",
+        "eager",
+        "--windows",
+        "1",
+        "--no-profile",
+    )
     answer = viaduct(*QUICK, *words, "--json", figures)
     assert answer.returncode == 0, answer.stderr
     record = read(figures)
     assert (record["mode"], record["compile"], record["compiled"]) == ("eager", "regional", "off")
     assert (record["kernels"], record["own_kernels"]) == ("off", 0)
     assert record["machine"]["threads"] == 1
-    assert "--compile regional has no say in eager mode; --mode graph compiles." in record["notes"]
+    assert "--compile regional has no effect in eager mode; --mode graph compiles." in record["notes"]
     assert "--way eager has no say without --peer" in answer.stderr
     assert "1 window of 1 step, 1 variant in turn" in answer.stderr
     assert record["spread"] is None

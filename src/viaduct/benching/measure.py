@@ -19,6 +19,7 @@ from viaduct.benching.peers import Loop, Peer
 from viaduct.devices.base import Device, first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
+from viaduct.recipes import Recipe
 from viaduct.training.loop import build_model
 from viaduct.training.precision import DTYPES, plan_for, software_note
 from viaduct.training.rundir import RunDir
@@ -214,13 +215,18 @@ class Run:
         few = min(self.lengths.steps, 2 if kind == "cpu" else 5)
         for one in self.measured:
             self.tell(f"{one.title}: looking where the time goes")
-            steps = whole(few, max(1, self.setting.recipe.sink)) if one.peer == OURS else few
+            steps = whole(few, max(1, fixed_length(self.setting.recipe))) if one.peer == OURS else few
             with memory_named(self.setting):
                 one.shares = shares.look(one.variant, steps, kind, 1000 * one.seconds.median)
 
 
 def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
+
+
+def fixed_length(recipe: Recipe) -> int:
+    """Return the steps of a sink; 0 without sinks, also on a device that captures none."""
+    return recipe.sink if isinstance(recipe.sink, int) else 0
 
 
 def whole(steps: int, sink: int) -> int:

@@ -17,14 +17,16 @@ from viaduct.data.source import PictureSet
 from viaduct.data.synthetic import SYNTHETIC
 from viaduct.devices.base import Device
 from viaduct.recipes import Checkpoint, Evaluation, Log, Recipe
-from viaduct.training.compiling import unheard_compile
+from viaduct.training.compiling import choose_mode, unheard_compile
 from viaduct.training.loop import Training
 from viaduct.training.own_kernels import kernels_for
 from viaduct.training.precision import plan_for
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
+from viaduct.training.sink import describe_sink
 
 FOREVER = 10**9
+AUTO_SINK = 20  # steps; a window is a whole number of sinks, so they have a fixed length here
 RATE = 1e-6  # noise teaches nothing: at the recipe's own rate the weights would run away, and NaN can be slow
 
 
@@ -53,7 +55,8 @@ class Setting:
 
     def refuse(self) -> None:
         """What a run would refuse: better said before anything is measured."""
-        kernels_for(self.endless, plan_for(self.recipe.precision, self.device), self.place.type, closely=False)
+        mode = choose_mode(self.endless, self.place.type, ranks=1, observed=False)
+        kernels_for(self.endless, plan_for(self.recipe.precision, self.device), self.place.type, False, mode)
         _ = self.images
 
 
@@ -72,6 +75,13 @@ def endless(recipe: Recipe, synthetic: bool) -> Recipe:
         source = recipe.data
         changes["data"] = Records(source.global_batch, source.size, classes=source.classes, eval_batch=1)
     return replace(recipe, **changes)
+
+
+def fix_sink(recipe: Recipe, device: Device) -> Recipe:
+    """Return the recipe with `sink="auto"` replaced by what can be measured in windows: 20 steps, or no sinks."""
+    if recipe.sink != "auto":
+        return recipe
+    return replace(recipe, sink=AUTO_SINK if device.graph_capture() else 0)
 
 
 class Ours:
@@ -98,7 +108,7 @@ class Ours:
         blocks = [compiled] if compiled != "off" else []
         sink = [f"sink {recipe.sink}"] if recipe.sink else []
         kernels = ["own kernels"] if self.training.computation.fused else []
-        return ", ".join([self.training.plan.compute, recipe.mode, *blocks, *sink, *kernels])
+        return ", ".join([self.training.plan.compute, self.training.mode, *blocks, *sink, *kernels])
 
     def first(self) -> None:
         """The first step, driven by the host, sink or not."""
@@ -111,13 +121,14 @@ class Ours:
 
     def told(self) -> list[str]:
         """Why a sink is none, if so, and what else was asked for in vain."""
-        lines = [self.training.sink.told() if self.training.sink else None, unheard_compile(self.training.recipe)]
+        lines = [describe_sink(self.training), unheard_compile(self.training.recipe)]
         return [line for line in lines if line]
 
     def facts(self) -> dict[str, Any]:
         """What was run, beside what was asked for; `sink_on_device` is known when the steps have been taken."""
         training = self.training
         return {
+            "mode": training.mode,
             "compile": training.recipe.compile,
             "compiled": training.computation.compilation.came_of_it,
             "kernels": training.recipe.kernels,

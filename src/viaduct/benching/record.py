@@ -49,7 +49,6 @@ def make_record(
         "batch": recipe.data.global_batch,
         "size": recipe.data.size,
         "precision": last.compute,
-        "mode": recipe.mode,
         **last.facts,
         "data": "synthetic" if setting.synthetic else str(setting.data),
         **asdict(lengths),

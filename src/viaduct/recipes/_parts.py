@@ -548,10 +548,10 @@ class Recipe(Part):
     init: Init = field(default_factory=Init)
     precision: Precision = field(default_factory=Precision)
     parallel: Parallel = field(default_factory=Parallel)
-    mode: Literal["eager", "graph"] = "eager"
+    mode: Literal["auto", "eager", "graph"] = "auto"  # graph: compiled; auto: where that is quicker (docs/speed.md)
     compile: Literal["auto", "regional", "whole", "off"] = "auto"  # in graph mode; regional: block by block
     kernels: Literal["auto", "on", "off"] = "auto"  # of our own, where the network has parts that they fit
-    sink: int = 0  # so many steps at a time without returning to the host; 0: every step returns
+    sink: int | Literal["auto"] = "auto"  # steps at a time without returning to the host; 0: every step returns
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     log: Log = field(default_factory=Log)
@@ -572,5 +572,5 @@ class Recipe(Part):
         require(self.clip_norm >= 0, "clip_norm", self.clip_norm, "0 or more")
         require(self.aux_weight >= 0, "aux_weight", self.aux_weight, "0 or more")
         require(self.mixup >= 0, "mixup", self.mixup, "0 or more")
-        require(self.sink >= 0, "sink", self.sink, "0 or more")
+        require(self.sink == "auto" or self.sink >= 0, "sink", self.sink, "auto, or 0 or more")
         require(0 <= self.seed < 2**63, "seed", self.seed, "at least 0 and below 2**63")

@@ -20,8 +20,10 @@ Of several ranks only the first has callbacks, and what it sees is of all ranks 
 True` is called on each of them; then all must do the same. A stop that only rank 0 asks for comes a step or two later,
 when all ranks know of it.
 
-With `--sink N` a step is one of N that nobody sees: `step` is called after the last of them. A callback that says
-`closely = True` is called after each step and sees every operator of the network: no sinks, no kernels of our own.
+With `--sink N` a step is one of N that nobody sees: `step` is called after the last of them. A recipe whose callbacks
+define `step` has no sinks with `--sink auto`, unless they say `every_step = False`: then it is called about once a
+second. A callback that says `closely = True` is called after each step and sees every operator of the network: no
+sinks, no kernels of our own.
 """
 
 from __future__ import annotations
@@ -72,6 +74,7 @@ class Callback:
 
     every_rank = False
     closely = False
+    every_step = True  # with `--sink auto`: whether `step`, where it is defined, must be called after each
 
     def start(self, training: Training) -> None: ...
     def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None: ...
@@ -120,6 +123,7 @@ class Checkpointing(Callback):
     """Saves by steps, by time, at each new best, and at the end; keeps the last few and the best."""
 
     every_rank = True
+    every_step = False
 
     def __init__(self) -> None:
         self.saved_at = time.monotonic()
@@ -156,6 +160,8 @@ class Checkpointing(Callback):
 
 class StepMark(Callback):
     """Keeps the number of the last step in a file that outlives the process: what comes after a kill knows it."""
+
+    every_step = False
 
     def start(self, training: Training) -> None:
         path = training.run.path / MARK
@@ -214,6 +220,8 @@ class TensorBoard(Callback):
 
 class ProgressBar(Callback):
     """A bar with rate and time left on a terminal; nothing when the output is piped."""
+
+    every_step = False
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self.stream = stream or sys.stderr

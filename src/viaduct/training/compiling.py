@@ -10,11 +10,13 @@ What was compiled is kept for the next run, in the user's cache folder unless TO
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +38,7 @@ KERNELS = "viaduct.kernels."
 # What the user has said, if torch has not spoken yet: later nobody can tell the two apart.
 GIVEN = os.environ.get(CACHE) if "torch._dynamo" not in sys.modules else None
 SLOWER_ON_CPU = "On the CPU compiled steps can be slower than eager ones (docs/speed.md): compare with --mode eager."
+COMPILING_PAYS = 200  # steps: a shorter run would spend more on compiling than it saves
 FORMS = 64  # how many different blocks of one class are compiled; torch's own limit, 8, is meant for accidents
 
 
@@ -147,11 +150,34 @@ def is_fused(module: nn.Module) -> bool:
     return isinstance(own, partial) and str(getattr(own.func, "__module__", "")).startswith(KERNELS)
 
 
+def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Literal["eager", "graph"]:
+    """Resolve `--mode auto`: graph where compiling is known to pay.
+
+    That is a network of ours on one NVIDIA card, in a run that is long enough; a network of the user's own, a run with
+    several ranks, a deterministic or an observed one runs as it is written. `--compile regional|whole` asks for graph.
+    """
+    if recipe.mode != "auto":
+        return recipe.mode
+    if recipe.compile != "auto":
+        return "eager" if recipe.compile == "off" else "graph"
+    short = recipe.steps is not None and recipe.steps < COMPILING_PAYS
+    own = not isinstance(recipe.model, str)
+    if device != "cuda" or ranks > 1 or observed or own or short or recipe.deterministic:
+        return "eager"
+    return "graph" if has_compiler() and not recipe.evaluation.eval_only else "eager"
+
+
+def has_compiler() -> bool:
+    """Return True if torch.compile finds what it needs for a card: Triton and a C compiler."""
+    names = (os.environ.get("CC"), "gcc", "cc", "clang")
+    return find_spec("triton") is not None and any(name and shutil.which(name) for name in names)
+
+
 def unheard_compile(recipe: Recipe) -> str | None:
-    """What to say where somebody chose how to compile, and nothing is compiled."""
-    if recipe.mode == "graph" or recipe.compile in ("auto", "off"):
+    """Return a line for the user where a way to compile was chosen and nothing is compiled."""
+    if recipe.mode != "eager" or recipe.compile in ("auto", "off"):
         return None
-    return f"--compile {recipe.compile} has no say in eager mode; --mode graph compiles."
+    return f"--compile {recipe.compile} has no effect in eager mode; --mode graph compiles."
 
 
 def keep_compiled() -> None:

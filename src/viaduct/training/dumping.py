@@ -66,10 +66,10 @@ class Dumping(Callback):
             ranks=training.group.ranks,
             first_step=training.step,
             evaluations=False,
-            compiled=training.recipe.mode == "graph",
+            compiled=training.mode == "graph",
             force=True,  # a run that goes on keeps what it has dumped
         )
-        if training.recipe.mode == "graph":
+        if training.mode == "graph":
             computation.run = self.dump.through(computation.run)
         self.dump.__enter__()
 
@@ -106,7 +106,7 @@ def settings_of(training: Training) -> dict[str, str]:
         "device": training.device.NAME,
         "device_name": training.device.description(),
         "precision": training.plan.compute + (" network" if training.plan.cast_network else ""),
-        "mode": recipe.mode,
+        "mode": training.mode,
         "deterministic": "yes" if recipe.deterministic else "no",
         "seed": str(recipe.seed),
         "commit": commit(),

@@ -25,6 +25,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Amoebanet, Recipe
 from viaduct.training import checkpoint
 from viaduct.training.callbacks import Callback, LogRecord
+from viaduct.training.compiling import choose_mode
 from viaduct.training.distributed import ALONE, Agreement, Group, in_parallel
 from viaduct.training.ema import Shadow
 from viaduct.training.freezing import freeze, rest_frozen_norms
@@ -41,7 +42,7 @@ from viaduct.training.own_parts import blame_own_parts, made_by
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, software_note, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
-from viaduct.training.sink import Sink
+from viaduct.training.sink import automatic_obstacle, build_sink
 from viaduct.training.syncnorm import synchronise
 from viaduct.training.thor import ThorOptimizer
 from viaduct.training.watchdog import Pulse
@@ -79,14 +80,15 @@ class Training:
             synchronise(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
         self.plan = plan_for(recipe.precision, device)
+        self.mode = choose_mode(recipe, torch_device.type, group.ranks, self.closely)
         if note := software_note(self.plan, device):
             self.tell(note)
         self.computation = Computation(
             self.model,
             self.plan,
             torch_device,
-            recipe.mode == "graph",
-            device.graph_capture() is not None and not recipe.sink,  # a graph cannot hold graphs
+            self.mode == "graph",
+            device.graph_capture() is not None and not self.may_sink,  # a graph cannot hold graphs
             partial(
                 in_parallel,
                 part=recipe.parallel,
@@ -126,7 +128,7 @@ class Training:
         self._chance_of_others: list[dict[str, Any]] = []
         self.pending: list[tuple[Tensor, Tensor]] = []
         self._window_began = time.monotonic()
-        self.sink = Sink(self, recipe.sink) if recipe.sink and not self.closely else None
+        self.sink = build_sink(self)
 
     @property
     def closely(self) -> bool:
@@ -134,15 +136,22 @@ class Training:
         return any(callback.closely for callback in self.callbacks)
 
     @property
+    def may_sink(self) -> bool:
+        """Return True if steps of this run may be captured, as far as it is known before they are built."""
+        return bool(self.recipe.sink) and self.group.ranks == 1 and not self.closely
+
+    @property
     def sink_obstacle(self) -> str | None:
         """Why the steps of a sink are not run on the device alone; None if they are, or none was asked for."""
-        if self.recipe.sink and self.closely:
-            return "a callback looks at every step"
-        return self.sink.obstacle if self.sink else None
+        if self.sink is not None:
+            return self.sink.obstacle
+        if self.recipe.sink == "auto":
+            return automatic_obstacle(self)
+        return "a callback looks at every step" if self.recipe.sink and self.closely else None
 
     def fuse(self, network: nn.Module) -> int:
         """Put kernels of our own to work in the network, where the recipe and the device have them."""
-        if not kernels_for(self.recipe, self.plan, self.torch_device.type, self.closely):
+        if not kernels_for(self.recipe, self.plan, self.torch_device.type, self.closely, self.mode):
             return 0
         return fuse(network, self.plan, must=self.recipe.kernels == "on")
 
@@ -189,7 +198,8 @@ class Training:
             self.advance(next(batches))
         else:
             self.sink.take(batches)
-            self.log()
+            if self.sink.is_log_due():
+                self.log()
             self.look_up()
 
     def advance(self, batch: Batch) -> None:
@@ -341,8 +351,10 @@ class Training:
 
     def set_rate(self) -> None:
         factor = rate_factor(self.recipe, self.step, self.pace)
+        captured = self.sink is not None and self.sink.obstacle is None
         for group, initial in zip(self.optimizer.param_groups, self.initial_rates, strict=True):
-            group["lr"] = initial * factor
+            rate = initial * factor
+            group["lr"] = float(np.float32(rate)) if captured else rate  # as a captured step reads it
         if isinstance(self.optimizer, ThorOptimizer):
             self.optimizer.set_epoch((self.step + 1) / self.pace.steps_per_epoch)
 

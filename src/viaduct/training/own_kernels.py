@@ -11,7 +11,7 @@ from viaduct.recipes import Recipe, Thor
 from viaduct.training.precision import Plan
 
 
-def obstacle_to_kernels(recipe: Recipe, plan: Plan, device: str, closely: bool) -> str | None:
+def obstacle_to_kernels(recipe: Recipe, plan: Plan, device: str, closely: bool, mode: str) -> str | None:
     """Why this run cannot have them; None if nothing is known against it."""
     reasons = {
         f"they are for cuda, and this run is on {device}": device != "cuda",
@@ -20,16 +20,16 @@ def obstacle_to_kernels(recipe: Recipe, plan: Plan, device: str, closely: bool) 
         "batch norms of frozen layers rest, which they do not": bool(recipe.init.freeze),
         "THOR looks at the convolutions inside of them": isinstance(recipe.optimizer, Thor),
         "a dump looks at the operators inside of them": closely,
-        "a network that is compiled whole has no room for them": recipe.mode == "graph" and recipe.compile == "whole",
+        "a network that is compiled whole has no room for them": mode == "graph" and recipe.compile == "whole",
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def kernels_for(recipe: Recipe, plan: Plan, device: str, closely: bool) -> bool:
+def kernels_for(recipe: Recipe, plan: Plan, device: str, closely: bool, mode: str) -> bool:
     """Whether to look for parts of the network that they fit."""
     if recipe.kernels == "off":
         return False
-    obstacle = obstacle_to_kernels(recipe, plan, device, closely)
+    obstacle = obstacle_to_kernels(recipe, plan, device, closely, mode)
     if obstacle is not None and recipe.kernels == "on":
         raise BadValue(f"--kernels on: {obstacle}.", "With --kernels auto a run has them where it can.")
     return obstacle is None

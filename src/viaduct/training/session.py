@@ -51,7 +51,7 @@ from viaduct.training.outlet import put
 from viaduct.training.own_parts import ONE_VALUE, name_own_part
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
-from viaduct.training.sink import advice
+from viaduct.training.sink import describe_sink
 from viaduct.training.summary import summarise
 from viaduct.training.transfer import begin_from
 from viaduct.training.watchdog import watched
@@ -182,8 +182,8 @@ def fitted(training: Training) -> str:
     try:
         return training.fit()
     except BadData:
-        # Other ranks would wait for this one; and in a sink the last steps have not been looked at.
-        if training.step > began and training.group.ranks == 1 and not training.recipe.sink:
+        # Of several ranks, the others would wait for this one.
+        if training.step > began and training.group.ranks == 1:
             training.conclude("interrupted")
             say(f"Stopped after step {training.step} of {training.steps}. Continue with:")
             say(f"  viaduct train --run {training.run.path}")
@@ -385,7 +385,7 @@ def begin(request: Request, training: Training) -> None:
     ranks = f"{training.group.ranks} ranks of " if training.group.ranks > 1 else ""
     say(
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
-        f"{ranks}{training.device.description()} in {precision}, {loaded.recipe.mode} mode; run {run.path}"
+        f"{ranks}{training.device.description()} in {precision}, {training.mode} mode; run {run.path}"
     )
 
 
@@ -412,12 +412,8 @@ def manner(training: Training) -> Iterator[str]:
     """What is said of how the steps are run."""
     if training.computation.fused:
         yield f"{training.computation.fused} parts of the network run on kernels of our own."
-    if training.sink is not None and (told := training.sink.told()):
-        yield told
-    elif training.recipe.sink and training.closely:
-        yield f"--sink {training.recipe.sink}: not in this run, whose every step is looked at."
-    elif hint := advice(training):
-        yield hint
+    if note := describe_sink(training):
+        yield note
     if unheard := unheard_compile(training.recipe):
         yield unheard
 

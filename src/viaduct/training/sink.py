@@ -4,20 +4,28 @@ A step is captured once as a graph of kernels and replayed; meanwhile the host m
 own, and waits for nothing. What the steps have found is read once, at the end of the sink. A sink ends where somebody
 looks: at a multiple of N, an evaluation, a checkpoint, the end of the run; an interruption ends it early.
 
-    Sink(training).take(batches)
+    sink = build_sink(training)
+    sink.take(batches)
 
-Where nothing can be captured, the host drives each step as always, with the same sinks: `obstacle` says why.
+With `--sink auto`, the default, a sink lasts about a second and ends at every log line, which comes as often as
+without sinks; where no step can be captured there are none. With `--sink N` the host then drives each step, with the
+same sinks. `obstacle` is the reason.
 """
 
 from __future__ import annotations
 
 import gc
+import pickle
+import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import nn
 
 from viaduct.data.batches import Batch
 from viaduct.devices.base import Device, first_line
@@ -34,36 +42,52 @@ if TYPE_CHECKING:
 Work = Callable[[], None]
 REHEARSALS = 2  # steps that run as they will be captured, before they are: libraries settle what they do the first time
 AHEAD = 2  # steps that the host may be ahead: one runs, the next one's pictures are being made
+FIRST_LENGTH, LONGEST = 10, 1000  # steps of an automatic sink: before a step's time is known, and at most
+SECONDS = 1.0  # that an automatic sink should take
+MODULE_PARTS = frozenset(vars(nn.Module()))  # what torch itself keeps in each module
+PLAIN_VALUES = (bool, int, float, str, type(None))
 
 
 class Sink:
     """Takes the steps of a run N at a time."""
 
-    def __init__(self, training: Training, length: int) -> None:
-        self.training, self.length = training, length
+    def __init__(self, training: Training, length: int | None) -> None:
+        """Make sinks of `length` steps; None: of about a second, measured while the run goes on."""
+        self.training = training
+        self.automatic = length is None
+        self.longest = length or min(training.recipe.log.every_steps, LONGEST)
+        self.length = length or min(FIRST_LENGTH, self.longest)
         self.obstacle = obstacle(training)
         self.feed = Feed(training.torch_device.type if self.obstacle is None else "cpu")
         self.capture: Callable[[Work], Work] = Capture(training.device, training.torch_device.type)
         self.device_step: DeviceStep | None = None
         self.replay: Work | None = None
         self.rehearsed = 0
-        self.ready = False  # an update was made in this process: the optimizer has its state
+        self.ready = False  # the optimizer has its state: an update was made, or a checkpoint was restored
 
-    def told(self) -> str | None:
-        """What a person should know before the first step."""
+    def describe_obstacle(self) -> str | None:
+        """Return a line for the user on why the host drives each step; None if it does not."""
         if self.obstacle is None:
             return None
-        return f"--sink {self.length}: the host drives each step, because {self.obstacle}."
+        return f"--sink {self.training.recipe.sink}: the host drives each step, because {self.obstacle}."
 
     def end(self) -> int:
-        """The step at which this sink ends."""
-        training = self.training
-        every = (self.length, training.evaluation_every, training.recipe.checkpoint.every_steps)
-        return min(training.steps, *(next_multiple(training.step, steps) for steps in every if steps))
+        """Return the step at which this sink ends."""
+        training, rules = self.training, self.training.recipe
+        every = rules.log.every_steps if self.automatic else self.length
+        intervals = (every, training.evaluation_every, rules.checkpoint.every_steps)
+        ends = [next_multiple(training.step, steps) for steps in intervals if steps]
+        return min(training.steps, training.step + self.length, *ends)
+
+    def is_log_due(self) -> bool:
+        """Return True if a log line belongs to the end of this sink: of an automatic one as without sinks."""
+        return not self.automatic or self.training.step % self.training.recipe.log.every_steps == 0
 
     def take(self, batches: Iterator[Batch]) -> None:
-        """The steps of one sink; nothing of them has been looked at then."""
-        training, end = self.training, self.end()
+        """Take the steps of one sink; none of their results has been read then."""
+        training, first, end = self.training, self.training.step, self.end()
+        self.ready = self.ready or bool(training.step and training.optimizer.state)
+        began, settled = time.monotonic(), self.replay is not None
         while training.step < end and not self.called_off():
             count = self.on_device(end)
             if count:
@@ -72,6 +96,12 @@ class Sink:
                 self.take_from_host(batches)
             if training.step < end:
                 training.hear_others()
+        if self.automatic and settled and training.step > first:
+            self.adapt((time.monotonic() - began) / (training.step - first))
+
+    def adapt(self, step_seconds: float) -> None:
+        """Choose the length of the next sinks from the time of a step."""
+        self.length = max(1, min(self.longest, round(SECONDS / max(step_seconds, 1e-9))))
 
     def called_off(self) -> bool:
         return bool(self.training.interrupted() or self.training.stopping)
@@ -96,19 +126,21 @@ class Sink:
     def take_on_device(self, batches: Iterator[Batch], count: int) -> None:
         training, done = self.training, 0
         batch = self.feed.now(batches)
-        step = self.device_step = self.device_step or DeviceStep(training, batch, self.length)
+        step = self.device_step = self.device_step or DeviceStep(training, batch, self.longest)
         step.begin(count)
-        while self.run(batch):
-            step.note()
-            done += 1
-            self.feed.ran()
-            if training.step < training.steps:
-                self.feed.prepare(batches)
-            if done == count or self.called_off():
-                break
-            batch = self.feed.now(batches)
-        step.tell(done)
-        self.leave_rate()
+        try:
+            while self.run(batch):
+                step.note()
+                done += 1
+                self.feed.ran()
+                if training.step < training.steps:
+                    self.feed.prepare(batches)
+                if done == count or self.called_off():
+                    break
+                batch = self.feed.now(batches)
+        finally:  # also after an image that cannot be read: the steps before it are done, and are kept
+            step.tell(done)
+            self.leave_rate()
         if self.obstacle is not None:  # found with the last batch: it is the host's, and so are all that follow
             training.take(batch)
 
@@ -119,9 +151,14 @@ class Sink:
         self.training.pulse.at("a sink", self.training.step + 1)
         step.load(batch)
         if self.rehearsed < REHEARSALS:
+            before = read_host_state(self.training)
             self.feed.aside(step)
             self.rehearsed += 1
+            if self.rehearsed == REHEARSALS:  # in the first one, parts may still set themselves up
+                self.refuse_host_state(before)
             return True
+        if self.obstacle is not None:
+            return False
         if self.replay is None:
             try:
                 step.capturing = True
@@ -134,11 +171,21 @@ class Sink:
         self.replay()
         return True
 
+    def refuse_host_state(self, before: dict[str, Any]) -> None:
+        """Capture no step that changes something in Python: a replay runs no Python."""
+        after = read_host_state(self.training)
+        changed = [name for name in after if name not in before or before[name] != after[name]]
+        if changed:
+            self.fall_back(f"each step changes {changed[0]} on the host, which a replay would not")
+
     def give_up(self, error: RuntimeError) -> None:
-        """What cannot be captured is found out only by trying."""
+        """Let the host drive: what cannot be captured is found out only by trying."""
         self.training.optimizer.zero_grad(set_to_none=True)
-        self.obstacle = f"a step of it cannot be captured ({first_line(cause_of(error))})"
-        if line := self.told():
+        self.fall_back(f"a step of it cannot be captured ({first_line(cause_of(error))})")
+
+    def fall_back(self, reason: str) -> None:
+        self.obstacle = reason
+        if line := self.describe_obstacle():
             self.training.tell(line)
 
     def leave_rate(self) -> None:
@@ -272,15 +319,40 @@ def next_multiple(step: int, of: int) -> int:
     return (step // of + 1) * of
 
 
-def advice(training: Training) -> str | None:
-    """Of a run without sinks that could have them: what a new user of such a device would miss."""
-    if training.recipe.sink or training.closely or obstacle(training) is not None:
+def build_sink(training: Training) -> Sink | None:
+    """Return what takes this run's steps; None if the host takes them one by one."""
+    length = training.recipe.sink
+    if length == "auto":
+        return Sink(training, None) if automatic_obstacle(training) is None else None
+    return Sink(training, length) if length and not training.closely else None
+
+
+def describe_sink(training: Training) -> str | None:
+    """Return a line for the user where steps that could be captured, or were to be, are driven by the host."""
+    asked = training.recipe.sink
+    if training.sink is not None:
+        return training.sink.describe_obstacle()
+    if not asked or (asked == "auto" and training.device.graph_capture() is None):
         return None
-    return "Every step returns to the host; with --sink 100 the device takes a hundred by itself, often quicker."
+    if training.closely:
+        return f"--sink {asked}: not in this run, whose every step is looked at."
+    return f"--sink {asked}: the host drives each step, because {automatic_obstacle(training)}."
+
+
+def automatic_obstacle(training: Training) -> str | None:
+    """Return why `--sink auto` means no sinks in this run; None if it has them."""
+    if reason := obstacle(training):
+        return reason
+    if training.closely:
+        return "a callback looks at every step"
+    for callback in training.callbacks:
+        if type(callback).step is not Callback.step and callback.every_step:
+            return f"{type(callback).__name__}.step is called after each (every_step = False allows sinks)"
+    return None
 
 
 def obstacle(training: Training) -> str | None:
-    """Why no step of this run can be captured; None if there is nothing against it."""
+    """Return why no step of this run can be captured; None if nothing is known against it."""
     if training.device.graph_capture() is None:
         return f"{training.device.NAME} captures no graphs"
     if training.group.ranks > 1:
@@ -304,3 +376,20 @@ def obstacle_of_optimizer(optimizer: torch.optim.Optimizer, skips: bool) -> str 
     if not isinstance(optimizer, TfRmsProp | LarsOptimizer | ThorOptimizer) and not is_plain_sgd(optimizer):
         return f"{name} may ask the host for its rate"
     return f"{name} cannot skip a step by itself, as fp16 needs it" if skips else None
+
+
+def read_host_state(training: Training) -> dict[str, Any]:
+    """Return what a step could change in Python: plain attributes of the network and the loss, random states."""
+    found: dict[str, Any] = {}
+    parts = training.computation.network.named_modules(prefix="network")
+    for prefix, owner in [*parts, ("loss", training.loss)]:
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if isinstance(value, PLAIN_VALUES):
+                found[f"{prefix}.{name}"] = value
+            elif isinstance(value, list | dict | set | deque) and name not in MODULE_PARTS:
+                found[f"the size of {prefix}.{name}"] = len(value)
+    found["Python's random numbers"] = random.getstate()
+    found["NumPy's random numbers"] = pickle.dumps(np.random.get_state(legacy=False))
+    if training.torch_device.type != "cpu":
+        found["torch's random numbers on the CPU"] = torch.get_rng_state().numpy().tobytes()
+    return found

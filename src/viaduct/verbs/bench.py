@@ -44,7 +44,10 @@ def main(
         Literal["auto", "on", "off"] | None, typer.Option(help="Kernels of our own.", show_default="the recipe's")
     ] = None,
     sink: Annotated[
-        int | None, typer.Option(help="So many steps at a time without returning to the host.", min=0, show_default="0")
+        int | None,
+        typer.Option(
+            help="So many steps at a time without returning to the host.", min=0, show_default="20 on a card, else 0"
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -112,9 +115,9 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
 
     from viaduct import devices
     from viaduct.benching import peers
-    from viaduct.benching.measure import Lengths
+    from viaduct.benching.measure import Lengths, fixed_length
     from viaduct.benching.measure import measure as measure_once
-    from viaduct.benching.ours import Setting
+    from viaduct.benching.ours import Setting, fix_sink
     from viaduct.benching.record import make_record, write_record
     from viaduct.benching.table import show
 
@@ -123,8 +126,10 @@ def measure(loaded: Loaded, given: dict[str, Any]) -> None:
     ways = peers.ways_for(given["way"], place.type)
     if given["way"] is not None and not names:
         tell(f"--way {given['way']} has no say without --peer: it is how peers run.")
-    recipe = small_on_cpu(loaded.recipe, place.type, given["batch"])
-    lengths = Lengths.of(place.type, recipe.sink, given["steps"], given["windows"], given["warmup"], given["profile"])
+    recipe = fix_sink(small_on_cpu(loaded.recipe, place.type, given["batch"]), room)
+    lengths = Lengths.of(
+        place.type, fixed_length(recipe), given["steps"], given["windows"], given["warmup"], given["profile"]
+    )
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(recipe, given["data"], room, place, Path(scratch))
         setting.refuse()

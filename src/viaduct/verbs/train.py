@@ -83,10 +83,12 @@ def main(
     seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.", "N")] = None,
     batch: Annotated[str | None, aliased("batch", "Global batch size.", "N")] = None,
     lr: Annotated[str | None, aliased("lr", "Peak learning rate.", "RATE")] = None,
-    mode: Annotated[str | None, aliased("mode", "eager, or graph: compiled.", "WORD")] = None,
+    mode: Annotated[str | None, aliased("mode", "auto, eager, or graph: compiled.", "WORD")] = None,
     compile: Annotated[str | None, aliased("compile", "In graph mode: auto, regional, whole or off.", "WORD")] = None,
     kernels: Annotated[str | None, aliased("kernels", "Kernels of our own: auto, on or off.", "WORD")] = None,
-    sink: Annotated[str | None, aliased("sink", "So many steps at a time on the device; 0: each returns.", "N")] = None,
+    sink: Annotated[
+        str | None, aliased("sink", "Steps at a time on the device: auto, a number, or 0: none.", "N")
+    ] = None,
     precision: Annotated[
         str | None, aliased("precision", "auto, fp32, bf16, fp16, or a level O0 to O3.", "WORD")
     ] = None,

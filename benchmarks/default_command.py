@@ -1,0 +1,122 @@
+"""Does the plain command run at full speed? `viaduct train RECIPE` with no flags against the same with tuned flags.
+
+    python benchmarks/default_command.py --device cuda
+    python benchmarks/default_command.py --device cuda --recipe amoebanet_d_imagenet --batch 64 --rounds 2
+
+Trains on noise that lies ready on the device, and on JPEG records (your own with --data, else made up as
+benchmarks/feeding.py makes them). The plain and the tuned command take turns; a rate is that of the steps after the
+warm-up, by the clock, log line to log line. Prints every rate and the share of the tuned rate that the plain command
+reaches; what stands after -- are the tuned flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from feeding import make_records, train
+
+from viaduct import devices
+from viaduct.errors import ViaductError
+from viaduct.training.summary import commit, machine
+
+TUNED = "--precision bf16 --mode graph --sink 20"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", default="resnet50_imagenet")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--data", type=Path, help="records of your own; none: records are made up")
+    parser.add_argument("--no-records", action="store_true", help="measure on noise only")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pictures", type=int, default=6000, help="how many images to make where there is no --data")
+    parser.add_argument("--copies", type=int, default=6, help="under how many names each file of them stands")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    parser.add_argument("tuned", nargs="*", default=shlex.split(TUNED), help=f"flags of viaduct train ({TUNED})")
+    options = parser.parse_args()
+    if min(options.rounds, options.pictures, options.copies, options.batch) < 1:
+        parser.error("--rounds, --pictures, --copies and --batch must be at least 1")
+    if options.out and not options.out.parent.is_dir():
+        parser.error(f"--out {options.out}: there is no folder {options.out.parent}")
+    try:
+        measure_all(options)
+    except ViaductError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("Interrupted: nothing was written.")
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        rates = {"noise on the device": take_turns(options, "synthetic", place / "noise")}
+        if not options.no_records:
+            records = (options.data or make_records(place, options.pictures, options.copies)).resolve()
+            rates["JPEG records"] = take_turns(options, str(records), place / "records")
+    shares = {name: median(a / b for a, b in zip(*pair, strict=True)) for name, pair in rates.items()}
+    for name, share in shares.items():
+        print(f"{name}: the plain command reaches {100 * share:.1f} % of the tuned one")
+    if options.out:
+        options.out.write_text(json.dumps(make_record(options, rates, shares), indent=1) + "\n")
+
+
+def take_turns(options: argparse.Namespace, data: str, place: Path) -> tuple[list[float], list[float]]:
+    """Return the rates of the plain and of the tuned command, images/s, one of each a round."""
+    work = ["--batch", str(options.batch), "--steps", str(options.steps)]
+    rates: tuple[list[float], list[float]] = ([], [])
+    place.mkdir()
+    for number in range(options.rounds):
+        for way, flags, found in (("plain", [], rates[0]), ("tuned", options.tuned, rates[1])):
+            case = argparse.Namespace(recipe=options.recipe, device=options.device, flags=[*work, *flags])
+            found.append(train(case, data, place / f"{way}-{number + 1}")["images_per_s"])
+    return rates
+
+
+def make_record(
+    options: argparse.Namespace, rates: dict[str, tuple[list[float], list[float]]], shares: dict[str, float]
+) -> dict[str, Any]:
+    rows = [
+        {
+            "training on": name,
+            "plain, images/s": ", ".join(f"{rate:,.0f}" for rate in plain),
+            "tuned, images/s": ", ".join(f"{rate:,.0f}" for rate in tuned),
+            "plain of tuned": f"{100 * shares[name]:.1f} %",
+        }
+        for name, (plain, tuned) in rates.items()
+    ]
+    return {
+        "kind": "benchmark",
+        "title": f"{options.recipe}, batch {options.batch}: the plain command against tuned flags",
+        "command": describe_command(),
+        "commit": commit(),
+        "machine": machine(devices.pick(options.device)[0]),
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "note": f"Plain: `viaduct train {options.recipe} --batch {options.batch} --steps {options.steps}`; tuned: the "
+        f"same with `{shlex.join(options.tuned)}`.",
+        "columns": list(rows[0]),
+        "rows": rows,
+        "samples": {"images_per_s": rates},
+    }
+
+
+def describe_command() -> str:
+    """Return the command as it was given, without the place where the figures go."""
+    words = sys.argv[1:]
+    if "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return shlex.join(["python", "benchmarks/default_command.py", *words])
+
+
+if __name__ == "__main__":
+    main()
