@@ -16,7 +16,7 @@ import pytest
 from training.tiny import RECIPE, VALIDATION, After, trained
 from viaduct.recipes import Evaluation, Log, Recipe
 from viaduct.training.callbacks import Checkpointing, LogRecord, StopAtThreshold
-from viaduct.training.logs import FORMATS, Lines, latencies, lines_for
+from viaduct.training.logs import FORMATS, Lines, find_device_index, latencies, lines_for
 from viaduct.training.rundir import RunDir
 
 NUMBER = r"-?\d+(\.\d+)?(e[-+]\d+)?"
@@ -188,19 +188,50 @@ def kinds(lines: list[str]) -> list[str]:
     return [found[1] for line in lines if (found := re.search(r"event_type:(\w+)", line))]
 
 
-def test_events_prints_the_ports_timing_log(printed: Printed, run: RunDir) -> None:
+EPOCH = ["epoch_start", "epoch_stop", "eval_start", "eval_stop"]
+
+
+def test_events_prints_the_ports_timing_log(printed: Printed, run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEVICE_INDEX", "3")
     lines = printed("events")
     place = re.escape(str(run.path))
-    event = rf"namespace:work \w+,time_ts:\d{{13}},event_type:\w+, root_dir:{place}"
-    assert len(matching(lines, event)) == len(lines) - 1
-    assert kinds(lines) == [
-        "init_start",
-        "init_end",
-        "benchmark_start",
-        *["epoch_start", "epoch_stop"] * 2,
-        "benchmark_stop",
-    ]
+    event = rf"namespace:work 3,time_ts:\d{{13}},event_type:\w+, root_dir:{place}"
+    value = rf"namespace:work 3,time_ts:\d{{13}}, key:\w+,value:{NUMBER},\w+:\d+,root_dir:{place}"
+    assert len(matching(lines, event)) + len(matching(lines, value)) == len(lines)
+    begin = ["benchmark_start", "pre_process_event", "init_start", "init_end"]
+    assert kinds(lines) == [*begin, *EPOCH * 2, "benchmark_stop"]
     assert sum("key:global_batch_size,value:8,num_train_epochs:2" in line for line in lines) == 1
+
+
+def test_events_have_the_losses_and_what_evaluations_found(printed: Printed) -> None:
+    lines = printed("events")
+    for step in (5, 10):
+        for key in ("loss", "eval_accuracy", "eval_accuracy_top5", "eval_loss"):
+            assert len([line for line in lines if re.search(rf"key:{key},value:{NUMBER},step:{step},", line)]) == 1, key
+
+
+def test_events_are_alone_in_a_file_of_their_own(printed: Printed, run: RunDir) -> None:
+    lines = printed("events")
+    assert (run.path / "event_log.txt").read_text().splitlines() == lines
+    printed("tf")
+    assert (run.path / "event_log.txt").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("variables", "number"),
+    [
+        ({}, "0"),
+        ({"LOCAL_RANK": "5"}, "5"),
+        ({"LOCAL_RANK": "5", "DEVICE_ID": "6"}, "6"),
+        ({"DEVICE_ID": "6", "DEVICE_INDEX": "7"}, "7"),
+    ],
+)
+def test_a_card_is_named_by_its_number(variables: dict[str, str], number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DEVICE_INDEX", "DEVICE_ID", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert find_device_index() == number
 
 
 @pytest.mark.parametrize("ending", ["threshold", "middle of an epoch", "end of an epoch"])
@@ -209,9 +240,10 @@ def test_every_epoch_that_starts_also_stops(printed: Printed, ending: str) -> No
     step = {"threshold": 100, "middle of an epoch": 7, "end of an epoch": 10}[ending]
     stop = After(step, lambda training: training.request_stop("enough"))
     found = kinds(printed("events", recipe, StopAtThreshold(), stop))
-    epochs = 1 if ending == "threshold" else 2
-    extra = ["epoch_start", "epoch_stop"] if ending == "end of an epoch" else []
-    assert found[3:] == [*["epoch_start", "epoch_stop"] * epochs, *extra, "benchmark_stop"]
+    epochs = [kind for kind in found[4:] if kind.startswith("epoch")]
+    count = {"threshold": 1, "middle of an epoch": 2, "end of an epoch": 3}[ending]
+    assert epochs == ["epoch_start", "epoch_stop"] * count
+    assert found[-1] == "benchmark_stop"
 
 
 def test_mindspore_prints_the_books_lines(printed: Printed, run: RunDir) -> None:

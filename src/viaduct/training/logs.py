@@ -1,13 +1,15 @@
 """Log lines as the reference systems print them, so that the scripts which read those read ours.
 
 resnext (the default) · tf (Estimator) · dll (DLLogger, also as JSON lines in RUN/log.json) · events (the timing log
-of the Ascend port) · mindspore (the book's). Every line goes to standard output and to RUN/log.txt.
+of the Ascend port, also alone in RUN/event_log.txt) · mindspore (the book's). Every line goes to standard output and to
+RUN/log.txt.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -22,6 +24,9 @@ from viaduct.training.outlet import put
 
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
+
+
+EVENT_LOG = "event_log.txt"
 
 
 class Lines(Callback):
@@ -161,36 +166,77 @@ def latencies(marks: list[float]) -> dict[str, float]:
 
 
 class Events(Lines):
+    """The port's timing log: also alone, without other lines, in RUN/event_log.txt."""
+
     def begin(self, training: Training) -> None:
-        self.work = f"work {training.device.NAME}"
+        self.own = training.run.path / EVENT_LOG
+        self.work = f"work {find_device_index()}"
         epochs = math.ceil(training.pace.epochs_at(training.steps))
-        self.event(training, "init_start")
-        self.event(training, "init_end")
-        batch = f"key:global_batch_size,value:{training.recipe.data.global_batch},num_train_epochs:{epochs}"
-        self.say(f"namespace:{self.work},time_ts:{self.now()}, {batch},root_dir:{training.run.path}")
-        self.event(training, "benchmark_start")
+        for kind in ("benchmark_start", "pre_process_event", "init_start", "init_end"):
+            self.event(training, kind)
+        batch = training.recipe.data.global_batch
+        self.value(training, "global_batch_size", str(batch), f"num_train_epochs:{epochs}")
         self.enter(training, training.step < training.steps)
+
+    def say(self, line: str) -> None:
+        super().say(line)
+        append(self.own, line)
 
     def event(self, training: Training, kind: str) -> None:
         self.say(f"namespace:{self.work},time_ts:{self.now()},event_type:{kind}, root_dir:{training.run.path}")
+
+    def value(self, training: Training, key: str, value: str, more: str = "") -> None:
+        fields = ",".join(filter(None, (f"key:{key},value:{value}", more, f"root_dir:{training.run.path}")))
+        self.say(f"namespace:{self.work},time_ts:{self.now()}, {fields}")
 
     def enter(self, training: Training, another: bool) -> None:
         self.inside = another
         if another:
             self.event(training, "epoch_start")
 
+    def leave(self, training: Training) -> None:
+        if self.inside:
+            self.event(training, "epoch_stop")
+        self.inside = False
+
     def now(self) -> int:
         return int(time.time() * 1000)
 
+    def log(self, training: Training, record: LogRecord) -> None:
+        self.value(training, "loss", f"{record.loss:g}", f"step:{record.step}")
+
+    def evaluating(self, training: Training, done: int, total: int) -> None:
+        if done == 1:
+            if is_epoch_end(training):
+                self.leave(training)
+            self.event(training, "eval_start")
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        self.event(training, "eval_stop")
+        for key, value in (
+            ("eval_accuracy", score.top1),
+            ("eval_accuracy_top5", score.top5),
+            ("eval_loss", score.loss),
+        ):
+            self.value(training, key, f"{value:g}", f"step:{training.step}")
+
     def step(self, training: Training) -> None:
-        if training.step % training.pace.steps_per_epoch == 0:
-            self.event(training, "epoch_stop")
+        if is_epoch_end(training):
+            self.leave(training)
             self.enter(training, training.step < training.steps and not training.stopping)
 
     def end(self, training: Training, outcome: str) -> None:
-        if self.inside:
-            self.event(training, "epoch_stop")
+        self.leave(training)
         self.event(training, "benchmark_stop")
+
+
+def is_epoch_end(training: Training) -> bool:
+    return training.step % training.pace.steps_per_epoch == 0
+
+
+def find_device_index() -> str:
+    """Return the number of the card as the port's scripts name it; the rank on this machine where they do not."""
+    return next((os.environ[name] for name in ("DEVICE_INDEX", "DEVICE_ID", "LOCAL_RANK") if os.environ.get(name)), "0")
 
 
 class Mindspore(Lines):

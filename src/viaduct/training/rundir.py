@@ -5,6 +5,7 @@ RUN/recipe.py          a copy of the user's own recipe file, if it was one
 RUN/recipe_modules/    what that file imports from its own folder
 RUN/metrics.jsonl      one record per log line, evaluation and checkpoint
 RUN/log.txt            what was printed
+RUN/event_log.txt      with the log format events: its lines alone
 RUN/events.*           the same for TensorBoard
 RUN/checkpoints/       step-N/
 RUN/.reached           the last step that several ranks have done, to say which are done again after a rank was lost
@@ -107,7 +108,7 @@ class RunDir:
 
     def refuse_special_files(self) -> None:
         """Stop if what the run adds to is no file: a pipe would be waited for, a device never fill."""
-        for path in (self.metrics, self.path / "log.txt", self.path / MARK):
+        for path in (self.metrics, self.path / "log.txt", self.path / "event_log.txt", self.path / MARK):
             if path.exists() and not path.is_file():
                 raise BadRun(f"{path} is not a file, but a folder, a pipe or a device.", "Move it away.")
 
