@@ -86,3 +86,47 @@ def test_the_mlu_is_started_by_horovod() -> None:
     files = make("mlu", "train.py")
     assert "horovodrun -np 8" in files["run_8p.sh"]
     assert TABLE not in files
+
+
+def test_the_chip_is_named_unless_it_is_set(tmp_path: Path) -> None:
+    scripts = write(tmp_path)
+    shell = f'set -eu; . "{scripts}/env.sh"; echo "$SOC_VERSION"'
+    for more, chip in (({}, "Ascend910"), ({"SOC_VERSION": "Ascend910B1"}, "Ascend910B1")):
+        environment = {"PATH": os.environ["PATH"], **more}
+        said = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env=environment, check=True)
+        assert said.stdout == f"{chip}\n"
+
+
+def test_the_arguments_of_the_configuration_come_before_those_of_the_command_line(tmp_path: Path) -> None:
+    scripts = write(tmp_path)
+    config = scripts / "config.py"
+    text = config.read_text()
+    assert run(scripts / "run_1p.sh", "--steps", "3").stdout.endswith("['--steps', '3']\n")
+    values = {"data_dir": "/image net's", "use_fp16": True, "steps": 5, "sizes": [1, 2], "none": None}
+    config.write_text(text.replace("ARGUMENTS = {", f"ARGUMENTS = {{**{values!r},"))
+    said = run(scripts / "run_1p.sh", "--steps=7").stdout
+    assert said.endswith(
+        """["--data_dir=/image net's", '--use_fp16', '--steps=5', '--sizes', '1', '2', '--steps=7']\n"""
+    )
+
+
+def test_a_configuration_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
+    scripts = write(tmp_path)
+    (scripts / "config.py").write_text("ARGUMENTS = {")
+    answer = run(scripts / "run_1p.sh")
+    assert answer.returncode != 0
+    assert answer.stdout == ""
+    assert "config.py" in answer.stderr
+
+
+def test_flags_are_listed_with_their_defaults_and_set_nothing() -> None:
+    text = make("npu", "train.py", [("data_dir", "'/data'", "train.py"), ("rate", "", "flags.py")])["config.py"]
+    assert "    # 'data_dir': '/data',  # train.py\n" in text
+    assert "    # 'rate': ...,  # flags.py\n" in text
+    namespace: dict[str, object] = {"__name__": "config"}
+    exec(text, namespace)
+    assert namespace["ARGUMENTS"] == {}
+
+
+def test_without_a_known_script_there_is_nothing_to_configure() -> None:
+    assert "config.py" not in make("npu", "")

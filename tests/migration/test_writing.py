@@ -220,7 +220,8 @@ def test_a_dirty_git_tree_is_refused(project: Path) -> None:
 
 def test_start_scripts_go_with_a_migrated_project_only(project: Path) -> None:
     scripts = start_scripts(migrated_project(project))
-    assert {"scripts/env.sh", "scripts/run_1p.sh", "scripts/run_8p.sh", "scripts/rank_table_8p.json"} == set(scripts)
+    names = ("env.sh", "run_1p.sh", "run_8p.sh", "rank_table_8p.json", "config.py")
+    assert {f"scripts/{name}" for name in names} == set(scripts)
     assert '"$here"/../train.py' in scripts["scripts/run_1p.sh"]
     (project / "train.py").unlink()
     (project / "data/pipeline.py").write_text(PIPELINE.replace("32", "32, drop_remainder=True"))

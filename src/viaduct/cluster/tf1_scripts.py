@@ -4,11 +4,13 @@ env.sh                    the vendor's environment, sourced by the others
 run_1p.sh                 one device
 run_8p.sh                 eight devices of this machine, one process and one log each
 rank_table_8p.json        a rank table to be adapted: who takes part, and the devices' addresses
+config.py                 arguments of the script, for both; only where it is known which script is started
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Literal
 
 from viaduct.cluster.generate import make as make_table
@@ -31,6 +33,8 @@ else
 $tfplugin/latest/python/site-packages:$ASCEND_INSTALL_PATH/fwkacllib/python/site-packages/hccl"
 fi
 export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one
+# The chip for which graphs are compiled; `npu-smi info` names it: Ascend910, or such as Ascend910B1.
+export SOC_VERSION="${SOC_VERSION:-Ascend910}"
 """
 NPU_ONE = """\
 export RANK_ID=0
@@ -77,14 +81,47 @@ while [ -n "$running" ]; do
 done
 exit $status
 """
+CONFIG = '''\
+"""Arguments that run_1p.sh and run_{devices}p.sh give to {script}.
+
+What is written on the command line comes after them, and so wins. True is a flag without a value; a list has several.
+{what}
+"""
+
+ARGUMENTS = {{
+{lines}}}
+
+if __name__ == "__main__":
+    import shlex
+
+    words = []
+    for name, value in ARGUMENTS.items():
+        if value is True:
+            words.append(f"--{{name}}")
+        elif isinstance(value, (list, tuple)):
+            words += [f"--{{name}}", *map(str, value)]
+        elif value is not None:
+            words.append(f"--{{name}}={{value}}")
+    print(" ".join(map(shlex.quote, words)))
+'''
+"""Runs with the Python that trains, which may be 3.6."""
+READ_CONFIG = """\
+if [ -f "$here/config.py" ]; then
+    config=$("${PYTHON:-python3}" "$here/config.py")
+    eval "set -- $config \\"\\$@\\""
+fi
+"""
 MLU_ALL = """\
 # Horovod stays with Cambricon's TensorFlow; it starts the ranks.
 exec horovodrun -np %(devices)s "${PYTHON:-python3}" %(script)s "$@"
 """
 
 
-def make(kind: Literal["npu", "mlu"], entry: str) -> dict[str, str]:
-    """Name -> text. Without an entry the scripts take the script as their first argument."""
+def make(kind: Literal["npu", "mlu"], entry: str, flags: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
+    """Name -> text. Without an entry the scripts take the script as their first argument.
+
+    flags: name, default as a literal, and file of the script's flags, for config.py.
+    """
     environment = "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind]
     files = {
         "env.sh": environment + (TF_PLUGIN if kind == "npu" else ""),
@@ -93,13 +130,27 @@ def make(kind: Literal["npu", "mlu"], entry: str) -> dict[str, str]:
     }
     if kind == "npu":
         files[TABLE] = make_table([EXAMPLE_SERVER], list(range(DEVICES)), ["auto"])
+    if entry:
+        files["config.py"] = render_config(entry, flags)
     return files
 
 
-def begin(title: str, entry: str) -> str:
+def render_config(entry: str, flags: Sequence[tuple[str, str, str]]) -> str:
+    what = (
+        "The flags below were found in the text of the project, with their defaults: take the # away to set one."
+        if flags
+        else 'No flag was found in the text of the project; write them so: "data_dir": "/data/imagenet".'
+    )
+    lines = [f"    # {name!r}: {default or '...'},  # {file}\n" for name, default, file in flags]
+    return CONFIG.format(devices=DEVICES, script=entry, what=what, lines="".join(lines))
+
+
+def begin(title: str, entry: str, configured: bool = False) -> str:
     what = "added to the command" if entry else "the script and its arguments"
     usage = "" if entry else ': "${1:?give the script to start, such as train.py, and its arguments}"\n'
-    return f'{HEAD}# {title} What is given to this script is {what}.\nset -eu\n{HERE}{usage}. "$here/env.sh"\n'
+    read_config = READ_CONFIG if configured and entry else ""
+    head = f'{HEAD}# {title} What is given to this script is {what}.\nset -eu\n{HERE}{usage}. "$here/env.sh"\n'
+    return head + read_config
 
 
 def script_word(entry: str) -> str:
@@ -109,10 +160,12 @@ def script_word(entry: str) -> str:
 def run_one(kind: str, entry: str) -> str:
     body = NPU_ONE if kind == "npu" else ""
     command = " ".join(word for word in ('exec "${PYTHON:-python3}"', script_word(entry), '"$@"') if word)
-    return begin("One device.", entry) + body + command + "\n"
+    return begin("One device.", entry, configured=True) + body + command + "\n"
 
 
 def run_all(kind: str, entry: str) -> str:
     body = NPU_ALL if kind == "npu" else MLU_ALL
     facts = {"devices": DEVICES, "table": TABLE, "server": EXAMPLE_SERVER, "script": script_word(entry)}
-    return begin(f"{DEVICES} devices of this machine.", entry) + (body % facts).replace('}"  "$@"', '}" "$@"')
+    return begin(f"{DEVICES} devices of this machine.", entry, configured=True) + (body % facts).replace(
+        '}"  "$@"', '}" "$@"'
+    )

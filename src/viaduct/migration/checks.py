@@ -23,6 +23,10 @@ def check_options(options: Options) -> None:
     check_precision(options.precision)
     if options.loop < 1:
         raise BadValue(f"--loop is {options.loop}.", "It counts steps: 1 or more.")
+    if options.reduction != "average" and not options.distributed:
+        raise BadValue(
+            f"--reduction {options.reduction} without --distributed.", "On one device there is nothing to reduce."
+        )
     if options.preset and options.preset not in PRESETS:
         raise UnknownName("preset", options.preset, PRESETS)
     if options.dump_step and not options.dump:

@@ -17,6 +17,7 @@ class Options:
     precision: str = ""  # precision_mode, or precision_mode_v2
     loop: int = 1  # iterations_per_loop
     rank: Literal["hccl", "env"] = "hccl"
+    reduction: Literal["average", "sum"] = "average"  # of gradients over the ranks
     resources: Literal["session", "plugin"] = "session"  # starts communication: a session of its own, npu_plugin
     device: Literal["remove", "cpu"] = "remove"  # what becomes of `with tf.device('/gpu:0')`
     tpu: Literal["convert", "keep"] = "convert"
@@ -24,6 +25,7 @@ class Options:
     pad_predict: bool = False
     metrics_allreduce: bool = False
     dropout_layers: bool = False
+    fusion_switch: str = ""  # a file that switches fusion rules of the graph compiler off
     profile: str = ""  # a directory for profiling results
     dump: str = ""  # a directory for dumped tensors
     dump_step: str = ""

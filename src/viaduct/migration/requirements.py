@@ -69,7 +69,7 @@ REQUIREMENTS = (
         "梯度在各 rank 间聚合",
         tf1(
             *("distribute_optimizer", "distribute_gradients", "keras_distributed_optimizer", "horovod_optimizer"),
-            "horovod_compression",
+            *("horovod_compression", "distribute_sum", "distribute_sum_left"),
         ),
     ),
     Requirement(
@@ -104,7 +104,15 @@ REQUIREMENTS = (
         "tensorflow_functions",
         "TensorFlow functions that the device runs",
         "设备支持的 TensorFlow 接口",
-        tf1("unsupported_api", "keras_unsupported", "imports_report", "mlu_report", "any_left", "tensorflow2"),
+        tf1(
+            "unsupported_api",
+            "debug_hooks",
+            "keras_unsupported",
+            "imports_report",
+            "mlu_report",
+            "any_left",
+            "tensorflow2",
+        ),
     ),
     # ---- PyTorch
     Requirement(

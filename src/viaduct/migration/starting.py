@@ -6,6 +6,7 @@ import re
 
 from viaduct.migration.frameworks import TENSORFLOW, TORCH, Framework
 from viaduct.migration.run import Outcome
+from viaduct.migration.training_flags import list_flags
 
 RANKED = re.compile(r"LOCAL_RANK|local[_-]rank")
 SPAWNS = re.compile(r"\bspawn\(")  # starts its ranks itself
@@ -39,7 +40,8 @@ def make(outcome: Outcome) -> dict[str, str]:
     if framework_started(outcome) == TENSORFLOW:
         from viaduct.cluster.tf1_scripts import make as make_tf1  # rank tables and all: only where they are written
 
-        return make_tf1(target, outcome.entry)
+        flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
+        return make_tf1(target, outcome.entry, flags)
     from viaduct.cluster.torch_scripts import make as make_torch
 
     ranked = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)

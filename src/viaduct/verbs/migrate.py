@@ -117,6 +117,9 @@ def main(
     ] = "explicit",
     imports: Annotated[Literal["explicit", "star"], tf1("Names one by one, or npu_init's star import.")] = "explicit",
     rank: Annotated[Literal["hccl", "env"], tf1("Where rank and size come from: hccl, or the environment.")] = "hccl",
+    reduction: Annotated[
+        Literal["average", "sum"], tf1("With --distributed: what becomes of the ranks' gradients.")
+    ] = "average",
     resources: Annotated[
         Literal["session", "plugin"], tf1("What starts communication: a session of its own, or npu_plugin.")
     ] = "session",
@@ -135,6 +138,9 @@ def main(
         bool, tf1("Also let Keras' dropout layers use the device's dropout.", "--dropout-layers")
     ] = False,
     preset: Annotated[str, tf1("Advice for one model: resnet-seed.", show_default=False)] = "",
+    fusion_switch: Annotated[
+        str, tf1("The graph compiler's switches of fusion rules, on the device.", metavar="FILE", show_default=False)
+    ] = "",
     profile: Annotated[str, tf1("Record profiles there.", metavar="DIR", show_default=False)] = "",
     dump: Annotated[str, tf1("Dump tensors there.", metavar="DIR", show_default=False)] = "",
     dump_step: Annotated[

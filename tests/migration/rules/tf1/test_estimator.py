@@ -387,3 +387,15 @@ def test_a_run_config_that_npu_estimator_gets_is_converted_all_the_same() -> Non
     head = CONVERTED + "from npu_bridge.estimator.npu.npu_estimator import NPUEstimator\n"
     text = "NPUEstimator(f, config=npu_run_config_init(run_config=tf.estimator.RunConfig(model_dir='x')))\n"
     assert "npu_run_config_init(run_config=NPURunConfig(model_dir='x'))" in migrated(head + text).after.decode()
+
+
+def test_fusion_switches_are_named_unless_the_script_names_its_own() -> None:
+    text = migrated(HEAD + CONFIG + "c = NPURunConfig()\n", "estimator_run_options", fusion_switch="/etc/off.cfg")
+    assert "c = NPURunConfig(fusion_switch_file='/etc/off.cfg')\n" in text.after.decode()
+    own = HEAD + CONFIG + "c = NPURunConfig(fusion_switch_file='mine.cfg')\n"
+    assert migrated(own, "estimator_run_options", fusion_switch="/etc/off.cfg").after.decode() == own
+
+
+def test_a_session_is_given_the_fusion_switches_too() -> None:
+    text = migrated(HEAD + "s = tf.Session()\ns.run(x)\n", fusion_switch="/etc/off.cfg").after.decode()
+    assert 'parameter_map["fusion_switch_file"].s = tf.compat.as_bytes("/etc/off.cfg")\n' in text

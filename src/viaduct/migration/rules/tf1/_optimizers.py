@@ -59,6 +59,18 @@ def is_made(site: Site, call: ast.Call) -> bool:
     return is_optimizer(site, call) or site.qualified(call.func) in WRAPPERS
 
 
+def is_summed(site: Site, call: ast.AST) -> bool:
+    """Return True for a compute_gradients whose pairs go straight through hccl_ops.allreduce, see distribute_sum."""
+    loop = site.source.parents.get(call)
+    around = site.source.parents.get(loop) if isinstance(loop, ast.comprehension) else None
+    calls = (
+        [node for node in ast.walk(around.elt) if isinstance(node, ast.Call)]
+        if isinstance(around, ast.ListComp)
+        else []
+    )
+    return any(site.qualified(one.func) == "npu_bridge.hccl.hccl_ops.allreduce" for one in calls)
+
+
 def accounted(site: Site, node: ast.expr, depth: int = 0) -> bool:
     """Whether all that it may be is an optimizer that was seen being made: those are wrapped, here or there."""
     if site.values.kind(node) in KINDS:

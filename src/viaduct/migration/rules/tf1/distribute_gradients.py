@@ -13,7 +13,7 @@
 Only with `--distributed`, and for gradients that reach apply_gradients together with their variables: penalties and
 saliency maps are nobody else's business. tf.gradients knows of no other rank; the wrapped optimizer averages, and gives
 None where there is no gradient, as before. Where the optimizer is made later, or in `--style wrapper`, the gradients go
-through npu_allreduce.
+through npu_allreduce; with `--reduction sum` always, as `npu_allreduce(…, "sum")`.
 """
 
 from __future__ import annotations
@@ -51,11 +51,23 @@ def average(site: Site) -> None:
             risk="high",
         )
         return
+    if site.options.reduction == "sum":
+        reduce_here(site, ', "sum"')
+        site.changed(
+            "gradients are added up over all ranks, as asked for: the learning rate must suit the number of ranks",
+            zh="按要求对各 rank 的梯度求和(而非平均):学习率须与 rank 数匹配",
+            risk="medium",
+        )
+        return
     if not by_optimizer(site, applied):
-        start, end = site.source.span(site.node)
-        site.edit.insert(start, f"{site.need('npu_allreduce')}(")
-        site.edit.insert(end, ")")
+        reduce_here(site)
     site.changed("gradients are averaged over all ranks", zh="梯度在各 rank 间聚合")
+
+
+def reduce_here(site: Site, more: str = "") -> None:
+    start, end = site.source.span(site.node)
+    site.edit.insert(start, f"{site.need('npu_allreduce')}(")
+    site.edit.insert(end, f"{more})")
 
 
 def is_reduced(site: Site) -> bool:

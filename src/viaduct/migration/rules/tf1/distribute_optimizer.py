@@ -39,7 +39,7 @@ def wrap(site: Site) -> None:
     parent = site.source.parents[outer]
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         wrap_variable(site, parent)
-    elif use(site, outer) == "trains":
+    elif use(site, outer) in ("trains", "applies"):
         wrap_here(site, outer)
     elif use(site, outer) in ("unknown", "returned", "handed in"):
         leave(site)
@@ -59,7 +59,7 @@ def use(site: Site, node: ast.expr) -> str:
     if isinstance(parent, ast.keyword):
         parent = site.source.parents[parent]
     if isinstance(parent, ast.Attribute):
-        return "trains" if parent.attr in optimizers.USES else "nothing"
+        return use_of_method(site, parent)
     if isinstance(parent, ast.Return):
         return "returned" if wrapped_elsewhere(site) else "trains"
     if isinstance(parent, ast.Tuple) and isinstance(site.source.parents[parent], ast.Return):
@@ -71,6 +71,15 @@ def use(site: Site, node: ast.expr) -> str:
     if isinstance(parent, ast.Dict | ast.List | ast.Tuple | ast.Assign | ast.Lambda):
         return "unknown"
     return "nothing"
+
+
+def use_of_method(site: Site, method: ast.Attribute) -> str:
+    if method.attr not in optimizers.USES:
+        return "nothing"
+    if method.attr == "compute_gradients" and optimizers.is_summed(site, site.source.parents[method]):
+        return "summed"
+    summed_by_hand = site.options.reduction == "sum" and method.attr == "apply_gradients" and averaged(site)
+    return "nothing" if summed_by_hand else "applies" if method.attr == "apply_gradients" else "trains"
 
 
 def use_in_call(site: Site, call: ast.Call, node: ast.expr) -> str:
@@ -98,8 +107,9 @@ def wrap_variable(site: Site, statement: ast.Assign) -> None:
         leave(site)
         return
     uses = {use(site, node) for node in optimizers.loads(site, target)}
-    if "wrapped" in uses:
+    if "wrapped" in uses or ("summed" in uses and "trains" not in uses):
         return
+    uses = {"trains" if found in ("applies", "summed") else found for found in uses}
     if "trains" not in uses or "handed in" in uses:
         if uses & {"unknown", "returned", "handed in"}:
             leave(site)

@@ -1,4 +1,4 @@
-"""Give NPURunConfig what the command line asked for: loop, precision, profiling, dump.
+"""Give NPURunConfig what the command line asked for: loop, precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      from npu_bridge.estimator.npu.npu_config import NPURunConfig
@@ -6,7 +6,9 @@
     +config = NPURunConfig(model_dir="out", iterations_per_loop=100, precision_mode="allow_mix_precision")
 
 `--loop N` runs N steps on the device before the host hears of them: steps and checkpoint intervals must be multiples
-of N. `--precision` is one of the modes; `--profile DIR` and `--dump DIR` add ProfilingConfig and DumpConfig.
+of N. `--precision` is one of the modes; `--fusion-switch FILE` names the file, on the device's machine, that switches
+fusion rules of the graph compiler off (`{"Switch": {"GraphFusion": {"ALL": "off"}}}`); `--profile DIR` and `--dump DIR`
+add ProfilingConfig and DumpConfig.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ NEWER_MODES = ("fp16", "origin", "mixed_float16", "mixed_bfloat16")  # precision
 
 
 def asked(options: Options) -> bool:
-    return options.loop > 1 or bool(options.precision or options.profile or options.dump)
+    return options.loop > 1 or bool(options.precision or options.fusion_switch or options.profile or options.dump)
 
 
 rule = Rule(__name__, spec="E15 L6 S13", kind="performance", order=35, on=asked)
@@ -48,6 +50,8 @@ def arguments(site: Site) -> list[tuple[str, str]]:
     if options.precision:
         newer = options.precision in NEWER_MODES
         found.append(("precision_mode_v2" if newer else "precision_mode", f'"{options.precision}"'))
+    if options.fusion_switch:
+        found.append(("fusion_switch_file", repr(options.fusion_switch)))
     given = {word.arg for word in site.node.keywords}
     if options.profile and "profiling_config" not in given:
         found.append(("profiling_config", profiling(site)))

@@ -1,4 +1,4 @@
-"""Give the session what was asked for on the command line: precision, profiling, dump.
+"""Give the session what was asked for on the command line: precision, fusion switches, profiling, dump.
 
      import tensorflow as tf
      config = tf.ConfigProto()
@@ -12,8 +12,8 @@
     +custom_op.parameter_map["dump_mode"].s = tf.compat.as_bytes("all")
      sess = tf.Session(config=config)
 
-Each is a key of the custom optimizer's parameter_map (`--precision`, `--profile DIR`, `--dump DIR`, `--dump-step`). A
-key that the script sets already is left as it is.
+Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-switch FILE`, `--profile DIR`,
+`--dump DIR`, `--dump-step`). A key that the script sets already is left as it is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ rule = Rule(
     spec="S13 L6",
     kind="mandatory",
     order=86,
-    on=lambda options: bool(options.precision or options.profile or options.dump or options.loop > 1),
+    on=lambda options: bool(
+        options.precision or options.profile or options.dump or options.fusion_switch or options.loop > 1
+    ),
 )
 EXAMPLE_OPTIONS = {"precision": "allow_mix_precision", "dump": "/tmp/dump", "dump_step": "0|5|10"}
 
@@ -46,6 +48,8 @@ def wanted(site: Site, options: Options) -> dict[str, str]:
     if options.precision:
         key = "precision_mode_v2" if options.precision in SECOND_VERSION else "precision_mode"
         keys[key] = f".s = {proto.as_bytes(site, options.precision)}"
+    if options.fusion_switch:
+        keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
     if options.profile:
         asked = profiling_options(options.profile)
         keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {proto.as_bytes(site, asked)}"}

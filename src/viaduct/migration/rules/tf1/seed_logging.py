@@ -1,0 +1,70 @@
+"""Log through TensorFlow's logger instead of absl's, as the vendor's ResNet does.
+
+     import tensorflow as tf
+     from absl import logging
+    -logging.set_verbosity(logging.INFO)
+    -logging.info('Starting cycle: %d', 1)
+    +tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
+    +tf.compat.v1.logging.info('Starting cycle: %d', 1)
+
+Asked for with `--preset resnet-seed`. What TensorFlow, its adapter and the script say then goes to one logger with one
+level. absl counts levels otherwise than TensorFlow (INFO is 0 there, 20 here), so a level that is not one of absl's own
+constants is left and reported; so is a function that TensorFlow's logger does not have. Python's own `logging` stays.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from viaduct.migration.rule import Rule, Site
+
+EXAMPLE_OPTIONS = {"preset": "resnet-seed"}
+rule = Rule(__name__, spec="2.11", kind="advice", order=63, on=lambda options: options.preset == "resnet-seed")
+
+ABSL, OURS = "absl.logging", "compat.v1.logging"
+LEVELS = {"DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "FATAL": "FATAL"}
+PLAIN = ("debug", "info", "warn", "warning", "error", "fatal")
+WITH_LEVEL = ("set_verbosity", "log", "log_every_n", "log_first_n", "log_if")
+"""Their first argument is a level."""
+
+
+def tensorflow(site: Site) -> str | None:
+    """Return what this file calls TensorFlow's logging module by, or nothing where it does not import TensorFlow."""
+    name = site.work.names.local("tensorflow")
+    return f"{name}.{OURS}" if name else None
+
+
+@rule.call(*(f"{ABSL}.{name}" for name in (*PLAIN, *WITH_LEVEL)))
+def log_by_tensorflow(site: Site) -> None:
+    module, name = tensorflow(site), site.name.rpartition(".")[2]
+    level = site.argument("level" if name != "set_verbosity" else "v", 0) if name in WITH_LEVEL else None
+    if module is None or not site.editable:
+        report(site, "this file does not import TensorFlow", "此文件未导入 TensorFlow")
+        return
+    if name in WITH_LEVEL:
+        known = LEVELS.get(level_of(site, level))
+        if known is None:
+            report(site, "absl and TensorFlow count levels differently", "absl 与 TensorFlow 的日志级别数值不同")
+            return
+        site.edit.node(level, f"{module}.{known}")  # type: ignore[arg-type]
+    site.rename(f"{module}.{name}")
+    site.changed(f"{name} of TensorFlow's logger", zh=f"改用 TensorFlow 日志接口 {name}")
+
+
+def level_of(site: Site, level: ast.expr | None) -> str:
+    """Return INFO of absl's logging.INFO; nothing for a number, a string or a flag."""
+    home, _, name = (site.qualified(level) or "" if level is not None else "").rpartition(".")
+    return name if home == ABSL else ""
+
+
+@rule.call(f"{ABSL}.*")
+def other(site: Site) -> None:
+    name = site.name.removeprefix(f"{ABSL}.")
+    if name not in (*PLAIN, *WITH_LEVEL):
+        report(site, "TensorFlow's logger has no such function", "TensorFlow 日志接口没有此函数")
+
+
+def report(site: Site, reason: str, zh: str) -> None:
+    site.advice(
+        f"{site.text(site.node.func)} stays with absl: {reason}", zh=f"{site.text(site.node.func)} 保持不变:{zh}"
+    )

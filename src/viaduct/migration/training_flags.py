@@ -1,0 +1,81 @@
+"""The flags of a training script, found in its text: those of absl or tf.flags, and of argparse."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.migration.import_graph import Modules, scan_imports
+from viaduct.migration.names import Names
+from viaduct.migration.project import parse_names
+from viaduct.migration.run import Outcome
+
+HOMES = ("absl.flags", "tensorflow.flags", "tensorflow.app.flags")
+KINDS = ("bool", "boolean", "enum", "float", "integer", "list", "string", "multi_string", "multi_integer")
+DEFINITIONS = frozenset(f"{home}.DEFINE_{kind}" for home in HOMES for kind in KINDS)
+
+
+@dataclass(frozen=True)
+class Flag:
+    name: str
+    default: str
+    """Its default as a literal of Python; empty where the text does not show one."""
+    file: str
+
+
+def list_flags(outcome: Outcome) -> list[Flag]:
+    """Return the flags of the script that is started and of what it imports, each once."""
+    if not outcome.entry:
+        return []
+    paths = [path for path in outcome.by_path if path.endswith(".py")]
+    modules, pending, read = Modules(paths), [outcome.entry], dict[str, Names | None]()
+    while pending:
+        path = pending.pop(0)
+        if path in read or path not in outcome.by_path:
+            continue
+        data = read_text(outcome, path)
+        read[path] = parse_names(path, data)
+        pending += sorted(modules.find_all(scan_imports(data, path), path))
+    found = (flag for path, names in read.items() if names is not None for flag in flags_of(path, names))
+    return list({flag.name: flag for flag in reversed(list(found))}.values())[::-1]
+
+
+def read_text(outcome: Outcome, path: str) -> bytes:
+    file = outcome.by_path[path]
+    if file.after or file.before:
+        return file.after or file.before
+    folder = outcome.root if outcome.root.is_dir() else outcome.root.parent
+    try:
+        return Path(folder, path).read_bytes()
+    except OSError:
+        return b""
+
+
+def flags_of(path: str, names: Names) -> Iterator[Flag]:
+    for call in names.source.of_kind(ast.Call):
+        if names.qualified(call.func) in DEFINITIONS:
+            yield from made_flag(path, call, argument(call, "name", 0), argument(call, "default", 1))
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args:
+            long = next((word for word in call.args if is_text(word) and str(word.value).startswith("--")), None)  # type: ignore[attr-defined]
+            yield from made_flag(path, call, long, argument(call, "default", -1))
+
+
+def argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
+    by_name = next((word.value for word in call.keywords if word.arg == name), None)
+    return by_name if by_name is not None or not 0 <= position < len(call.args) else call.args[position]
+
+
+def is_text(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def made_flag(path: str, call: ast.Call, name: ast.expr | None, default: ast.expr | None) -> Iterator[Flag]:
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return
+    try:
+        shown = repr(ast.literal_eval(default)) if default is not None else ""
+    except ValueError:
+        shown = ""
+    yield Flag(name.value.lstrip("-"), shown, path)
