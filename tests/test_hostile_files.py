@@ -33,6 +33,7 @@ from viaduct.data.example import decode_example, encode_example, field, image_fi
 from viaduct.data.tfrecord import frame, header, read_records
 from viaduct.errors import BadData, ViaductError
 from viaduct.weights.bundle import Bundle, write_bundle
+from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.stored import open_weights
 from viaduct.weights.table import write_table
 
@@ -324,6 +325,7 @@ def samples(folder: Path) -> dict[str, bytes]:
     torch.save(torch.from_numpy(values), folder / "a.pt")
     torch.save(torch.from_numpy(values), folder / "old.pt", _use_new_zipfile_serialization=False)
     write_bundle(folder / "model", {"x": torch.from_numpy(values), "global_step": torch.tensor(3)})
+    write_mindspore(folder / "a.ckpt", {"x": torch.from_numpy(values), "y": torch.ones(3)})
     example = encode_example({"image/encoded": jpeg_of(16, 16), "image/class/label": 1, "more": [1.5, 2.0]})
     (folder / "records").write_bytes(frame(example) * 2)
     (folder / "records.gz").write_bytes(gzip.compress(frame(example) * 2))
@@ -338,6 +340,10 @@ def use(path: Path) -> None:
     name = path.name
     if name.startswith("model"):
         with open_weights(path.with_name("model")) as stored:
+            for tensor in stored.infos:
+                stored.read(tensor)
+    elif name.endswith(".ckpt"):
+        with open_weights(path) as stored:
             for tensor in stored.infos:
                 stored.read(tensor)
     elif name.startswith("records"):

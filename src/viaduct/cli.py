@@ -34,7 +34,7 @@ VERBS = {
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "data": "Build, fetch, index, check, look at and measure training data.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
-    "weights": "Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",
+    "weights": "Look into weights; bring TensorFlow and MindSpore checkpoints in and out, without either.",
     "ranktable": "Make, check, show and convert the rank tables that describe a cluster.",
     "launch": "Start the ranks of a job on this machine, write scripts that do, or predict how it scales.",
     "devices": "Show which devices this machine has, and what is missing for the others.",

@@ -19,6 +19,8 @@ from viaduct.recipes._fields import override
 from viaduct.training.foreign import WeightsFile, find_weights
 from viaduct.verbs.evaluate import has_room
 from viaduct.weights.exporting import write_safetensors
+from viaduct.weights.maps import mindspore
+from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.stored import open_weights
 
 NETWORK = "resnet20_quick"
@@ -119,6 +121,21 @@ def test_a_folder_is_measured_by_the_steps_of_its_files(tmp_path: Path, tensors:
         find_weights(tmp_path, every=False)
     with pytest.raises(BadValue, match="--all"):
         find_weights(tmp_path / "model-20.pth", every=True)
+
+
+def test_checkpoints_of_mindspore_are_put_into_the_network(tmp_path: Path, tensors: dict[str, Tensor]) -> None:
+    model = network()
+    own = mindspore.layouts(model)["own"]
+    parameters = {link.sources[0]: tensors[link.target] for link in own}
+    for name in ("net-10_5.ckpt", "net-9_5.ckpt", "net-10_2.ckpt"):
+        write_mindspore(tmp_path / name, {**parameters, "step_num": torch.tensor(50)})
+    step, notes = WeightsFile(tmp_path / "net-9_5.ckpt").put_into(model, None)
+    assert (step, notes) == (50, [])
+    assert_holds(model, tensors)
+    found = [weights.path.name for weights in find_weights(tmp_path, every=True)]
+    assert found == ["net-9_5.ckpt", "net-10_2.ckpt", "net-10_5.ckpt"]
+    with pytest.raises(BadData, match="no exponential moving averages"):
+        WeightsFile(tmp_path / "net-9_5.ckpt").put_into(model, True)
 
 
 def test_evaluate_measures_a_checkpoint_of_tensorflow_as_the_run_that_it_came_from(tmp_path: Path) -> None:

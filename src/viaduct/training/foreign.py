@@ -16,17 +16,19 @@ from viaduct.training.transfer import fitting
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.importing import SHADOW, read_values
 from viaduct.weights.locate import INDEX, find_prefix, is_tf_checkpoint, prefixes
+from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import open_weights
 from viaduct.weights.torch_files import ENDINGS
 
-FILES = (".safetensors", *ENDINGS)
+FILES = (".safetensors", ".ckpt", *ENDINGS)
 NUMBER = re.compile(r"(\d+)(?=\D*$)")
+EPOCH = re.compile(r"-(\d+)_(\d+)$")  # MindSpore's resnet-90_625.ckpt: epoch 90, step 625 of it
 
 
 @sendable
 @dataclass(frozen=True)
 class WeightsFile:
-    """A TensorFlow checkpoint by its prefix, or a file of tensors."""
+    """A TensorFlow checkpoint by its prefix, a MindSpore checkpoint, or a file of tensors."""
 
     path: Path
 
@@ -41,12 +43,12 @@ class WeightsFile:
 
         `ema` takes averages of the weights, which must be there; None takes them where they are.
         """
-        of_torch = self.path.suffix in ENDINGS
-        with open_weights(self.path, ema=bool(ema) and of_torch) as stored:
+        with open_weights(self.path, ema=bool(ema)) as stored:
+            of_torch = stored.kind == "PyTorch file"
             shadows = any(name.endswith(SHADOW) for name in stored.infos)
             averaged = shadows if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
-            if isinstance(stored.reader, Bundle):
+            if isinstance(stored.reader, Bundle | MindsporeNames):
                 values = read_values(model, stored.reader, ema=averaged)
                 tensors, notes = values.tensors, [*notes, *values.done.notes]
             elif averaged and not of_torch:
@@ -93,7 +95,10 @@ def check_file(path: Path) -> Path:
         return path
 
 
-def order_of(path: Path) -> tuple[int, str]:
-    """By the last number in the name: model.ckpt-900 comes before model.ckpt-1000."""
-    match = NUMBER.search(path.name.removesuffix(path.suffix) if path.suffix in FILES else path.name)
-    return (int(match[1]) if match else -1, path.name)
+def order_of(path: Path) -> tuple[int, int, str]:
+    """By the last number in the name: model.ckpt-900 comes before model.ckpt-1000; MindSpore's by epoch and step."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in FILES else path.name
+    if path.suffix == ".ckpt" and (match := EPOCH.search(name)):
+        return (int(match[1]), int(match[2]), path.name)
+    match = NUMBER.search(name)
+    return (int(match[1]) if match else -1, 0, path.name)

@@ -1,4 +1,4 @@
-"""Beginning a run with weights that were trained elsewhere: a TensorFlow checkpoint, a safetensors file, another run.
+"""Beginning a run with weights that were trained elsewhere: a TensorFlow or MindSpore checkpoint, a file, another run.
 
 Everything that the network has must be there in the right shape, or be left out by name (`init.exclude`). With
 `init.schedule` "continue" the run goes on from the step of those weights, with the state of their optimizer where it
@@ -24,7 +24,8 @@ from viaduct.training.rundir import RunDir
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
-from viaduct.weights.importing import Slots, read_values, some
+from viaduct.weights.importing import Checkpoint, Slots, read_values, some
+from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def read_donor(source: Path, training: Training) -> Donor:
     shapes = training.whole_shapes()
     exclude = training.recipe.init.exclude
     with open_weights(source) as stored:
-        if stored.kind == "TensorFlow checkpoint":
-            return from_tensorflow(stored, training, matching(exclude, shapes, "--init-exclude"))
+        if isinstance(stored.reader, Bundle | MindsporeNames):
+            return from_foreign_names(stored.reader, training, matching(exclude, shapes, "--init-exclude"))
         excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude")
         taken, notes = fitting(stored, shapes, excluded)
         tensors = {name: stored.read(name) for name in taken}
@@ -91,10 +92,9 @@ def read_donor(source: Path, training: Training) -> Donor:
     return donor
 
 
-def from_tensorflow(stored: Stored, training: Training, excluded: set[str]) -> Donor:
-    assert isinstance(stored.reader, Bundle)
+def from_foreign_names(checkpoint: Checkpoint, training: Training, excluded: set[str]) -> Donor:
     wanted = training.recipe.init.schedule == "continue"
-    values = read_values(whole_model(training), stored.reader, slots=wanted, wanted=lambda name: name not in excluded)
+    values = read_values(whole_model(training), checkpoint, slots=wanted, wanted=lambda name: name not in excluded)
     state = state_of_slots(values.done.slots, training) if wanted else ({}, "")
     return Donor(values.tensors, excluded, values.done.global_step, notes=values.done.notes, state=lambda: state)
 

@@ -19,7 +19,7 @@ def main(
     weights: Annotated[
         Path,
         typer.Argument(
-            help="A run, or one of its checkpoints; with --recipe a TensorFlow checkpoint, .safetensors or .pth file.",
+            help="A run or a checkpoint of it; with --recipe a TensorFlow or MindSpore one, .safetensors or .pth file.",
         ),
     ],
     every: Annotated[bool, typer.Option("--all", help="Every checkpoint of the run or folder, as a table.")] = False,

@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Look into weights; bring TensorFlow checkpoints in and out, without TensorFlow.",
+    help="Look into weights; bring TensorFlow and MindSpore checkpoints in and out, without either.",
 )
 Model = Annotated[
     str, typer.Option(help="A network of `viaduct models`.", show_default="found by names and shapes", metavar="NAME")
@@ -28,7 +28,11 @@ Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 @app.command()
 def show(
     weights: Annotated[
-        Path, typer.Argument(help="A TensorFlow checkpoint (prefix, folder or .index), a .safetensors file or a run.")
+        Path,
+        typer.Argument(
+            help="A TensorFlow checkpoint (prefix, folder or .index), a MindSpore .ckpt, a .safetensors or .pth file, "
+            "or a run."
+        ),
     ],
     pattern: Annotated[
         str, typer.Option("--filter", help="Only names that match, such as '*/kernel'.", metavar="GLOB")
@@ -49,7 +53,9 @@ def show(
 
 @app.command("import")
 def import_weights(
-    checkpoint: Annotated[Path, typer.Argument(help="A TensorFlow checkpoint: its prefix, folder or .index file.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A TensorFlow checkpoint (prefix, folder or .index) or MindSpore .ckpt.")
+    ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     model: Model = "",
     classes: Annotated[
@@ -61,7 +67,7 @@ def import_weights(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Turn a TensorFlow checkpoint into a safetensors file with our names and layouts."""
+    """Turn a TensorFlow or MindSpore checkpoint into a safetensors file with our names and layouts."""
     from viaduct.weights.exporting import import_file, refuse_overwriting, slots_beside
 
     if out.suffix != ".safetensors":
@@ -82,49 +88,64 @@ def import_weights(
 @app.command("export")
 def export_weights(
     weights: Annotated[Path, typer.Argument(help="A run, one of its checkpoints, or a .safetensors file.")],
-    out: Annotated[Path, typer.Option(help="A prefix such as model.ckpt-601000, or a .safetensors file.")],
+    out: Annotated[Path, typer.Option(help="A prefix such as model.ckpt-601000, a .safetensors or a .ckpt file.")],
     form: Annotated[
-        Literal["tf-checkpoint", "safetensors"], typer.Option("--format", help="What to write.")
+        Literal["tf-checkpoint", "safetensors", "mindspore"], typer.Option("--format", "--to", help="What to write.")
     ] = "tf-checkpoint",
     model: Model = "",
     layout: Annotated[
-        Literal["", "a", "b"],
-        typer.Option(help="ResNeXt's grouped kernels: a, one variable each; b, one for each group.", show_default="b"),
+        Literal["", "a", "b", "zoo", "mindcv", "own"],
+        typer.Option(
+            help="TensorFlow, ResNeXt's grouped kernels: a, one variable each; b, one for each group. "
+            "MindSpore, whose names: zoo, mindcv, own.",
+            show_default="b; of the network that computes the same",
+        ),
     ] = "",
     ema: Annotated[
         bool, typer.Option("--ema", help="The run's averaged weights: beside the others in TensorFlow's form.")
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write our weights as a TensorFlow V2 checkpoint that its Saver restores, or as one safetensors file."""
+    """Write our weights as a TensorFlow V2 checkpoint that its Saver restores, a MindSpore one, or safetensors."""
     from contextlib import ExitStack
 
-    from viaduct.weights.exporting import export_safetensors, export_tf_checkpoint, refuse_overwriting
+    from viaduct.weights.exporting import (
+        export_mindspore,
+        export_safetensors,
+        export_tf_checkpoint,
+        refuse_overwriting,
+    )
     from viaduct.weights.stored import open_weights
 
     if (form == "safetensors") != (out.suffix == ".safetensors"):
         raise BadValue(f"--out {out} does not go with --format {form}.", "A .safetensors file is the other's form.")
+    if form == "mindspore" and out.suffix != ".ckpt":
+        raise BadValue(f"--out {out} should end in .ckpt: MindSpore's load_checkpoint reads no other name.")
     refuse_overwriting(out, force)
     with ExitStack() as opened:
         averages = opened.enter_context(open_weights(weights, ema=True)) if ema else None
         stored = opened.enter_context(open_weights(weights))
-        refuse_tensorflow(stored)
+        refuse_foreign(stored)
         tell_all(stored.warnings)
         if form == "safetensors":
             written = export_safetensors(averages or stored, out, model)
+        elif form == "mindspore":
+            written = export_mindspore(averages or stored, out, model=model, layout=layout)
         else:
             written = export_tf_checkpoint(stored, out, model=model, layout=layout, averages=averages)
     if written.recognised:
         tell(f"{weights} looks like {written.model}.")
+    tell_all(f"Note: {note}." for note in written.notes)
     step = f", step {written.step:,}" if written.step is not None else ""
     print(f"{out}: {written.model}, {written.classes:,} classes, {written.tensors:,} tensors{step}")
 
 
-def refuse_tensorflow(stored: Any) -> None:
-    if stored.kind == "TensorFlow checkpoint":
+def refuse_foreign(stored: Any) -> None:
+    if stored.kind in ("TensorFlow checkpoint", "MindSpore checkpoint"):
+        already = " already" if stored.kind.startswith("TensorFlow") else ""
         raise BadValue(
-            f"{stored.path} is a TensorFlow checkpoint already.",
-            "`viaduct weights import` makes it a safetensors file.",
+            f"{stored.path} is a {stored.kind}{already}.",
+            "`viaduct weights import` makes it a safetensors file, which can be exported.",
         )
 
 

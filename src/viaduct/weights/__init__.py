@@ -1,10 +1,11 @@
-"""Weights of other origin: TensorFlow checkpoints, read and written without TensorFlow, and safetensors files.
+"""Weights of other origin: checkpoints of TensorFlow and MindSpore, without either, and safetensors files.
 
     from viaduct.weights import import_tf_checkpoint
     done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
 
-`bundle` and `table` are the format, `maps/` the names in each reference, `importing` and `exporting` the ways in and
-out, `stored` whatever file or folder a person points at, `recognise` which network it is of.
+`bundle` and `table` are TensorFlow's format, `mindspore` is MindSpore's, `maps/` the names in each reference,
+`importing` and `exporting` the ways in and out, `stored` whatever file or folder a person points at, `recognise` which
+network it is of.
 """
 
 from __future__ import annotations

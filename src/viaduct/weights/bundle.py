@@ -30,7 +30,10 @@ from viaduct.weights.locate import find_prefix, name_latest
 from viaduct.weights.table import read_table, write_table
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
+
+    from viaduct.weights.maps import Link
+    from viaduct.weights.recognise import Guess
 
 LARGEST_INDEX = 16 << 20  # bytes; AmoebaNet's with its 1,700 variables has 90,000
 MOST_VARIABLES = 100_000
@@ -140,6 +143,27 @@ class Bundle:
         if stored is None or stored.count != 1 or DTYPES.get(stored.number) not in ("int64", "int32"):
             return None
         return int.from_bytes(self.content(name), "little", signed=True)
+
+    @property
+    def step(self) -> int | None:
+        return self.scalar("global_step")
+
+    def slot_names(self, slot: str, variable: str) -> list[str]:
+        """Return the names under which an optimizer's state of a variable may be stored."""
+        return [f"{variable}/{slot}"]
+
+    def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
+        from viaduct.weights.maps import layouts_of
+
+        return layouts_of(model)
+
+    def guesses(self) -> list[Guess]:
+        from viaduct.weights import recognise
+
+        return recognise.in_tensorflow({name: stored.shape for name, stored in self.entries.items()})
+
+    def notes_on(self, model: nn.Module, layout: str) -> list[str]:
+        return []
 
     def shortages(self) -> Iterator[str]:
         """What is missing of the data files, by their lengths alone."""

@@ -1,4 +1,4 @@
-"""Ways between files: a TensorFlow checkpoint into a safetensors file, and our weights into either.
+"""Ways between files: a TensorFlow or MindSpore checkpoint into a safetensors file, and our weights into any of them.
 
 A safetensors file written here says in its metadata what it holds: model, classes, global_step, source and, for
 AmoebaNet, the options it is built with. Optimizer slots go into a second file, NAME.slots.safetensors, under
@@ -20,13 +20,15 @@ from torch import Tensor, nn
 from viaduct.data.atomic import replacing
 from viaduct.errors import BadData, BadValue, DiskFull
 from viaduct.weights import recognise
-from viaduct.weights.bundle import Bundle, write_bundle
-from viaduct.weights.importing import SHADOW, STEP, Imported, Values, read_values, some
+from viaduct.weights.bundle import write_bundle
+from viaduct.weights.importing import SHADOW, STEP, Checkpoint, Imported, Values, read_values, some
 from viaduct.weights.locate import has_index
-from viaduct.weights.maps import Link, layouts_of
+from viaduct.weights.maps import Link, layouts_of, mindspore
+from viaduct.weights.mindspore import write_mindspore
 from viaduct.weights.recognise import Guess
-from viaduct.weights.stored import Stored
+from viaduct.weights.stored import Stored, open_foreign
 
+LARGEST_STEP = (1 << 31) - 1  # MindSpore counts in int32
 RESNEXT_LAYOUT = "b"  # that of the published checkpoints
 
 
@@ -40,6 +42,7 @@ class Converted:
     recognised: bool  # the network was not named, but found by names and shapes
     done: Imported | None = None
     step: int | None = None  # after which the weights were saved
+    notes: tuple[str, ...] = ()
 
 
 # Into safetensors
@@ -48,13 +51,13 @@ class Converted:
 def import_file(
     source: Path, out: Path, *, model: str = "", classes: int = 0, ema: bool = False, slots: bool = False
 ) -> Converted:
-    """A TensorFlow checkpoint as a safetensors file; network and classes are found where they are not given."""
-    with Bundle(source) as bundle:
-        guess = choose(model, classes, bundle)
-        network = network_of(guess, bundle.prefix)
-        values = read_values(network, bundle, ema=ema, slots=slots)
+    """Write a TensorFlow or MindSpore checkpoint as a safetensors file; find network and classes if not given."""
+    with open_foreign(source) as checkpoint:
+        guess = choose(model, classes, checkpoint)
+        network = network_of(guess, checkpoint.prefix)
+        values = read_values(network, checkpoint, ema=ema, slots=slots)
         if slots and not values.done.slots:
-            raise BadData(f"{bundle.prefix} holds no optimizer slots.", "Leave out --slots.")
+            raise BadData(f"{checkpoint.prefix} holds no optimizer slots.", "Leave out --slots.")
         metadata = describe(guess, values.done.global_step, str(source), ema=ema)
     write_safetensors(out, with_counters(network, values), metadata)
     if slots:
@@ -63,13 +66,13 @@ def import_file(
     return Converted(guess.model, guess.classes, len(values.tensors), not model, values.done)
 
 
-def choose(model: str, classes: int, bundle: Bundle) -> Guess:
+def choose(model: str, classes: int, checkpoint: Checkpoint) -> Guess:
     """The network and classes that were asked for, or those that the checkpoint shows."""
-    guesses = recognise.in_tensorflow({name: entry.shape for name, entry in bundle.entries.items()})
+    guesses = checkpoint.guesses()
     if not model:
         if not guesses or not guesses[0].certain:
             raise BadData(
-                f"{bundle.prefix} looks like none of our networks"
+                f"{checkpoint.prefix} looks like none of our networks"
                 + (f"; it comes closest to {guesses[0]}." if guesses else "."),
                 "Say which one it should be: --model NAME; `viaduct models` shows them.",
             )
@@ -132,6 +135,29 @@ def export_tf_checkpoint(
     step = stored.facts.step if stored.facts.step is not None else step_in_name(prefix)
     write_bundle(prefix, {**variables, STEP: torch.tensor(step, dtype=torch.int64)})
     return Converted(guess.model, guess.classes, len(variables) + 1, recognised(stored, model), step=step)
+
+
+def export_mindspore(stored: Stored, out: Path, *, model: str = "", layout: str = "") -> Converted:
+    """Write our weights under the names of the network in MindSpore, for its load_checkpoint."""
+    guess = named_network(stored, model)
+    network = network_of(guess, stored.path)
+    layouts = mindspore.layouts(network)
+    layout = layout or mindspore.export_layout(network)
+    if layout not in layouts:
+        known = ", ".join(layouts)
+        raise BadValue(f"{guess.model} has no layout {layout!r} in MindSpore.", f"It has: --layout {known}.")
+    refuse_another_network(network, stored, guess)
+    parameters = variables_from(stored, layouts[layout])
+    step = stored.facts.step
+    if step is not None:  # the optimizer's counter in MindSpore
+        parameters["global_step"] = torch.tensor([min(step, LARGEST_STEP)], dtype=torch.int32)
+    write_mindspore(out, parameters)
+    notes = mindspore.describe_differences(network, layout)
+    if layout == "own":
+        notes = ["MindSpore has no such network; parameters have our names, and its gamma, beta, moving_mean, …"]
+    return Converted(
+        guess.model, guess.classes, len(parameters), recognised(stored, model), step=step, notes=tuple(notes)
+    )
 
 
 def named_network(stored: Stored, model: str) -> Guess:

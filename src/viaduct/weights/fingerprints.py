@@ -19,10 +19,13 @@ from typing import Any
 Shape = tuple[int, ...]
 FILE = Path(__file__).with_suffix(".json")
 TENSORFLOW, TORCH = "tensorflow", "torch"
+MINDSPORE_HEADS = ("end_point.bias", "classifier.bias", "head.bias")
 
 
 def recognise_exactly(kind: str, shapes: Mapping[str, Shape]) -> list[tuple[str, int]]:
     """Return the networks, with their number of classes, that have exactly these weights; usually one or none."""
+    if kind == "MindSpore checkpoint":
+        return []  # networks are built and compared: names are MindSpore's
     tensorflow = kind == "TensorFlow checkpoint"
     weights = without_slots(shapes) if tensorflow else without_counters(shapes)
     axis = -1 if tensorflow else 0  # TensorFlow has classes on the last axis
@@ -39,6 +42,8 @@ def may_be_ours(kind: str, shapes: Mapping[str, Shape]) -> bool:
     """Return False if no network of ours has names like these, so that there is nothing to compare with."""
     if kind == "TensorFlow checkpoint":
         return any(name.startswith(tuple(stored_fingerprints()["scopes"])) for name in shapes)
+    if kind == "MindSpore checkpoint":
+        return any(name.endswith(MINDSPORE_HEADS) for name in shapes)
     return any(row["bias"] in shapes for row in stored_fingerprints()[TORCH])
 
 

@@ -1,4 +1,4 @@
-"""From a TensorFlow checkpoint into a network, all of it or nothing.
+"""From a checkpoint of TensorFlow or MindSpore into a network, all of it or nothing.
 
     done = import_tf_checkpoint(model, "dir/model.ckpt-601000")
     done.mapped["resnet_model/dense/kernel"]     "head.weight"
@@ -12,9 +12,10 @@ whole: then the network's keeps its values and `done.notes` says so, or, with `r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,8 @@ from torch import Tensor, nn
 from viaduct.errors import BadData, BadValue
 from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
-from viaduct.weights.maps import Link, layouts_of
+from viaduct.weights.maps import Link
+from viaduct.weights.recognise import Guess
 
 SHADOW = "/ExponentialMovingAverage"
 STEP = "global_step"
@@ -31,6 +33,28 @@ SLOTS = ("Momentum", "LARSOptimizer", "RMSProp", "RMSProp_1")
 SHOWN = 4  # names in a message
 
 Slots = dict[str, dict[str, Tensor]]
+
+
+class Shaped(Protocol):
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+class Checkpoint(Protocol):
+    """Weights under somebody else's names: a TensorFlow checkpoint (Bundle), a MindSpore one (MindsporeNames)."""
+
+    prefix: Path
+
+    @property
+    def entries(self) -> Mapping[str, Shaped]: ...
+    @property
+    def step(self) -> int | None: ...
+    def __contains__(self, name: str) -> bool: ...
+    def read(self, name: str) -> Tensor: ...
+    def slot_names(self, slot: str, variable: str) -> list[str]: ...
+    def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]: ...
+    def guesses(self) -> list[Guess]: ...
+    def notes_on(self, model: nn.Module, layout: str) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +99,7 @@ def import_tf_checkpoint(
 
 def read_values(
     model: nn.Module,
-    bundle: Bundle,
+    checkpoint: Checkpoint,
     *,
     ema: bool = False,
     slots: bool = False,
@@ -83,27 +107,29 @@ def read_values(
     wanted: Callable[[str], bool] = lambda name: True,
 ) -> Values:
     """Everything of the network that is `wanted`, by the names of its parameters and buffers."""
-    links = [link for link in fitting_layout(model, bundle.entries) if wanted(link.target)]
-    notes: list[str] = []
-    if not require_aux and lacks_auxiliary(links, bundle.entries):
+    layout, links = fitting_layout(model, checkpoint)
+    links = [link for link in links if wanted(link.target)]
+    notes = checkpoint.notes_on(model, layout)
+    if not require_aux and lacks_auxiliary(links, checkpoint.entries):
         links = [link for link in links if not is_auxiliary(link.target)]
         notes.append("the checkpoint has no auxiliary head; the network's keeps the values it has")
     if ema:
-        links = shadowed(links, bundle)
-    refuse_missing(links, bundle, type(model).__name__)
-    refuse_misshaped(links, bundle, {name: tensor.shape for name, tensor in model.state_dict().items()})
+        links = shadowed(links, checkpoint)
+    refuse_missing(links, checkpoint, type(model).__name__)
+    refuse_misshaped(links, checkpoint, {name: tensor.shape for name, tensor in model.state_dict().items()})
     mapped = {source: link.target for link in links for source in link.sources}
-    skipped = [name for name in bundle.entries if name not in mapped]
+    skipped = [name for name in checkpoint.entries if name not in mapped]
     if any(name.startswith("aux_") for name in skipped) and not any(map(is_auxiliary, model.state_dict())):
         notes.append("the checkpoint's auxiliary head is left out; the network has none")
-    tensors = {link.target: link.to_torch([bundle.read(name) for name in link.sources]) for link in links}
-    state = read_slots(links, bundle) if slots else {}
-    return Values(tensors, Imported(mapped, skipped, bundle.scalar(STEP), notes, state))
+    tensors = {link.target: link.to_torch([checkpoint.read(name) for name in link.sources]) for link in links}
+    state = read_slots(links, checkpoint) if slots else {}
+    return Values(tensors, Imported(mapped, skipped, checkpoint.step, notes, state))
 
 
-def fitting_layout(model: nn.Module, entries: Collection[str]) -> list[Link]:
-    """The layout of which least is missing."""
-    return min(layouts_of(model).values(), key=lambda links: len(missing(links, entries)))
+def fitting_layout(model: nn.Module, checkpoint: Checkpoint) -> tuple[str, list[Link]]:
+    """Return the layout of which least is missing, and its links."""
+    layouts = checkpoint.layouts_of(model)
+    return min(layouts.items(), key=lambda item: len(missing(item[1], checkpoint.entries)))
 
 
 def missing(links: list[Link], entries: Collection[str]) -> list[str]:
@@ -119,12 +145,12 @@ def lacks_auxiliary(links: list[Link], entries: Collection[str]) -> bool:
     return bool(sources) and not any(source in entries for source in sources)
 
 
-def shadowed(links: list[Link], bundle: Bundle) -> list[Link]:
+def shadowed(links: list[Link], checkpoint: Checkpoint) -> list[Link]:
     """The same links to the moving averages; statistics have them in some checkpoints and not in others."""
-    statistics = any(not link.trained and link.sources[0] + SHADOW in bundle for link in links)
-    if not any(link.trained and link.sources[0] + SHADOW in bundle for link in links):
+    statistics = any(not link.trained and link.sources[0] + SHADOW in checkpoint for link in links)
+    if not any(link.trained and link.sources[0] + SHADOW in checkpoint for link in links):
         raise BadData(
-            f"{bundle.prefix} holds no exponential moving averages of this network.",
+            f"{checkpoint.prefix} holds no exponential moving averages of this network.",
             "Leave out --ema (ema=True): the weights themselves are there.",
         )
     return [
@@ -133,49 +159,49 @@ def shadowed(links: list[Link], bundle: Bundle) -> list[Link]:
     ]
 
 
-def refuse_missing(links: list[Link], bundle: Bundle, kind: str) -> None:
-    absent = missing(links, bundle.entries)
+def refuse_missing(links: list[Link], checkpoint: Checkpoint, kind: str) -> None:
+    absent = missing(links, checkpoint.entries)
     if absent:
         total = sum(len(link.sources) for link in links)
         raise BadData(
-            f"{bundle.prefix} lacks {len(absent):,} of the {total:,} variables of this network ({kind}): "
+            f"{checkpoint.prefix} lacks {len(absent):,} of the {total:,} variables of this network ({kind}): "
             f"{some(absent)}.",
-            *what_it_looks_like(bundle),
+            *what_it_looks_like(checkpoint),
         )
 
 
-def refuse_misshaped(links: list[Link], bundle: Bundle, shapes: Mapping[str, torch.Size]) -> None:
+def refuse_misshaped(links: list[Link], checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> None:
     wrong = {}
     for link in links:
         expected = link.source_shape(shapes[link.target])
         for source in link.sources:
-            if bundle.entries[source].shape != expected:
-                wrong[source] = f"{source} is {bundle.entries[source].shape}, here {expected}"
+            if checkpoint.entries[source].shape != expected:
+                wrong[source] = f"{source} is {checkpoint.entries[source].shape}, here {expected}"
     if not wrong:
         return
     heads = {link.sources[0]: link for link in links if recognise.is_head(link.target)}
-    biases = [name for name in wrong if len(bundle.entries[name].shape) == 1]
+    biases = [name for name in wrong if len(checkpoint.entries[name].shape) == 1]
     if biases and wrong.keys() <= heads.keys():
-        raise BadData(*class_mismatch(heads[biases[0]], bundle, shapes))
+        raise BadData(*class_mismatch(heads[biases[0]], checkpoint, shapes))
     raise BadData(
-        f"{len(wrong):,} variables of {bundle.prefix} have other shapes than in this network: "
+        f"{len(wrong):,} variables of {checkpoint.prefix} have other shapes than in this network: "
         f"{some(list(wrong.values()))}.",
-        *what_it_looks_like(bundle),
+        *what_it_looks_like(checkpoint),
     )
 
 
-def class_mismatch(link: Link, bundle: Bundle, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
-    stored, here = bundle.entries[link.sources[0]].shape[-1], shapes[link.target][0]
+def class_mismatch(link: Link, checkpoint: Checkpoint, shapes: Mapping[str, torch.Size]) -> tuple[str, str]:
+    stored, here = checkpoint.entries[link.sources[0]].shape[-1], shapes[link.target][0]
     heads = ",".join(f"{module}.*" for module in ("head", "aux.head") if f"{module}.bias" in shapes)
     return (
-        f"{bundle.prefix} has {stored:,} classes, this network {here:,}.",
+        f"{checkpoint.prefix} has {stored:,} classes, this network {here:,}.",
         f"Take {stored} classes (--classes {stored}), or a new head: viaduct train … --init-exclude '{heads}'",
     )
 
 
-def what_it_looks_like(bundle: Bundle) -> tuple[str, ...]:
+def what_it_looks_like(checkpoint: Checkpoint) -> tuple[str, ...]:
     """A hint: the network that this checkpoint is of."""
-    guesses = recognise.in_tensorflow({name: stored.shape for name, stored in bundle.entries.items()})
+    guesses = checkpoint.guesses()
     if not guesses:
         return ("It looks like none of the networks that `viaduct models` shows.",)
     words = "It looks like" if guesses[0].share > 0.9 else "It comes closest to"
@@ -186,21 +212,21 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
-def read_slots(links: list[Link], bundle: Bundle) -> Slots:
+def read_slots(links: list[Link], checkpoint: Checkpoint) -> Slots:
     """Optimizer state by slot and parameter; it has the shape of the variable it belongs to."""
     found: Slots = {}
     for link in links:
         bases = [source.removesuffix(SHADOW) for source in link.sources]
         for slot in SLOTS if link.trained else ():
-            names = [f"{base}/{slot}" for base in bases]
-            if all(name in bundle for name in names):
-                refuse_odd_slots(names, bases, bundle)
-                found.setdefault(slot, {})[link.target] = link.to_torch([bundle.read(name) for name in names])
+            for names in zip(*(checkpoint.slot_names(slot, base) for base in bases), strict=True):
+                if all(name in checkpoint for name in names):
+                    refuse_odd_slots(names, bases, checkpoint)
+                    found.setdefault(slot, {})[link.target] = link.to_torch([checkpoint.read(name) for name in names])
     return found
 
 
-def refuse_odd_slots(names: list[str], bases: list[str], bundle: Bundle) -> None:
+def refuse_odd_slots(names: Sequence[str], bases: Sequence[str], checkpoint: Checkpoint) -> None:
     for name, base in zip(names, bases, strict=True):
-        shape = bundle.entries[name].shape
-        if base in bundle and shape != bundle.entries[base].shape:
-            raise BadData(f"{bundle.prefix}: {name} is {shape}, its variable {bundle.entries[base].shape}.")
+        shape = checkpoint.entries[name].shape
+        if base in checkpoint and shape != checkpoint.entries[base].shape:
+            raise BadData(f"{checkpoint.prefix}: {name} is {shape}, its variable {checkpoint.entries[base].shape}.")

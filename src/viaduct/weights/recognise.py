@@ -12,7 +12,7 @@ from torch import nn
 
 from viaduct import models
 from viaduct.errors import BadValue
-from viaduct.weights.maps import FAMILIES, Family, amoebanet, layouts_of
+from viaduct.weights.maps import FAMILIES, Family, amoebanet, layouts_of, mindspore
 
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, Any], ...]
@@ -58,6 +58,31 @@ def guesses_of(name: str, options: Options, shapes: Mapping[str, Shape]) -> Iter
             # The sketch has one class; where TensorFlow has classes, they are the last axis.
             expected |= {source: (*expected[source][:-1], stored[-1]) for source in heads.values()}
             yield Guess(name, stored[-1], agreement(expected, shapes), layout, options)
+
+
+def in_mindspore(shapes: Mapping[str, Shape]) -> list[Guess]:
+    """Whose MindSpore checkpoint has parameters of these names and shapes: the best guesses.
+
+    Of networks that agree in all names and shapes, those that also compute the same come alone.
+    """
+    guesses: list[Guess] = []
+    faithful: set[Guess] = set()
+    for name in models.names():
+        model = sketch(name, 1)
+        for layout, links in mindspore.layouts_in(model, shapes).items():
+            sources = {link.target: link.sources[0] for link in links}
+            stored = shapes.get(sources["head.bias"])
+            if stored and len(stored) == 1:
+                own = model.state_dict()
+                expected = {source: tuple(own[target].shape) for target, source in sources.items()}
+                heads = [source for target, source in sources.items() if is_head(target)]
+                expected |= {source: (stored[0], *expected[source][1:]) for source in heads}
+                guess = Guess(name, stored[0], agreement(expected, shapes), layout)
+                guesses.append(guess)
+                if mindspore.is_faithful(model, layout):
+                    faithful.add(guess)
+    leading = best(guesses)
+    return [guess for guess in leading if guess in faithful] or leading
 
 
 def options_for(family: Family, shapes: Mapping[str, Shape]) -> Options:

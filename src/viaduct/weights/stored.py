@@ -1,17 +1,18 @@
-"""Whatever a person points at: a TensorFlow checkpoint, a safetensors or PyTorch file, a run or one of its checkpoints.
+"""Whatever a person points at: a TensorFlow or MindSpore checkpoint, a safetensors or PyTorch file, a run.
 
     with open_weights("runs/try1") as stored:
         stored.infos["head.weight"], stored.read("head.weight"), stored.step, stored.model
 
 Names and shapes come from headers alone; values are read one tensor at a time. Of a run the newest whole checkpoint
-counts, or RUN/model.safetensors where the checkpoints were removed.
+counts, or RUN/model.safetensors where the checkpoints were removed. `.ckpt` may be TensorFlow's, MindSpore's or
+PyTorch Lightning's: the content decides.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +25,8 @@ from viaduct.run_files import MANIFEST, read_json_object, read_manifest, step_fo
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.fingerprints import may_be_ours, recognise_exactly
 from viaduct.weights.locate import LATEST, instead, is_tf_checkpoint, others, prefixes
-from viaduct.weights.torch_files import ENDINGS, read_torch_file
+from viaduct.weights.mindspore import MindsporeFile, MindsporeNames, is_mindspore_file
+from viaduct.weights.torch_files import ENDINGS, is_torch_file, read_torch_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +37,7 @@ MODEL, EMA = "model.safetensors", "ema.safetensors"
 STEP = "global_step"
 LARGEST, MOST_OPTIONS = 4096, 32  # in metadata that anybody may have written
 
-Kind = Literal["TensorFlow checkpoint", "safetensors file", "PyTorch file", "run"]
+Kind = Literal["TensorFlow checkpoint", "MindSpore checkpoint", "safetensors file", "PyTorch file", "run"]
 
 
 class Info(NamedTuple):
@@ -96,6 +98,8 @@ class Stored:
 
         if self.kind == "TensorFlow checkpoint":
             return recognise.in_tensorflow(self.shapes)
+        if self.kind == "MindSpore checkpoint":
+            return recognise.in_mindspore(self.shapes)
         return recognise.in_torch(self.shapes)
 
 
@@ -108,14 +112,24 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
             yield replace(stored, warnings=skipped)
     elif path.is_file() and path.suffix == ".safetensors":
         with open_safetensors(path, None, "safetensors file") as stored:
-            yield stored
-    elif path.is_file() and path.suffix in ENDINGS and not is_tf_checkpoint(path):
+            yield as_mindspore(stored) if has_mindspore_names(stored.infos) else stored
+    elif path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path):
+        with MindsporeFile(path) as file:
+            infos = {
+                name: Info(parameter.shape, parameter.dtype, parameter.count, parameter.size)
+                for name, parameter in file.entries.items()
+            }
+            yield Stored(path, "MindSpore checkpoint", infos, file, Facts(step=file.step))
+    elif path.is_file() and not is_tf_checkpoint(path) and (path.suffix in ENDINGS or is_torch_file(path)):
         yield open_torch_file(path, ema)
     elif not path.exists() and not is_tf_checkpoint(path):
         what = f"there are no weights at {path}: no run, no file, and no {path}.index of a TensorFlow checkpoint."
         raise BadData(what, *others(path.parent))
     elif path.is_file() and not is_tf_checkpoint(path):
-        what = f"{path} holds no weights that can be read: no .safetensors or .pth file, and {path}.index is not there."
+        what = (
+            f"{path} holds no weights that can be read: no safetensors, PyTorch or MindSpore file, "
+            f"and {path}.index is not there."
+        )
         raise BadData(what, *instead(path))
     elif path.is_dir() and not (path / LATEST).is_file() and not prefixes(path):
         raise nothing_in(path)
@@ -127,6 +141,19 @@ def open_weights(path: Path, ema: bool = False) -> Iterator[Stored]:
             facts = Facts(step=bundle.scalar(STEP))
             warnings = tuple(f"Warning: {shortage}." for shortage in bundle.shortages())
             yield Stored(bundle.prefix, "TensorFlow checkpoint", infos, bundle, facts, warnings)
+
+
+@contextmanager
+def open_foreign(path: Path) -> Iterator[Bundle | MindsporeNames]:
+    """Open weights under somebody else's names: a checkpoint of TensorFlow or of MindSpore."""
+    of_mindspore = path.is_file() and not is_tf_checkpoint(path) and is_mindspore_file(path)
+    if of_mindspore or (path.is_file() and path.suffix == ".safetensors"):
+        with open_weights(path) as stored:
+            if isinstance(stored.reader, MindsporeNames):
+                yield stored.reader
+                return
+    with Bundle(path) as bundle:
+        yield bundle
 
 
 def nothing_in(folder: Path) -> BadData:
@@ -169,6 +196,27 @@ def open_safetensors(path: Path, facts: Facts | None, kind: Kind) -> Iterator[St
         yield Stored(
             path, kind, infos, SafetensorsReader(path, more), facts or facts_in_metadata(file.metadata() or {})
         )
+
+
+class MindsporeTensors(MindsporeNames):
+    """A safetensors file that MindSpore wrote."""
+
+    def __init__(self, stored: Stored) -> None:
+        self.prefix, self.entries, self.reader = stored.path, stored.infos, stored.reader
+
+    def read(self, name: str) -> Tensor:
+        return self.reader.read(name)
+
+
+def has_mindspore_names(names: Iterable[str]) -> bool:
+    """Return True if batch norms have MindSpore's names."""
+    return any(name.endswith(".moving_mean") for name in names)
+
+
+def as_mindspore(stored: Stored) -> Stored:
+    tensors = MindsporeTensors(stored)
+    facts = replace(stored.facts, step=stored.facts.step if tensors.step is None else tensors.step)
+    return replace(stored, kind="MindSpore checkpoint", reader=tensors, facts=facts)
 
 
 class TorchReader:

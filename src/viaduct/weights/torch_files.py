@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ENDINGS = (".pt", ".pth", ".bin", ".tar")
+ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 HOLDERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
 AVERAGES = ("state_dict_ema", "model_ema", "ema_state_dict", "ema")
 STEPS = ("global_step", "step", "iteration")
@@ -33,6 +34,15 @@ def read_torch_file(path: Path, ema: bool = False) -> tuple[dict[str, Tensor], i
         raise BadData(f"{path} holds no {what}: no tensors by name.", f"It holds {describe(held)}.")
     step = next((held[name] for name in STEPS if isinstance(held, Mapping) and type(held.get(name)) is int), None)
     return without_wrappers(found), step
+
+
+def is_torch_file(path: Path) -> bool:
+    """Return True if a file begins as torch.save's do, whatever its name is: Lightning's end in .ckpt."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(LEGACY)).startswith((ZIP, LEGACY))
+    except OSError:
+        return False
 
 
 def load_plain(path: Path) -> Any:

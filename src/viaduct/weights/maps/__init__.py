@@ -2,7 +2,7 @@
 
 A file here has `SCOPE`, how its variables begin; `FILES`, where in `models/` its networks are; `claims(model)`, whether
 a network is its; and `layouts(model)`, its links under the name of each layout (ResNeXt has two, the others one
-without a name).
+without a name). `mindspore` has the names of MindSpore's networks, for all of ours.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Protocol
 from torch import nn
 
 from viaduct.errors import BadValue
-from viaduct.weights.maps import amoebanet, official, resnext, v15
+from viaduct.weights.maps import amoebanet, mindspore, official, resnext, v15
 from viaduct.weights.maps.link import Link
 
-__all__ = ["FAMILIES", "Family", "Link", "family_of", "layouts_of"]
+__all__ = ["FAMILIES", "Family", "Link", "family_of", "layouts_of", "mindspore"]
 
 
 class Family(Protocol):

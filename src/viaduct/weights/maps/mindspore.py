@@ -1,0 +1,123 @@
+"""Names in MindSpore's networks, which lay values out as PyTorch does: a checkpoint of theirs differs in names only.
+
+Three layouts:
+
+    zoo     MindSpore's model zoo: conv1, bn1, layer1.0.down_sample_layer.0, end_point. Its ResNet pads SAME, with an
+            epsilon of 1e-4; `resnet50_book` is that network.
+    mindcv  MindCV: conv1, bn1, layer1.0.down_sample.0, classifier. It pads kernel // 2, with 1e-5: `resnet50_v1`.
+    own     our own names, with MindSpore's for the tensors of a batch norm; for networks that neither has.
+
+Both references name their layers alike whatever the network pads, so weights may be put into a network that pads
+otherwise; `describe_differences` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from torch import nn
+
+from viaduct.models.padding import SameConv2d
+from viaduct.models.resnet import Bottleneck, ResNet, Stem
+from viaduct.weights.maps.link import Link
+
+Layout = Literal["zoo", "mindcv", "own"]
+HEADS = {"zoo": "end_point", "mindcv": "classifier", "own": "head"}
+SHORTCUTS = {"zoo": "down_sample_layer", "mindcv": "down_sample"}
+REFERENCES = {"zoo": "MindSpore's model zoo", "mindcv": "MindCV"}
+# What cells around a network put before all of its names.
+WRAPPERS = ("", "network.", "backbone.", "_backbone.", "net.", "model.")
+STEM_KERNEL = 7
+LEAVES = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
+
+
+def layouts(model: nn.Module) -> dict[str, list[Link]]:
+    """Return the links of each layout in which a checkpoint of this network may be."""
+    kinds: tuple[Layout, ...] = ("zoo", "mindcv", "own") if has_reference(model) else ("own",)
+    return {kind: list(link_tensors(model, kind)) for kind in kinds}
+
+
+def layouts_in(model: nn.Module, names: Collection[str]) -> dict[str, list[Link]]:
+    """Return the layouts, also with what a cell around the network put before the names that are there."""
+    found = {}
+    for wrapper in WRAPPERS:
+        if any(name.startswith(wrapper) for name in names):
+            for layout, links in layouts(model).items():
+                wrapped = [Link(link.target, (wrapper + link.sources[0],), trained=link.trained) for link in links]
+                found[layout + (f" {wrapper}" if wrapper else "")] = wrapped
+    return found
+
+
+def has_reference(model: nn.Module) -> bool:
+    """Return True for a ResNet or ResNeXt of bottlenecks behind the usual stem.
+
+    Basic blocks are left out: there the first block of the first stage projects here, and has no projection there.
+    """
+    if not isinstance(model, ResNet) or not isinstance(model.stem, Stem) or len(model.stages) != 4:
+        return False
+    usual_stem = model.stem.conv.kernel_size[0] == STEM_KERNEL
+    return usual_stem and all(isinstance(block, Bottleneck) for stage in model.stages for block in stage.children())
+
+
+def link_tensors(model: nn.Module, layout: Layout) -> Iterator[Link]:
+    for name, module in model.named_modules():
+        source = name if layout == "own" else rename(name, layout)
+        if isinstance(module, nn.BatchNorm2d):
+            for leaf, theirs in LEAVES.items():
+                yield Link(f"{name}.{leaf}", (f"{source}.{theirs}",), trained=not leaf.startswith("running"))
+        elif isinstance(module, nn.Conv2d | nn.Linear):
+            yield Link(f"{name}.weight", (f"{source}.weight",))
+            if module.bias is not None:
+                yield Link(f"{name}.bias", (f"{source}.bias",))
+
+
+def rename(module: str, layout: Layout) -> str:
+    """`stages.0.2.norm1` is `layer1.2.bn1`, `stages.1.0.shortcut.conv` `layer2.0.down_sample.0`."""
+    if module == "head":
+        return HEADS[layout]
+    parts = module.split(".")
+    if parts[0] == "stem":
+        return {"conv": "conv1", "norm": "bn1"}.get(parts[-1], module)
+    if parts[0] != "stages" or len(parts) < 4:
+        return module
+    _, stage, block, *layer = parts
+    inside = f"layer{int(stage) + 1}.{block}."
+    if layer[0] == "shortcut":
+        return f"{inside}{SHORTCUTS[layout]}.{0 if layer[-1] == 'conv' else 1}"
+    return inside + layer[0].replace("norm", "bn")
+
+
+def is_faithful(model: nn.Module, layout: str) -> bool:
+    """Return True if a network computes what the reference of this layout computes with the same weights."""
+    return not describe_differences(model, layout)
+
+
+def describe_differences(model: nn.Module, layout: str) -> list[str]:
+    """Say how a network differs from the reference that names its tensors so."""
+    layout = layout.partition(" ")[0]
+    if layout not in REFERENCES or not isinstance(model, ResNet):
+        return []
+    same, epsilon = (True, 1e-4) if layout == "zoo" else (False, 1e-5)
+    differences = []
+    if strides_pad_same(model) != {same}:
+        theirs = "pad SAME" if same else "pad kernel // 2 on every side"
+        differences.append(f"strided convolutions {theirs} there, and otherwise here")
+    if model.style.epsilon != epsilon:
+        differences.append(f"batch norms have an epsilon of {epsilon:g} there, {model.style.epsilon:g} here")
+    if not differences:
+        return []
+    return [f"not quite the network of {REFERENCES[layout]}: {'; '.join(differences)}; accuracies will differ"]
+
+
+def strides_pad_same(model: nn.Module) -> set[bool]:
+    """Return how strided convolutions with a kernel pad: SAME, evenly, or both."""
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    return {isinstance(conv, SameConv2d) for conv in convolutions if conv.stride[0] > 1 and conv.kernel_size[0] > 1}
+
+
+def export_layout(model: nn.Module) -> Layout:
+    """Return the layout of the reference that computes the same or nearly so; our own names where there is none."""
+    if not has_reference(model):
+        return "own"
+    return "zoo" if is_faithful(model, "zoo") or strides_pad_same(model) == {True} else "mindcv"

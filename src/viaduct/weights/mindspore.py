@@ -1,0 +1,400 @@
+"""MindSpore checkpoints (`.ckpt`), read and written without MindSpore.
+
+    with MindsporeFile("resnet50-90_625.ckpt") as stored:
+        stored.entries["conv1.weight"].shape, stored.read("conv1.weight")
+    write_mindspore("r50.ckpt", {"conv1.weight": tensor})
+
+A file is one protobuf message, and nothing before it says so:
+
+    Checkpoint { 1 (repeated): Value { 1: name, 2: Tensor { 1 (repeated): dims, 2: type, 3: content } | 3: map } }
+
+`content` is raw and little-endian. A parameter above 512 MB is cut into several values of the same name that follow
+one another and all state the whole shape. `save_checkpoint(crc_check=True)` adds "crc_num" and ten bytes with the
+CRC-32 of what comes before. Names and shapes are read without the content; the file is mapped, not loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from viaduct.data.atomic import replacing
+from viaduct.data.example import BYTES, VARINT, extent, field, fields, pack_varint, tag, varint
+from viaduct.errors import BadData, BadValue, DiskFull, UnknownName
+from viaduct.terminal import escape_controls
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from viaduct.weights.maps import Link
+    from viaduct.weights.recognise import Guess
+
+SLICE = 512 << 20  # bytes of a parameter in one value, MindSpore's own choice
+MOST_PARAMETERS = 100_000
+MOST_AXES = 254
+LONGEST_NAME = 4096
+TRAILER, CRC_LENGTH = b"crc_num", 10
+# Encrypted files begin with the number of their cipher.
+CIPHERS = {0x7F3A5ED8: "AES-GCM", 0x7F3A5ED9: "AES-CBC", 0x7F3A5EDA: "SM4-CBC"}
+
+# MindSpore's type names, and what torch calls the same; other types are listed and cannot be read.
+DTYPES = {
+    "Bool": "bool",
+    "Int8": "int8",
+    "UInt8": "uint8",
+    "Int16": "int16",
+    "UInt16": "uint16",
+    "Int32": "int32",
+    "UInt32": "uint32",
+    "Int64": "int64",
+    "UInt64": "uint64",
+    "Float16": "float16",
+    "BFloat16": "bfloat16",
+    "Float32": "float32",
+    "Float64": "float64",
+}
+SIZES = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64"), 8),
+}
+TYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+TEXT, MAP = "str", "map"
+STEPS = ("global_step", "step_num")  # the optimizer's counter, and what ModelCheckpoint appends
+SLOTS = {"Momentum": ("moments.", "accum.")}  # state of nn.Momentum and of nn.SGD: before the parameter's name
+
+Span = tuple[int, int]  # where content begins and ends in the file
+
+
+class Header(Protocol):
+    """What is known of a parameter without its values."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Header of one parameter; its content lies in one or more places of the file."""
+
+    dtype: str  # torch's name, or MindSpore's where torch has no such type
+    shape: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        return sum(end - begin for begin, end in self.spans)
+
+
+class MindsporeNames:
+    """Parameters under MindSpore's names, whatever kind of file they are in."""
+
+    prefix: Path
+    entries: Mapping[str, Header]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def read(self, name: str) -> Tensor:
+        raise NotImplementedError
+
+    def scalar(self, name: str) -> int | None:
+        """Return a whole number that is stored by itself; None where there is none."""
+        parameter = self.entries.get(name)
+        if parameter is None or math.prod(parameter.shape) != 1 or parameter.dtype not in ("int32", "int64"):
+            return None
+        return int(self.read(name))
+
+    @property
+    def step(self) -> int | None:
+        """Steps of training after which it was saved, where it says so."""
+        found = [step for name in STEPS if (step := self.scalar(name)) is not None]
+        return max(found, default=None)
+
+    def slot_names(self, slot: str, parameter: str) -> list[str]:
+        """Return the names under which an optimizer's state of a parameter may be stored."""
+        return [prefix + parameter for prefix in SLOTS.get(slot, ())]
+
+    def layouts_of(self, model: nn.Module) -> dict[str, list[Link]]:
+        from viaduct.weights.maps import mindspore
+
+        return mindspore.layouts_in(model, self.entries)
+
+    def guesses(self) -> list[Guess]:
+        from viaduct.weights import recognise
+
+        return recognise.in_mindspore({name: parameter.shape for name, parameter in self.entries.items()})
+
+    def notes_on(self, model: nn.Module, layout: str) -> list[str]:
+        from viaduct.weights.maps import mindspore
+
+        return mindspore.describe_differences(model, layout)
+
+
+class MindsporeFile(MindsporeNames):
+    """A checkpoint that is open for reading."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.prefix = Path(path)
+        self.entries: dict[str, Parameter] = {}
+        self._checked = False
+        try:
+            with self.prefix.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:  # a ValueError: the file is empty
+            reason = error.strerror if isinstance(error, OSError) else "it is empty"
+            raise BadData(f"{self.prefix} cannot be read: {reason}.") from None
+        self._data = memoryview(self._map)
+        try:
+            self._read_headers()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> MindsporeFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._data.release()
+        self._map.close()
+
+    def read(self, name: str) -> Tensor:
+        """Return the values of one parameter; the first call compares the file with its checksum, if it has one."""
+        import torch
+
+        content = self.content(name)
+        parameter = self.entries[name]
+        dtype = getattr(torch, parameter.dtype)
+        if not content:
+            return torch.empty(parameter.shape, dtype=dtype)
+        if dtype is torch.bool:  # a byte that is neither 0 nor 1 must not become a bool as it is
+            return torch.frombuffer(content, dtype=torch.uint8).ne(0).reshape(parameter.shape)
+        return torch.frombuffer(content, dtype=dtype).reshape(parameter.shape)
+
+    def content(self, name: str) -> bytearray:
+        if name not in self.entries:
+            raise UnknownName(f"parameter in {self.prefix}", name, self.entries)
+        parameter = self.entries[name]
+        if parameter.dtype not in SIZES:
+            raise BadData(
+                f"{self.prefix}: {escape_controls(name)} holds {escape_controls(parameter.dtype)} values, "
+                "which cannot be read.",
+                f"Read: {', '.join(DTYPES)}.",
+            )
+        self._compare_checksum()
+        return bytearray().join(self._data[begin:end] for begin, end in parameter.spans)
+
+    # Headers
+
+    def _read_headers(self) -> None:
+        refuse_encrypted(self.prefix, bytes(self._data[:4]))
+        end = len(self._data)
+        if self._has_checksum():
+            end -= len(TRAILER) + CRC_LENGTH
+        position, before = 0, ""
+        while position < end:
+            name, parameter, position = self._read_value(position, end)
+            if name == before and name in self.entries:
+                parameter = self._join(name, self.entries[name], parameter)
+            elif name in self.entries:
+                raise self._damaged(f"{escape_controls(name)} is there twice")
+            elif len(self.entries) == MOST_PARAMETERS:
+                raise self._damaged(f"it names more than {MOST_PARAMETERS:,} parameters")
+            self.entries[name], before = parameter, name
+        for name, parameter in self.entries.items():
+            self.entries[name] = self._fit(name, parameter)
+
+    def _read_value(self, position: int, end: int) -> tuple[str, Parameter, int]:
+        """Return a value's name and header, and where the next one begins."""
+        data, begin = self._data, position
+        try:
+            number, wire, position = tag(data, position, end)
+            if (number, wire) != (1, BYTES):
+                raise self._damaged(f"byte {begin:,} begins no parameter")
+            length, position = varint(data, position, end)
+        except BadData as error:
+            if error.what.startswith(str(self.prefix)):
+                raise
+            raise self._cut_short(f"the parameter at byte {begin:,} does not end") from None
+        stop = position + length
+        if stop > end:
+            what = f"the parameter at byte {begin:,} needs {stop - end:,} more bytes than the file has"
+            raise self._cut_short(what)
+        try:
+            name, parameter = read_value(data, position, stop)
+        except BadData as error:
+            reason = error.what.removeprefix("not a tf.train.Example: ").rstrip(".")
+            raise self._damaged(f"the parameter at byte {begin:,}: {reason}") from None
+        return name, parameter, stop
+
+    def _join(self, name: str, first: Parameter, more: Parameter) -> Parameter:
+        """Put the parts of a large parameter together."""
+        if (first.dtype, first.shape) != (more.dtype, more.shape):
+            raise self._damaged(f"{escape_controls(name)} is there twice, with different shapes or types")
+        return replace(first, spans=first.spans + more.spans)
+
+    def _fit(self, name: str, parameter: Parameter) -> Parameter:
+        """Compare shape and bytes; older versions write a scalar's shape as (0,)."""
+        size = SIZES.get(parameter.dtype)
+        if size is None:
+            return parameter
+        if parameter.shape == (0,) and parameter.size == size:
+            return replace(parameter, shape=())
+        expected = parameter.count * size
+        if parameter.size != expected:
+            what = f"{escape_controls(name)} of shape {parameter.shape} and type {parameter.dtype}"
+            raise self._damaged(f"{what} has {parameter.size:,} bytes, expected {expected:,}")
+        return parameter
+
+    def _has_checksum(self) -> bool:
+        begin = len(self._data) - len(TRAILER) - CRC_LENGTH
+        return begin > 0 and self._data[begin : begin + len(TRAILER)] == TRAILER
+
+    def _compare_checksum(self) -> None:
+        if self._checked or not self._has_checksum():
+            return
+        end = len(self._data) - len(TRAILER) - CRC_LENGTH
+        stored = int.from_bytes(self._data[-CRC_LENGTH:], "big")
+        if zlib.crc32(self._data[:end]) != stored:
+            raise self._damaged("its content is not what was written (checksum)")
+        self._checked = True
+
+    def _cut_short(self, reason: str) -> BadData:
+        return BadData(
+            f"{self.prefix} was cut short, or is no MindSpore checkpoint: {reason}.", "Copy or download it again."
+        )
+
+    def _damaged(self, reason: str) -> BadData:
+        return BadData(f"{self.prefix} is a damaged MindSpore checkpoint: {reason}.", "Copy or download it again.")
+
+
+def read_value(data: memoryview, position: int, stop: int) -> tuple[str, Parameter]:
+    name: str | None = None
+    parameter: Parameter | None = None
+    for number, wire, begin, end in fields(data, position, stop):
+        if (number, wire) == (1, BYTES):
+            if not 0 < end - begin <= LONGEST_NAME:
+                raise BadData(f"its name has {end - begin:,} bytes.")
+            name = str(data[begin:end], "utf-8", "backslashreplace")
+        elif (number, wire) == (2, BYTES):
+            parameter = read_tensor(data, begin, end)
+        elif (number, wire) == (3, BYTES):
+            parameter = Parameter(MAP, (), ((begin, end),))
+    if name is None or parameter is None:
+        raise BadData("it has no name." if name is None else "it has no values.")
+    return name, parameter
+
+
+def read_tensor(data: memoryview, position: int, stop: int) -> Parameter:
+    shape: list[int] = []
+    kind, content = "", (position, position)
+    for number, wire, begin, end in fields(data, position, stop):
+        if (number, wire) == (1, VARINT):
+            shape.append(varint(data, begin, end)[0])
+        elif (number, wire) == (1, BYTES):  # packed
+            while begin < end:
+                extent_of_axis, begin = varint(data, begin, end)
+                shape.append(extent_of_axis)
+        elif (number, wire) == (2, BYTES):
+            kind = str(data[begin:end], "utf-8", "backslashreplace")
+        elif (number, wire) == (3, BYTES):
+            content = (begin, end)
+        if len(shape) > MOST_AXES:
+            raise BadData(f"its shape has more than {MOST_AXES} axes.")
+    if any(axis >> 62 for axis in shape) or math.prod(axis for axis in shape if axis) >= 1 << 62:
+        raise BadData(f"its shape is impossible: {tuple(shape)}.")
+    return Parameter(DTYPES.get(kind, kind or "no type"), tuple(shape), (content,))
+
+
+# Telling a file
+
+
+def is_mindspore_file(path: Path) -> bool:
+    """Return True if a file begins as a MindSpore checkpoint does, encrypted or not, whatever its name is."""
+    try:
+        with path.open("rb") as file:
+            start = memoryview(file.read(LONGEST_NAME + 64))
+    except OSError:
+        return False
+    return cipher_of(bytes(start[:4])) is not None or begins_with_parameter(start)
+
+
+def begins_with_parameter(start: memoryview) -> bool:
+    """Return True if a message begins with a value that has a name and a tensor or a map."""
+    stop = len(start)
+    try:
+        number, wire, position = tag(start, 0, stop)
+        length, position = varint(start, position, stop)
+        inner, inner_wire, name_at = tag(start, position, stop)
+        if (number, wire, inner, inner_wire) != (1, BYTES, 1, BYTES):
+            return False
+        name_begin, name_end = extent(start, inner, BYTES, name_at, stop)
+        name = str(start[name_begin:name_end], "utf-8")
+        next_number, next_wire, _ = tag(start, name_end, stop)
+    except (BadData, UnicodeDecodeError):
+        return False
+    fits = name_end < position + length and bool(name) and name.isprintable()
+    return fits and next_wire == BYTES and next_number in (2, 3)
+
+
+def cipher_of(start: bytes) -> str | None:
+    return CIPHERS.get(int.from_bytes(start, "little")) if len(start) == 4 else None
+
+
+def refuse_encrypted(path: Path, start: bytes) -> None:
+    cipher = cipher_of(start)
+    if cipher is not None:
+        raise BadData(
+            f"{path} is an encrypted MindSpore checkpoint ({cipher}); it cannot be read without its key.",
+            "Where MindSpore and the key are: save_checkpoint(load_checkpoint(FILE, dec_key=KEY, "
+            f"dec_mode='{cipher}'), 'plain.ckpt')",
+        )
+
+
+# Writing
+
+
+def write_mindspore(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a checkpoint that mindspore.load_checkpoint reads; it is there whole or not at all."""
+    for name, tensor in tensors.items():
+        if type_of(tensor) not in TYPE_NAMES:
+            raise BadValue(f"{name} holds {tensor.dtype} values, which are not written to a MindSpore checkpoint.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            for name, tensor in tensors.items():
+                for part in encode_parameter(name, tensor):
+                    file.write(part)
+    except OSError as error:
+        raise DiskFull(f"cannot write {path}: {error.strerror}.") from None
+
+
+def encode_parameter(name: str, tensor: Tensor, slice_size: int = SLICE) -> Iterator[bytes]:
+    """Yield the values of one parameter: one, or several where it is large."""
+    import torch
+
+    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    dims = b"".join(pack_varint(1 << 3) + pack_varint(axis) for axis in tensor.shape)
+    for begin in range(0, max(len(content), 1), slice_size):
+        part = content[begin : begin + slice_size].tobytes()
+        message = dims + field(2, TYPE_NAMES[type_of(tensor)].encode()) + field(3, part)
+        yield field(1, field(1, name.encode()) + field(2, message))
+
+
+def type_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
