@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--data", type=Path, help="records of your own; none: records are made up")
-    parser.add_argument("--no-records", action="store_true", help="measure on noise only")
+    parser.add_argument("--on", choices=("noise", "records", "both"), default="both", help="what to train on")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pictures", type=int, default=6000, help="how many images to make where there is no --data")
@@ -59,10 +59,12 @@ def main() -> None:
 def measure_all(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        rates = {"noise on the device": take_turns(options, "synthetic", place / "noise")}
-        if not options.no_records:
+        rates = {}
+        if options.on != "records":
+            rates["noise on the device"] = take_turns(options, "synthetic", place / "runs-noise")
+        if options.on != "noise":
             records = (options.data or make_records(place, options.pictures, options.copies)).resolve()
-            rates["JPEG records"] = take_turns(options, str(records), place / "records")
+            rates["JPEG records"] = take_turns(options, str(records), place / "runs-records")
     shares = {name: median(a / b for a, b in zip(*pair, strict=True)) for name, pair in rates.items()}
     for name, share in shares.items():
         print(f"{name}: the plain command reaches {100 * share:.1f} % of the tuned one")
