@@ -19,6 +19,7 @@ import pytest
 from command import Command, begun, viaduct
 
 RECIPE = """
+import os
 import time
 from torch import nn
 from viaduct.recipes import Checkpoint, Cosine, Evaluation, Log, Recipe, Sgd, Shapes
@@ -27,6 +28,14 @@ from viaduct.training import Callback
 class Slowly(Callback):
     def step(self, training):
         time.sleep(0.008)
+
+rename = os.rename
+
+def rename_slowly(*paths):
+    time.sleep(0.02)  # a checkpoint is half-written long enough for a kill to fall into it
+    rename(*paths)
+
+os.rename = rename_slowly
 
 def network(classes):
     return nn.Sequential(
@@ -94,11 +103,14 @@ def writing(run: Path) -> bool:
 
 
 def kill_while_writing(process: Command, run: Path) -> None:
-    """Wait until a checkpoint is half-written, then kill."""
+    """Stop the process while a checkpoint is half-written, then kill it."""
     began = time.monotonic()
     while process.returncode is None and time.monotonic() - began < 300:
         if writing(run):
-            break
+            os.kill(process.pid, signal.SIGSTOP)
+            if writing(run):  # on a loaded machine it may have been done before it was stopped
+                break
+            os.kill(process.pid, signal.SIGCONT)
     process.kill()
 
 
