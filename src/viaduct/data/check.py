@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,14 @@ import numpy.typing as npt
 
 from viaduct.data.crc32c import crc32c
 from viaduct.data.example import ImageFields, image_fields, image_filename
+from viaduct.data.mindrecord import MindRecordFile, is_mindrecord
+from viaduct.data.mindrecord_folder import (
+    MindRecordFolder,
+    choose_fields,
+    holds_mindrecords,
+    open_files,
+    split_files,
+)
 from viaduct.data.origins import picture_format
 from viaduct.data.shards import LABELS_FILE, SPLITS, nothing_found, read_label_names, record_files
 from viaduct.data.tfrecord import BadRecord, Record, compression, origin_note, survey_records
@@ -117,7 +126,7 @@ def check_records(
     if deep and decode is None:
         raise ValueError("a deep check needs a function to decode with")
     folder = Path(folder)
-    names, findings = checked_names(folder)
+    names, findings = checked_names(folder.parent if folder.is_file() else folder)
     shards = find_shards(folder, findings)
     checker = Checker(names, classes, decode if deep else None)
     total = sum(shard.bytes for shard in shards)
@@ -148,6 +157,14 @@ def checked_names(folder: Path) -> tuple[dict[int, str], list[Finding]]:
 
 def find_shards(folder: Path, findings: list[Finding]) -> list[ShardCheck]:
     shards = []
+    if holds_mindrecords(folder):
+        for split, paths in split_files(folder).items():
+            try:
+                open_files(paths)
+            except BadData as error:
+                findings.append(Finding("error", "incomplete", split, error.what))
+            shards += [ShardCheck(split, path, path.stat().st_size) for path in paths if path.is_file()]
+        return shards
     for split in SPLITS:
         try:
             files = record_files(folder, split)
@@ -169,6 +186,8 @@ class Checker:
         self.names, self.classes, self.decode = names, classes, decode
 
     def check(self, shard: ShardCheck) -> ShardCheck:
+        if is_mindrecord(shard.path):
+            return self._check_mindrecord(shard)
         digests = list[int]()
         for found in survey_records(shard.path):
             shard.records += 1
@@ -182,25 +201,57 @@ class Checker:
         note_form(shard)
         return shard
 
+    def _check_mindrecord(self, shard: ShardCheck) -> ShardCheck:
+        """The same of a MindRecord file; one whose header or pages are damaged is one error."""
+        digests = list[int]()
+        try:
+            file = MindRecordFile(shard.path)
+            image, label = choose_fields(file, "", "")
+        except BadData as error:
+            shard.corrupt += 1
+            add(shard, Finding("error", "corrupt", str(shard.path), error.what))
+            return shard
+        folder = MindRecordFolder(shard.path, [file], image, label)
+        for row in range(len(file)):
+            shard.records += 1
+            try:
+                encoded, number = file.blob(row, image), file.integer(row, label)
+            except BadData as error:
+                shard.corrupt += 1
+                reason = error.reason if isinstance(error, BadRecord) else error.what
+                report_record(shard, "corrupt", folder.blame(row, reason), reason)
+                continue
+            fields = ImageFields(encoded, number, "", np.empty((0, 4), np.float32))
+            self._check_fields(shard, fields, partial(place_of, shard, folder, row), digests)
+        shard.digests = np.array(digests, dtype=np.uint64)
+        note_silence(shard)
+        if not shard.records:
+            shard.findings.append(Finding("warning", "empty", str(shard.path), "there are no records in it."))
+        return shard
+
     def _check_record(self, shard: ShardCheck, record: Record, digests: list[int]) -> None:
         try:
             fields = image_fields(record.data)
         except BadData as error:
             shard.corrupt += 1
             return report_record(shard, "corrupt", record, error.what)
+        return self._check_fields(shard, fields, lambda: spot(shard, record), digests)
+
+    def _check_fields(
+        self, shard: ShardCheck, fields: ImageFields, where: Callable[[], str], digests: list[int]
+    ) -> None:
         digests.append(fingerprint(fields.encoded))
         shard.labels[fields.label] += 1
         wrong = self._wrong_label(fields.label)
         if wrong:
             shard.mislabelled += 1
-            report_record(shard, "mislabelled", record, wrong)
+            add(shard, Finding("error", "mislabelled", where(), wrong.rstrip(".") + "."))
         unseen = self._undecodable(fields.encoded)
         if unseen:
             shard.undecodable += 1
-            report_record(shard, "undecodable", record, unseen)
+            add(shard, Finding("error", "undecodable", where(), unseen.rstrip(".") + "."))
         if not boxes_are_inside(fields):
-            add(shard, Finding("warning", "boxes", spot(shard, record), "a box leaves the picture or is turned over."))
-        return None
+            add(shard, Finding("warning", "boxes", where(), "a box leaves the picture or is turned over."))
 
     def _wrong_label(self, label: int) -> str | None:
         if label < 0:
@@ -241,6 +292,10 @@ def spot(shard: ShardCheck, at: Record | BadRecord) -> str:
     number = at.record if isinstance(at, BadRecord) else at.number
     made_from = at.made_from if isinstance(at, BadRecord) else image_filename(at.data)
     return f"{shard.path}: record {number:,} at byte {at.offset:,}{origin_note(made_from)}"
+
+
+def place_of(shard: ShardCheck, folder: MindRecordFolder, row: int) -> str:
+    return spot(shard, folder.blame(row, "bad"))
 
 
 def add(shard: ShardCheck, finding: Finding) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from viaduct.data.build import number_classes, set_aside
 from viaduct.data.example import ImageFields
 from viaduct.data.index import RecordFolder
+from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
 from viaduct.data.origins import Origin, Picture, find_origin
 from viaduct.data.shards import SPLITS, shard_sets
 from viaduct.data.source import Labels
@@ -69,8 +70,13 @@ def read_class_names(path: Path) -> dict[int, str]:
     return {label: name for name, label in number_classes(find_origin(path), FIRST_LABEL).items()}
 
 
-def one_folder(path: Path, split: str) -> RecordFolder | PictureFolder:
+def one_folder(path: Path, split: str) -> RecordFolder | PictureFolder | MindRecordFolder:
     """One split of records, of class folders or of a list, whichever the path is."""
+    if holds_mindrecords(path):
+        train_rows, validation_rows = mindrecord_folders(path)
+        if split == "train" and train_rows is None:
+            raise BadData(f"{path}: there are no MindRecord files to train on.", "Give --split validation.")
+        return train_rows if split == "train" and train_rows is not None else validation_rows
     if not holds_pictures(path):
         return RecordFolder(path, split)
     train, validation = picture_folders(path)

@@ -29,6 +29,7 @@ from viaduct.data.auto_augment import policy_named
 from viaduct.data.balance import balanced_order, describe
 from viaduct.data.batches import WHOLE, Batch, Share, check_count, real_mask
 from viaduct.data.crops import crops_of
+from viaduct.data.mindrecord_folder import MindRecordFolder
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.data.order import sample_generator
 from viaduct.data.preprocess import normalisation, see
@@ -37,6 +38,19 @@ from viaduct.errors import BadData
 
 ROWS_PER_TASK = 8  # pictures that a thread takes at a time
 BAD_AT_MOST = 0.001  # share of bad records that `skip` puts up with
+
+
+ZERO_NOTE = (
+    "note: the labels of these MindRecord files begin with 0, and are used so; weights trained on ImageNet's TFRecords "
+    "count from 1: for them --set data.label_shift=1"
+)
+
+
+def counts_from_zero(split: RecordSplit) -> bool:
+    """Return True if labels of MindRecord files are 0 to N - 1 where the network has N + 1 outputs, as for 1 to N."""
+    if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
+        return False
+    return bool(split.labels.min() == 0 and split.labels.max() <= split.records.classes - 2)
 
 
 @dataclass
@@ -81,6 +95,8 @@ class RecordBatches:
         self._policy = policy_named(records.auto_augment) if train else None
         if train and records.balance and share.rank == 0:
             tell(describe(split.labels, records.balance, split.names))
+        if not train and share.rank == 0 and counts_from_zero(split):
+            tell(ZERO_NOTE)
         on_cpu = device.type == "cpu"
         self._crops = crops_of(records, split.folder, normalised=on_cpu) if train else None
         mean, scale = normalisation(records.preprocess)

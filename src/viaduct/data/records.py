@@ -1,4 +1,4 @@
-"""ImageNet-scale sources, as parts of a recipe: TFRecord files.
+"""ImageNet-scale sources, as parts of a recipe: TFRecord files, MindRecord files or class folders.
 
     Records(global_batch=256, size=224, classes=1001, preprocess="official")     --data records/, or class folders
 
@@ -17,12 +17,14 @@ import numpy as np
 from viaduct.data.file_index import CORRUPT
 from viaduct.data.folder import PictureFolder, holds_pictures, picture_folders, read_class_names
 from viaduct.data.index import RecordFolder
+from viaduct.data.mindrecord_folder import MindRecordFolder, holds_mindrecords, mindrecord_folders
 from viaduct.data.shards import LABELS_FILE, nothing_found, read_label_names, record_files
 from viaduct.data.source import Colour, Labels, Pictures, PictureSet, Source
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue
 
-Folder = RecordFolder | PictureFolder
+HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
+Folder = RecordFolder | PictureFolder | MindRecordFolder
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Records(Source):
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large pictures while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
+    image_field: str = ""  # of MindRecord files: the field of the encoded image; empty: found
+    label_field: str = ""  # likewise, of the class
 
     @property
     def usual_count(self) -> int:
@@ -55,6 +59,11 @@ class Records(Source):
     def load(self, path: Path | None) -> PictureSet:
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
+        if holds_mindrecords(path):
+            return RecordSet(self, *mindrecord_folders(path, self.image_field, self.label_field))
+        for field in ("image_field", "label_field"):
+            if getattr(self, field):
+                raise BadValue(f"data.{field} is for MindRecord files, and {path} holds none.", "Leave it out.")
         if holds_pictures(path):
             return RecordSet(self, *picture_folders(path))
         only_validation = not record_files(path, "train") and record_files(path, "validation")
@@ -64,7 +73,10 @@ class Records(Source):
     def stated_classes(self, path: Path) -> StatedClasses | None:
         """What the data at a path say of their classes; None where they say nothing, or cannot be read."""
         try:
-            if holds_pictures(path):
+            if holds_mindrecords(path):
+                folder = path if path.is_dir() else path.parent
+                place, names = folder / LABELS_FILE, read_label_names(folder)
+            elif holds_pictures(path):
                 place, names = path, read_class_names(path)
             else:
                 place, names = path / LABELS_FILE, read_label_names(path)
@@ -164,8 +176,11 @@ class RecordSet:
     @property
     def train(self) -> RecordSplit:
         if self._train is None:
-            assert isinstance(self.validation.folder, RecordFolder)  # folders of pictures always have both
-            raise BadData(*nothing_found(self.validation.folder.path, "train"))
+            folder = self.validation.folder
+            if isinstance(folder, MindRecordFolder):
+                raise BadData(f"{folder.path}: there are no MindRecord files to train on.", *HOW_SPLITS_ARE_NAMED)
+            assert isinstance(folder, RecordFolder)  # folders of pictures always have both
+            raise BadData(*nothing_found(folder.path, "train"))
         return self._train
 
     @property

@@ -88,6 +88,8 @@ def nothing_found(folder: Path, split: str) -> tuple[str, ...]:
     seen = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     shown = ", ".join(seen[:12]) + (f" and {len(seen) - 12:,} more" if len(seen) > 12 else "")
     advice = "`viaduct data build` makes records of class folders."
+    if any("mindrecord" in name for name in seen):
+        advice = "MindRecord files are trained on as they are; `viaduct data build` makes TFRecords of them."
     if split == "validation" and any(name.startswith("train") for name in seen):
         advice = (
             "Training needs some: build again, into another folder, with `viaduct data build … --validation-share 0.1`."

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from viaduct.data import jpeg
 from viaduct.data.auto_augment import Policy, policy_named
-from viaduct.data.folder import PictureFolder, one_folder
+from viaduct.data.folder import one_folder
 from viaduct.data.geometry import resample, stretched
-from viaduct.data.index import RecordFolder
 from viaduct.data.notices import tell_some
 from viaduct.data.order import permutation, sample_generator
 from viaduct.data.places import check_place, write_result
 from viaduct.data.png import SIGNATURE
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.preprocess import as_bytes, picture, see
+from viaduct.data.records import Folder
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData
 
@@ -52,9 +52,7 @@ def contact_sheet(
     return lines
 
 
-def one_row(
-    folder: RecordFolder | PictureFolder, number: int, name: str, seed: int, policy: Policy | None
-) -> tuple[list[Pixels], str]:
+def one_row(folder: Folder, number: int, name: str, seed: int, policy: Policy | None) -> tuple[list[Pixels], str]:
     """The views of one picture, and a line about it."""
     fields = folder.fields(number)
     whole = jpeg.decode(fields.encoded)

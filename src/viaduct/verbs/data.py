@@ -28,7 +28,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 def build(
     source: Annotated[
         Path | None,
-        typer.Argument(help="A folder with a folder per class, or a CSV of path,label.", show_default=False),
+        typer.Argument(
+            help="A folder per class in a folder, a CSV of path,label, or MindRecord files.", show_default=False
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the records go.")] = Path("records"),
     idx: Annotated[
@@ -134,7 +136,7 @@ def check(
 
 @app.command()
 def show(
-    records: Annotated[Path, typer.Argument(help="A folder of records or of class folders, or a CSV of path,label.")],
+    records: Annotated[Path, typer.Argument(help="A folder of records, MindRecords or class folders, or a CSV.")],
     out: Annotated[Path, typer.Option(help="The PNG; another kind of file is not overwritten.")] = Path("sheet.png"),
     preprocess: Annotated[Network, typer.Option(help="Whose eyes.")] = "official",
     count: Annotated[int, typer.Option(help="Pictures.", min=1)] = 8,
@@ -184,6 +186,7 @@ def origin_of(
     source: Path | None, idx: tuple[Path, Path] | None, idx_validation: tuple[Path, Path] | None, ignore: list[str]
 ) -> Any:
     """What to build from; exactly one thing must be named."""
+    from viaduct.data.mindrecord_folder import holds_mindrecords, mindrecord_origin
     from viaduct.data.origins import find_origin, idx_files
 
     if source and idx:
@@ -196,6 +199,8 @@ def origin_of(
         return idx_files(*idx, validation=idx_validation)
     if source is None:
         raise BadValue("what shall be built?", "Give a folder of class folders, a .csv, or --idx IMAGES LABELS.")
+    if not ignore and holds_mindrecords(source):
+        return mindrecord_origin(source)
     return find_origin(source, ignore)
 
 

@@ -1,0 +1,332 @@
+"""MindRecord files, MindSpore's record format, read without MindSpore.
+
+    file = MindRecordFile("train.mindrecord0")
+    file.schema, len(file), file.values(7), file.blob(7, "image")
+
+    a file:      length of the header (uint64), the header (JSON), padding up to header_size; then pages of page_size
+    blob page:   for each row its length (uint64) and its bytes: all `blob_fields` of the row
+    raw page:    groups of rows, each a length (uint64) and a msgpack map of the fields that are no blobs
+    blob fields: where there are several, each has its length before it (uint64, big-endian); int32 and int64 arrays are
+                 packed: count (uint32, big-endian), two bits a value with its width, the values, little-endian
+
+The header lists the pages with their used bytes; row group N has the rows of blob page N. That is enough for random
+access, so the SQLite index beside a file (`.db`) is not needed and not read. Lengths are compared with the file before
+anything is read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.data.file_index import Handle
+from viaduct.data.tfrecord import BadRecord
+from viaduct.errors import BadData
+from viaduct.terminal import escape_controls
+
+Int64s = npt.NDArray[np.int64]
+LENGTH = struct.Struct("<Q")
+LARGEST_HEADER, SHORTEST_HEADER = 128 << 20, 64  # bytes
+LARGEST_ROW = 1 << 30
+MOST_ROWS = 1 << 31
+DEEPEST = 16  # values within values of a msgpack map
+VERSIONS = ("2.0", "3.0")
+ENCRYPTED = b"ENCRYPT"
+BLOB_PAGE, RAW_PAGE = "BLOB_DATA", "RAW_DATA"
+INTEGERS = ("int32", "int64")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of the schema."""
+
+    kind: str  # int32, int64, float32, float64, string or bytes
+    shape: tuple[int, ...] | None = None  # None: a scalar
+
+    def __str__(self) -> str:
+        return self.kind if self.shape is None else f"{self.kind} array"
+
+
+class MindRecordFile:
+    """One file: its schema, and where each of its rows lies."""
+
+    def __init__(self, path: Path | str, *, stay_open: bool = True) -> None:
+        self.path = Path(path)
+        self._handle: Handle | None = Handle(self.path)
+        self.size = self.path.stat().st_size
+        header = self._read_header()
+        try:
+            self._interpret(header)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            raise self._damaged(f"its header is not as expected ({type(error).__name__}: {error})") from None
+        if not stay_open:
+            self._handle = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process opens the file anew."""
+        return {**self.__dict__, "_handle": None}
+
+    def read(self, count: int, offset: int) -> bytes:
+        return (self._handle or Handle(self.path)).read(count, offset)
+
+    def __len__(self) -> int:
+        return len(self.blob_offsets)
+
+    def values(self, row: int) -> dict[str, Any]:
+        """Return the fields of a row that are no blobs."""
+        offset, length = int(self.raw_offsets[row]), int(self.raw_lengths[row])
+        try:
+            found, _ = unpack(memoryview(self.read(length, offset)), 0)
+        except (BadData, IndexError, struct.error, UnicodeDecodeError) as error:
+            reason = error.what.rstrip(".") if isinstance(error, BadData) else "its fields do not end"
+            raise BadRecord(self.path, row, offset, reason) from None
+        if not isinstance(found, dict):
+            raise BadRecord(self.path, row, offset, "its fields are no map")
+        return found
+
+    def blob(self, row: int, field: str) -> memoryview:
+        """Return the bytes of one blob field of a row."""
+        offset, length = int(self.blob_offsets[row]), int(self.blob_lengths[row])
+        data = memoryview(self.read(length, offset))
+        if len(data) < length:
+            raise BadRecord(self.path, row, offset, "the file has become shorter")
+        if len(self.blob_fields) == 1:
+            return data
+        begin = 0
+        for name in self.blob_fields:
+            size = int.from_bytes(data[begin : begin + 8], "big")
+            begin += 8
+            if begin + size > length:
+                raise BadRecord(self.path, row, offset, f"its field {name!r} does not end within the row")
+            if name == field:
+                return data[begin : begin + size]
+            begin += size
+        raise BadRecord(self.path, row, offset, f"it has no field {field!r}")
+
+    def integer(self, row: int, field: str) -> int:
+        """Return a whole number of a row, stored by itself or as an array of one."""
+        if field in self.blob_fields:
+            packed = unpack_integers(self.blob(row, field))
+            if len(packed) != 1:
+                raise self.blame(row, f"its field {field!r} has {len(packed)} values, expected 1")
+            return packed[0]
+        value = self.values(row).get(field)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.blame(row, f"its field {field!r} is {str(value)[:40]!r}, expected a whole number")
+        return value
+
+    def blame(self, row: int, reason: str, *hints: str, made_from: str = "") -> BadRecord:
+        return BadRecord(self.path, row, int(self.blob_offsets[row]), reason, *hints, made_from=made_from)
+
+    # The header
+
+    def _read_header(self) -> dict[str, Any]:
+        (length,) = LENGTH.unpack(self.read(LENGTH.size, 0).ljust(LENGTH.size, b"\0"))
+        if ends_encrypted(self):
+            raise BadData(
+                f"{self.path} is an encrypted MindRecord file; it cannot be read without its key.",
+                "Where MindSpore and the key are, write it again without set_enc_key.",
+            )
+        if not SHORTEST_HEADER <= length <= LARGEST_HEADER:
+            raise BadData(f"{self.path} is not a MindRecord file: its header claims {length:,} bytes.")
+        if length + LENGTH.size > self.size:
+            raise self._cut_short(f"its header has {length:,} bytes")
+        try:
+            header = json.loads(self.read(length, LENGTH.size))
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(f"its header is no JSON ({error})") from None
+        if not isinstance(header, dict):
+            raise self._damaged("its header is no JSON object")
+        return header
+
+    def _interpret(self, header: dict[str, Any]) -> None:
+        version = header["version"]
+        if version not in VERSIONS:
+            raise BadData(f"{self.path} is a MindRecord file of version {version!r}; read: {', '.join(VERSIONS)}.")
+        (schema,) = header["schema"]
+        self.schema = {str(name): read_field(entry) for name, entry in schema["schema"].items()}
+        self.blob_fields = [str(name) for name in schema["blob_fields"] or []]
+        self.shard_names = [str(name) for name in header["shard_addresses"] or []]
+        self.shard = int(header["shard_id"])
+        self._header_size, self._page_size = int(header["header_size"]), int(header["page_size"])
+        if self._header_size < 0 or self._page_size <= 0:
+            raise ValueError("sizes of header and pages")
+        blobs, raws = self._list_pages(header["page"] or [])
+        if blobs.keys() != raws.keys():
+            raise self._damaged("its pages of values and of blobs do not go together")
+        rows = [self._walk_group(group, blobs[group], raws[group]) for group in sorted(blobs)]
+        joined = np.concatenate([np.empty((0, 4), np.int64), *rows])
+        self.blob_offsets, self.blob_lengths = joined[:, 0], joined[:, 1]
+        self.raw_offsets, self.raw_lengths = joined[:, 2], joined[:, 3]
+
+    def _list_pages(self, pages: list[dict[str, Any]]) -> tuple[dict[int, tuple[int, int, int]], dict[int, range]]:
+        """Return first byte, end and rows of each blob page, and the bytes of each group of raw rows, by number."""
+        blobs: dict[int, tuple[int, int, int]] = {}
+        raws: dict[int, range] = {}
+        for page in pages:
+            begin = self._header_size + self._page_size * int(page["page_id"])
+            used = int(page["page_size"])
+            if used < 0 or begin < 0 or used > self._page_size:
+                raise ValueError("the size of a page")
+            if used and begin + used > self.size:
+                raise self._cut_short(f"page {page['page_id']} ends at byte {begin + used:,}")
+            if page["page_type"] == BLOB_PAGE:
+                rows = int(page["end_row_id"]) - int(page["start_row_id"])
+                if not 0 <= rows <= MOST_ROWS or rows * LENGTH.size > used:
+                    raise ValueError("the rows of a page")
+                blobs[int(page["page_type_id"])] = begin, begin + used, rows
+            elif page["page_type"] == RAW_PAGE:
+                groups = [(int(group["id"]), int(group["offset"])) for group in page["row_group_ids"]]
+                ends = [offset for _, offset in groups[1:]] + [used]
+                for (group, offset), end in zip(groups, ends, strict=True):
+                    raws[group] = range(begin + offset, begin + end)
+        return blobs, raws
+
+    def _walk_group(self, group: int, blob_page: tuple[int, int, int], raw: range) -> Int64s:
+        """Return offset and length of the blob and of the other fields of each row of a group."""
+        begin, end, count = blob_page
+        blobs = self._walk(f"blob page {group}", begin, end, count)
+        raws = self._walk(f"group {group} of rows", raw.start, raw.stop, count)
+        return np.concatenate([blobs, raws], axis=1)
+
+    def _walk(self, what: str, begin: int, end: int, count: int) -> Int64s:
+        found = np.empty((count, 2), dtype=np.int64)
+        position = begin
+        for row in range(count):
+            header = self.read(LENGTH.size, position)
+            length = LENGTH.unpack(header)[0] if len(header) == LENGTH.size else LARGEST_ROW + 1
+            position += LENGTH.size
+            if length > LARGEST_ROW or position + length > end:
+                raise self._damaged(f"row {row} of {what} does not end within its page")
+            found[row] = position, length
+            position += length
+        if position != end:
+            raise self._damaged(f"{what} has {end - begin:,} bytes, its {count:,} rows have {position - begin:,}")
+        return found
+
+    def _cut_short(self, reason: str) -> BadData:
+        return BadData(
+            f"{self.path} was cut short: {reason}, and the file has {self.size:,} bytes.", "Copy or write it again."
+        )
+
+    def _damaged(self, reason: str) -> BadData:
+        return BadData(
+            f"{self.path} is a damaged MindRecord file: {escape_controls(reason)}.", "Copy or write it again."
+        )
+
+
+def read_field(entry: dict[str, Any]) -> Field:
+    shape = entry.get("shape")
+    return Field(str(entry["type"]), None if shape is None else tuple(int(axis) for axis in shape))
+
+
+def ends_encrypted(file: MindRecordFile) -> bool:
+    return file.size > len(ENCRYPTED) and file.read(len(ENCRYPTED), file.size - len(ENCRYPTED)) == ENCRYPTED
+
+
+def is_mindrecord(path: Path) -> bool:
+    """Return True if a file begins as a MindRecord file does, or ends as an encrypted one, whatever its name is."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(LENGTH.size + 16)
+            if len(start) < LENGTH.size + 16:
+                return False
+            file.seek(-len(ENCRYPTED), os.SEEK_END)
+            if "mindrecord" in path.name and file.read() == ENCRYPTED:
+                return True
+    except OSError:
+        return False
+    (length,) = LENGTH.unpack_from(start)
+    return SHORTEST_HEADER <= length <= LARGEST_HEADER and start[LENGTH.size :].startswith(b'{"header_size"')
+
+
+# Values
+
+
+def unpack(data: memoryview, position: int, depth: int = 0) -> tuple[Any, int]:
+    """Decode one msgpack value, and return it with the position after it."""
+    if depth > DEEPEST:
+        raise BadData("its fields are nested too deeply.")
+    code = data[position]
+    position += 1
+    if code < 0x80 or code >= 0xE0:
+        return (code if code < 0x80 else code - 0x100), position
+    if code in CONSTANTS:
+        return CONSTANTS[code], position
+    if code in NUMBERS:
+        form = NUMBERS[code]
+        return form.unpack_from(data, position)[0], position + form.size
+    if code < 0x90 or code in (0xDE, 0xDF):
+        count, position = (code & 0x0F, position) if code < 0x90 else read_count(data, position, 2 << (code - 0xDE))
+        return unpack_map(data, position, count, depth)
+    if code < 0xA0 or code in (0xDC, 0xDD):
+        count, position = (code & 0x0F, position) if code < 0xA0 else read_count(data, position, 2 << (code - 0xDC))
+        return unpack_array(data, position, count, depth)
+    if code < 0xC0 or 0xD9 <= code <= 0xDB:
+        count, position = (code & 0x1F, position) if code < 0xC0 else read_count(data, position, 1 << (code - 0xD9))
+        return str(take(data, position, count), "utf-8"), position + count
+    if 0xC4 <= code <= 0xC6:
+        count, position = read_count(data, position, 1 << (code - 0xC4))
+        return bytes(take(data, position, count)), position + count
+    raise BadData(f"its fields hold a value of the unknown kind 0x{code:02x}.")
+
+
+CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
+NUMBERS = {
+    code: struct.Struct(">" + letter)
+    for code, letter in zip((0xCA, 0xCB, *range(0xCC, 0xD4)), "fdBHIQbhiq", strict=True)
+}
+
+
+def read_count(data: memoryview, position: int, size: int) -> tuple[int, int]:
+    return int.from_bytes(take(data, position, size), "big"), position + size
+
+
+def take(data: memoryview, position: int, count: int) -> memoryview:
+    if position + count > len(data):
+        raise BadData("its fields do not end.")
+    return data[position : position + count]
+
+
+def unpack_map(data: memoryview, position: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
+    found = {}
+    for _ in range(count):
+        key, position = unpack(data, position, depth + 1)
+        value, position = unpack(data, position, depth + 1)
+        if not isinstance(key, str):
+            raise BadData("its fields have no names.")
+        found[key] = value
+    return found, position
+
+
+def unpack_array(data: memoryview, position: int, count: int, depth: int) -> tuple[list[Any], int]:
+    found = []
+    for _ in range(count):
+        value, position = unpack(data, position, depth + 1)
+        found.append(value)
+    return found, position
+
+
+def unpack_integers(data: memoryview) -> list[int]:
+    """Decode a packed array of whole numbers: their count, two bits each with the width, and the values."""
+    if len(data) < 4:
+        raise BadData("an array of whole numbers does not end.")
+    count = int.from_bytes(data[:4], "big")
+    position = 4 + (count + 3) // 4
+    if position > len(data):
+        raise BadData("an array of whole numbers does not end.")
+    found = []
+    for number in range(count):
+        width = 1 << (data[4 + number // 4] >> (2 * (3 - number % 4)) & 3)
+        if position + width > len(data):
+            raise BadData("an array of whole numbers does not end.")
+        found.append(int.from_bytes(data[position : position + width], "little", signed=True))
+        position += width
+    return found

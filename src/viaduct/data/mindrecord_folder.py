@@ -1,0 +1,302 @@
+"""MindRecord files as a training source: which files belong to which split, and which fields are image and label.
+
+    --data DIR                   train*.mindrecord0 … and val*, eval* or test*; or DIR/train and DIR/val
+    --data cifar10.mindrecord0   one set of files; a tenth of every class is set aside to validate with
+
+A name with val, eval, dev or test in it means validation, any other training. A file states the names of all files of
+its set; one that is missing is an error. The bytes field holds the image (of several: image, data, …), the integer
+field label the class; `data.image_field` and `data.label_field` name others. Labels are used as they are stored.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from viaduct.data.build import set_aside
+from viaduct.data.example import ImageFields
+from viaduct.data.file_index import CORRUPT
+from viaduct.data.mindrecord import INTEGERS, Field, Int64s, MindRecordFile, is_mindrecord
+from viaduct.data.origins import Origin, Picture
+from viaduct.data.shards import SPLITS, read_label_names, shard_sets
+from viaduct.data.tfrecord import BadRecord
+from viaduct.errors import BadData, BadValue
+from viaduct.terminal import escape_controls
+
+IMAGES = ("image", "data", "img", "image_bytes", "image_data", "image_encoded", "encoded", "jpeg")
+LABELS = ("label", "labels", "class", "class_id", "target", "image_class_label", "fine_label")
+FILENAMES = ("file_name", "filename", "file", "image_filename", "path")
+VALIDATION = ("val", "eval", "dev", "test")  # of several kinds the first counts
+WORDS = {"val": "valid(ation)?|val", "eval": "eval(uation)?", "dev": "dev", "test": "test(ing)?"}
+FOLDERS = {"train": ("train", "training"), "validation": ("val", "valid", "validation", "eval", "test")}
+OPEN_FILES = 128  # that stay open at once
+NO_BOXES = np.empty((0, 4), np.float32)
+VALIDATION_SHARE, SEED = 0.1, 0  # the defaults of `viaduct data build`
+
+
+class MindRecordFolder:
+    """The rows of a split over all its files by number, read as `RecordFolder` reads records."""
+
+    def __init__(
+        self, path: Path, files: Sequence[MindRecordFile], image: str, label: str, rows: Int64s | None = None
+    ) -> None:
+        self.path, self.files, self.image, self.label = path, files, image, label
+        self.names = read_label_names(path if path.is_dir() else path.parent)
+        self.starts = [0, *np.cumsum([len(file) for file in files]).tolist()]
+        self._rows = np.arange(self.starts[-1]) if rows is None else rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def place(self, number: int) -> tuple[MindRecordFile, int]:
+        """Return the file of an image and its row there."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"record {number} of {len(self)}")
+        row = int(self._rows[number])
+        file = bisect_right(self.starts, row) - 1
+        return self.files[file], row - self.starts[file]
+
+    def fields(self, number: int) -> ImageFields:
+        """Image and label of a row; a `BadRecord` if it is damaged."""
+        file, row = self.place(number)
+        stored = self._stored_labels
+        label = int(stored[int(self._rows[number])])
+        return ImageFields(file.blob(row, self.image), label, self.names.get(label, ""), NO_BOXES)
+
+    @cached_property
+    def _stored_labels(self) -> Int64s:
+        """The label of every row of the files; CORRUPT where it cannot be read."""
+        found = [read_label(file, row, self.label) for file in self.files for row in range(len(file))]
+        return np.array(found, dtype=np.int64)
+
+    def labels(self, on_progress: object = None, *, skip_bad: bool = False) -> Int64s:
+        """The label of every row. A damaged one raises its `BadRecord`; with `skip_bad` its label is CORRUPT."""
+        labels: Int64s = self._stored_labels[self._rows]
+        for number in [] if skip_bad else np.flatnonzero(labels == CORRUPT).tolist():
+            file, row = self.place(number)
+            file.integer(row, self.label)
+        return labels
+
+    def blame(self, number: int, reason: str, *hints: str) -> BadRecord:
+        """Return an error that says where the image is."""
+        file, row = self.place(number)
+        return file.blame(row, reason.rstrip("."), *hints, made_from=filename_of(file, row))
+
+    def where(self, number: int) -> str:
+        file, row = self.place(number)
+        return f"{file.path.name} record {row}"
+
+    @property
+    def how_to_list_bad(self) -> str:
+        return f"`viaduct data check {self.path} --deep` lists them all."
+
+
+def read_label(file: MindRecordFile, row: int, field: str) -> int:
+    try:
+        return file.integer(row, field)
+    except BadData:
+        return CORRUPT
+
+
+def filename_of(file: MindRecordFile, row: int) -> str:
+    """The image file that a row was made from, for messages; empty where it does not say."""
+    name = next((name for name in FILENAMES if name in file.schema), None)
+    if name is None:
+        return ""
+    try:
+        return escape_controls(str(file.values(row).get(name, "")))[:300]
+    except BadData:
+        return ""
+
+
+# Files
+
+
+def holds_mindrecords(path: Path) -> bool:
+    """Return True for a MindRecord file, and for a folder of them that holds no TFRecords."""
+    if path.is_file():
+        return is_mindrecord(path)
+    if not path.is_dir() or any(shard_sets(path, split) for split in SPLITS):
+        return False
+    return any(True for _ in mindrecords_in(path)) or any(
+        any(True for _ in mindrecords_in(path / name)) for names in FOLDERS.values() for name in names
+    )
+
+
+def mindrecords_in(folder: Path) -> Iterable[Path]:
+    if folder.is_dir():
+        yield from (path for path in sorted(folder.iterdir()) if path.is_file() and is_mindrecord(path))
+
+
+def split_files(path: Path) -> dict[str, list[Path]]:
+    """Return the files of each split; a split without files is not there."""
+    if path.is_file():
+        return by_split(set_of(path))
+    found = by_split(mindrecords_in(path))
+    for split, names in FOLDERS.items():
+        for name in names:
+            files = list(mindrecords_in(path / name))
+            if files:
+                found.setdefault(split, files)
+    return found
+
+
+def set_of(path: Path) -> list[Path]:
+    """Return all files of the set that a file belongs to."""
+    names = MindRecordFile(path, stay_open=False).shard_names
+    return [path.with_name(name) for name in names if Path(name).name == name] if path.name in names else [path]
+
+
+def by_split(files: Iterable[Path]) -> dict[str, list[Path]]:
+    kinds: dict[str, list[Path]] = {}
+    for file in files:
+        kinds.setdefault(kind_of(file), []).append(file)
+    found = {"train": kinds["train"]} if "train" in kinds else {}
+    validation = next((kinds[kind] for kind in VALIDATION if kind in kinds), None)
+    return {**found, **({"validation": validation} if validation else {})}
+
+
+def kind_of(file: Path) -> str:
+    """`imagenet_val.mindrecord3` is val; what says nothing is train."""
+    name = file.name.lower()
+    for kind, word in WORDS.items():
+        if re.search(rf"(?<![a-z])({word})(?![a-z])", name):
+            return kind
+    return "train"
+
+
+def open_files(paths: Sequence[Path]) -> list[MindRecordFile]:
+    """Open the files of a split, in the order of their sets; each set must be complete."""
+    there = {path.name for path in paths}
+    missing_files = [path for path in paths if not path.is_file()]
+    if missing_files:
+        raise BadData(f"{missing_files[0]} is missing; another file of its set names it.", "Copy the whole set.")
+    files = [MindRecordFile(path, stay_open=len(paths) <= OPEN_FILES) for path in paths]
+    for file in files:
+        names = file.shard_names if file.path.name in file.shard_names else []
+        absent = [name for name in names if name not in there]
+        if absent:
+            some = ", ".join(escape_controls(name) for name in absent[:5]) + (" …" if len(absent) > 5 else "")
+            raise BadData(
+                f"{file.path.parent}: {len(absent):,} of the {len(names):,} files of {file.path.name}'s set are "
+                f"missing: {some}.",
+                "Copy the whole set.",
+            )
+        if file.schema != files[0].schema:
+            raise BadData(f"{file.path} has other fields than {files[0].path}.", describe_fields(file))
+    return sorted(files, key=lambda file: (file.shard_names, file.shard, file.path.name))
+
+
+# Fields
+
+
+def choose_fields(file: MindRecordFile, image: str, label: str) -> tuple[str, str]:
+    """Return the fields of image and label: those that were named, or the only ones that they can be."""
+    blobs = [name for name, field in file.schema.items() if field.kind == "bytes"]
+    numbers = [name for name, field in file.schema.items() if is_label(field)]
+    return (
+        choose_field(file, image, blobs, IMAGES, "image_field", "bytes, the encoded image"),
+        choose_field(file, label, numbers, LABELS, "label_field", "int32 or int64, the class"),
+    )
+
+
+def is_label(field: Field) -> bool:
+    return field.kind in INTEGERS and field.shape in (None, (), (1,), (-1,))
+
+
+def choose_field(
+    file: MindRecordFile, wanted: str, fitting: list[str], usual: tuple[str, ...], setting: str, kind: str
+) -> str:
+    if wanted:
+        if wanted in fitting:
+            return wanted
+        raise BadValue(f"data.{setting}={wanted!r} is no field of {kind} in {file.path}.", describe_fields(file))
+    known = [name for name in usual if name in fitting]
+    if known or len(fitting) == 1:
+        return (known or fitting)[0]
+    types, meaning = kind.split(", ")
+    several = f"several fields of {types} could be {meaning}"
+    raise BadData(
+        f"{file.path}: {several if fitting else f'there is no field of {types} for {meaning}'}.",
+        describe_fields(file),
+        *([f"Say which: --set data.{setting}=NAME."] if fitting else []),
+    )
+
+
+def describe_fields(file: MindRecordFile) -> str:
+    return "It has: " + ", ".join(f"{escape_controls(name)} ({field})" for name, field in file.schema.items()) + "."
+
+
+# Sources
+
+
+def mindrecord_folders(
+    path: Path, image: str = "", label: str = ""
+) -> tuple[MindRecordFolder | None, MindRecordFolder]:
+    """Return the images to train on and to validate with; none to train on where only validation files are there."""
+    found = {split: open_files(files) for split, files in split_files(path).items()}
+    first = next(iter(found.values()))[0]
+    fields = choose_fields(first, image, label)
+    folders = {split: MindRecordFolder(path, files, *fields) for split, files in found.items()}
+    for folder in folders.values():
+        if not len(folder):
+            raise BadData(f"{folder.files[0].path}: there is not one record in its set of files.")
+    if "validation" in folders:
+        return folders.get("train"), folders["validation"]
+    return set_rows_aside(folders["train"])
+
+
+def set_rows_aside(folder: MindRecordFolder) -> tuple[MindRecordFolder, MindRecordFolder]:
+    """Split off a tenth of every class, as `viaduct data build` does."""
+    labels = folder.labels(skip_bad=True)
+    rows = [Picture(str(row), str(label), 0, 0, row) for row, label in enumerate(labels.tolist())]
+    train, validation = set_aside(rows, VALIDATION_SHARE, SEED)
+    if not validation:
+        raise BadData(f"{folder.path}: there are no validation files, and too few images to set some aside.")
+
+    def part(pictures: list[Picture]) -> MindRecordFolder:
+        chosen = np.array(sorted(picture.position for picture in pictures), dtype=np.int64)
+        return MindRecordFolder(folder.path, folder.files, folder.image, folder.label, chosen)
+
+    return part(train), part(validation)
+
+
+def mindrecord_origin(path: Path) -> Origin:
+    """Return MindRecord files as something to build TFRecords from, with the labels that they have."""
+    found = {split: open_files(files) for split, files in split_files(path).items()}
+    if "train" not in found:
+        raise BadData(f"{path}: there are no MindRecord files to train on.", "A name with val or test is validation.")
+    fields = choose_fields(found["train"][0], "", "")
+    folders = {split: MindRecordFolder(path, files, *fields) for split, files in found.items()}
+    pictures = {split: list_pictures(folder, split) for split, folder in folders.items()}
+    labels = sorted({int(picture.group) for listed in pictures.values() for picture in listed})
+    return Origin(
+        pictures["train"],
+        pictures.get("validation"),
+        [str(label) for label in labels],
+        reader(folders),
+        path,
+        labels_given=True,
+    )
+
+
+def list_pictures(folder: MindRecordFolder, split: str) -> list[Picture]:
+    changed = {file.path: file.path.stat().st_mtime_ns for file in folder.files}
+    pictures = []
+    for number, label in enumerate(folder.labels().tolist()):
+        file, row = folder.place(number)
+        name, size = f"{split}/{file.path.name}:{row}", int(file.blob_lengths[row])
+        pictures.append(Picture(name, str(label), size, changed[file.path], number))
+    return pictures
+
+
+def reader(folders: dict[str, MindRecordFolder]) -> Callable[[Picture], bytes]:
+    def read(picture: Picture) -> bytes:
+        return bytes(folders[picture.name.partition("/")[0]].fields(picture.position).encoded)
+
+    return read
