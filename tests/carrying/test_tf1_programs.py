@@ -14,33 +14,53 @@ PROGRAMS = Path(__file__).with_name("programs")
 pytestmark = pytest.mark.slow
 
 
-def carried_program(folder: Path, source: str, *words: str) -> Journey:
+def carry_program(folder: Path, source: str, *words: str, out: str = "carried", steps: int = 4) -> Journey:
     pytest.importorskip("tensorflow")
-    shutil.copytree(PROGRAMS, folder / "programs")
-    answer = viaduct("carry", f"programs/{source}", "--out", "carried", "--steps", "4", *words, cwd=folder)
-    return Journey(answer, folder / "carried")
+    shutil.copytree(PROGRAMS, folder / "programs", dirs_exist_ok=True)
+    answer = viaduct("carry", f"programs/{source}", "--out", out, "--steps", str(steps), *words, cwd=folder)
+    return Journey(answer, folder / out)
+
+
+def check_agrees(journey: Journey, bitwise: bool = True) -> None:
+    assert journey.code == 0, journey.said + journey.talk[-3000:]
+    assert journey.record["verdict"] == "agrees"
+    assert journey.record["bitwise"] == bitwise
 
 
 @pytest.mark.parametrize(
     ("name", "to"), [("resnet_mirrored", "npu"), ("words_session", "npu"), ("words_session", "mlu")]
 )
 def test_a_program_agrees_in_every_bit(name: str, to: str, tmp_path: Path) -> None:
-    journey = carried_program(tmp_path, f"{name}.py", "--to", to)
-    assert journey.code == 0, journey.said + journey.talk[-3000:]
-    assert journey.record["verdict"] == "agrees"
-    assert journey.record["bitwise"]
+    check_agrees(carry_program(tmp_path, f"{name}.py", "--to", to))
 
 
-def test_the_branch_for_one_card_is_named_where_two_are_asked_for(tmp_path: Path) -> None:
-    journey = carried_program(tmp_path, "resnet_mirrored.py", "--to", "mlu")
-    assert journey.record["verdict"] == "not proved", journey.said + journey.talk[-3000:]
-    assert journey.record["bitwise"]
-    assert "1 edit was never executed" in journey.said
-    assert 'OneDeviceStrategy("device:MLU:0")' in journey.said
+def test_a_strategy_of_two_cards_and_the_branch_for_one_agree_by_two_commands(tmp_path: Path) -> None:
+    one = carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--", "--num_gpus", "1", out="one")
+    assert one.record["verdict"] == "not proved", one.said + one.talk[-3000:]
+    assert one.record["bitwise"]
+    assert "1 edit was never executed" in one.said
+    assert "MirroredStrategy(devices=" in one.said
+    check_agrees(carry_program(tmp_path, "resnet_mirrored.py", "--to", "mlu", "--earlier", "one"))
+
+
+@pytest.mark.parametrize("to", ["npu", "mlu"])
+def test_horovod_in_a_session_with_two_ranks_agrees_in_every_bit(to: str, tmp_path: Path) -> None:
+    journey = carry_program(tmp_path, "digits_horovod.py", "--to", to, "--ranks", "2", steps=40)
+    check_agrees(journey)
+    assert {pair["rank"] for pair in journey.record["pairs"]} == {0, 1}
 
 
 def test_a_classifier_on_a_tpu_estimator_agrees_but_for_the_branch_that_needs_a_tpu(tmp_path: Path) -> None:
-    journey = carried_program(tmp_path, "bert", "--entry", "run_classifier.py")
+    journey = carry_program(tmp_path, "bert", "--entry", "run_classifier.py")
     assert journey.record["verdict"] == "not proved", journey.said + journey.talk[-3000:]
     assert "what ran agrees, but 2 edits were never executed" in journey.said
     assert "CrossShardOptimizer" in journey.said
+
+
+def test_a_classifier_on_a_tpu_estimator_agrees_where_it_is_asked_for_the_tpu(tmp_path: Path) -> None:
+    journey = carry_program(tmp_path, "bert", "--entry", "run_classifier.py", "--", "--use_tpu=True")
+    check_agrees(journey, bitwise=False)  # the NPU's own GELU takes its product in another order
+
+
+def test_a_classifier_on_a_tpu_estimator_agrees_on_the_mlu(tmp_path: Path) -> None:
+    check_agrees(carry_program(tmp_path, "bert", "--entry", "run_classifier.py", "--to", "mlu"))

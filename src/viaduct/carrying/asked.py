@@ -31,6 +31,7 @@ class Asked:
     launch: Launch = "auto"
     step_at: str = ""  # FILE:LINE or a function, where a step ends
     migrated: Path | None = None  # somebody's own migrated copy, in place of ours
+    earlier: tuple[Path, ...] = ()  # folders of earlier carries, whose executed edits count
     force: bool = False
     lang: str = "en"
     command: str = ""

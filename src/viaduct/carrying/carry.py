@@ -16,6 +16,7 @@ from viaduct.carrying.causes import Explanation, Other, explain, idle, without_e
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.doubts import Doubt, find_doubts
 from viaduct.carrying.drift import compare_tensors
+from viaduct.carrying.earlier import Earlier, add_earlier, read_earlier, refuse_changed_files
 from viaduct.carrying.migrated import Sides, migrate, write
 from viaduct.carrying.observed import together
 from viaduct.carrying.outcomes import Outcomes, compare_outcomes
@@ -66,6 +67,7 @@ class Carried:
     idle: list[Fact] = field(default_factory=list)  # optimizers that took no step
     shared: list[str] = field(default_factory=list)  # full paths that the original wrote to, and the other run found
     edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
+    earlier: list[Earlier] = field(default_factory=list)  # carries before this one, whose executed edits count
     repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
     outcomes: Outcomes | None = None  # what was printed, and evaluations
     written: list[Written] = field(default_factory=list)  # files
@@ -90,25 +92,27 @@ class Carried:
 def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carried:
     """`finish` writes the report while OUT is still being made: an error of ours leaves nothing half-written."""
     check_out(asked.source, asked.out, asked.force)
+    earlier = [read_earlier(folder, asked.to, asked.limits) for folder in asked.earlier]
     sides = migrate(asked)
     stage = stage_of(asked, sides)
     move_step_at(find_step_at(asked, sides), sides)  # which refuses a line that is not there
     tell(f"this executes {sides.entry}, with your rights, each time in a folder of its own.")
     with prepared(asked.out) as aside:
         write(sides, asked)
-        carried = travel(asked, sides, stage, tell)
+        refuse_changed_files(earlier, sides.root.resolve(), sides.folder.resolve())
+        carried = travel(asked, sides, stage, earlier, tell)
         carried.aside = aside
         finish(carried)
     return carried
 
 
-def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
+def travel(asked: Asked, sides: Sides, stage: StageName, earlier: list[Earlier], tell: Tell) -> Carried:
     plan = plan_of(asked, sides, stage, tell)
     tell(f"the original is run: {sides.entry}, its CUDA calls on the CPU, {asked.steps} steps, seed {asked.seed}.")
     before = sharing.newest(asked.arguments)
     with SecondRun("original", plan) as second:
         original = run("original", plan, sides, tell)
-        carried = Carried(asked, sides, stage, original, "could not run", base=original)
+        carried = Carried(asked, sides, stage, original, "could not run", base=original, earlier=earlier)
         carried.branches = branches(sides.original, sides.root.resolve())
         carried.shared = sharing.written_since(before)
         if not original.finished:
@@ -125,10 +129,8 @@ def travel(asked: Asked, sides: Sides, stage: StageName, tell: Tell) -> Carried:
                 carried.repeated.append(compare_runs(carried.migrated, again, "migrated"))
         else:
             second.stop()
-    carried.edits = [
-        *coverage.read(carried.migrated.plan, sides, "migrated"),
-        *coverage.read(original.plan, sides, "original"),
-    ]
+    edits = [*coverage.read(carried.migrated.plan, sides, "migrated"), *coverage.read(original.plan, sides, "original")]
+    carried.edits = add_earlier(edits, earlier)
     if not carried.migrated.finished:
         return carried
     compare(carried, tell)

@@ -31,6 +31,11 @@ class Edit:
     text: str
     count: int
     cell: str = ""  # of a notebook
+    earlier: str = ""  # the folder of an earlier carry that executed it, where this one did not
+
+    @property
+    def is_executed(self) -> bool:
+        return bool(self.count or self.earlier)
 
     @property
     def place(self) -> str:
@@ -105,5 +110,6 @@ def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
 def as_record(edits: list[Edit]) -> list[dict[str, Any]]:
     return [
         {"side": edit.side, "file": edit.file, "line": edit.line, "text": edit.text, "executed": edit.count}
+        | ({"executed_in": edit.earlier} if edit.earlier else {})
         for edit in edits
     ]

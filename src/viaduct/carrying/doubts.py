@@ -129,7 +129,7 @@ def strange_files(carried: Carried) -> Iterator[Doubt]:
 def unexecuted_files(carried: Carried) -> Iterator[Doubt]:
     assert carried.migrated is not None
     ran = carried.migrated.provenance.positions
-    edited = {edit.file for edit in carried.edits if edit.side == "migrated"}
+    edited = {edit.file for edit in carried.edits if edit.side == "migrated" and not edit.is_executed}
     missed = [path for path in carried.sides.files if path not in ran and path in edited]
     if missed:
         yield Doubt(
@@ -144,7 +144,7 @@ def unexecuted_edits(carried: Carried) -> Iterator[Doubt]:
     """Changed lines of files that were executed; those of other files are not listed one by one."""
     assert carried.migrated is not None
     ran = carried.migrated.provenance.positions
-    missed = [edit for edit in carried.edits if not edit.count and (edit.file in ran or edit.side == "original")]
+    missed = [edit for edit in carried.edits if not edit.is_executed and (edit.file in ran or edit.side == "original")]
     if missed:
         count = len(missed)
         yield Doubt(

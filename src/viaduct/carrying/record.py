@@ -60,6 +60,8 @@ def as_record(carried: Carried) -> dict[str, Any]:
             one.side: {"equal": one.is_equal, "deterministic": one.is_deterministic, "finished": one.again.finished}
             for one in carried.repeated
         },
+        "limits_mode": asked.limits,
+        "earlier": [{"folder": one.folder, "arguments": one.arguments} for one in carried.earlier],
         "edits": coverage.as_record(carried.edits),
         "branches": [asdict(branch) for branch in carried.branches],
         "commands": [{"for": name, "command": line} for name, line in commands(asked, carried.sides, carried.stage)],

@@ -12,6 +12,7 @@ from viaduct.carrying.asked import Asked
 from viaduct.carrying.carry import Carried, Verdict
 from viaduct.carrying.causes import shown_value
 from viaduct.carrying.commands import commands
+from viaduct.carrying.coverage import Edit
 from viaduct.carrying.migrated import Sides
 from viaduct.carrying.places import COMPARISON, PAGE
 from viaduct.carrying.provenance import Executed
@@ -107,7 +108,7 @@ def bits(carried: Carried) -> str:
 def edits_tile(carried: Carried) -> list[Tile]:
     if not carried.edits:
         return []
-    ran = sum(bool(edit.count) for edit in carried.edits)
+    ran = sum(edit.is_executed for edit in carried.edits)
     return [Tile("edits executed", f"{ran} of {len(carried.edits)}", good=True if ran == len(carried.edits) else None)]
 
 
@@ -352,10 +353,10 @@ def coverage(carried: Carried) -> list[Section]:
     if not carried.edits:
         return []
     rows = [
-        [f"{edit.side} {edit.place}", Value(f"{edit.count:,}" if edit.count else "never", float(edit.count)), edit.text]
-        for edit in sorted(carried.edits, key=lambda edit: bool(edit.count))
+        [f"{edit.side} {edit.place}", count_of(edit), edit.text]
+        for edit in sorted(carried.edits, key=lambda edit: (edit.is_executed, bool(edit.count)))
     ]
-    ran = sum(bool(edit.count) for edit in carried.edits)
+    ran = sum(edit.is_executed for edit in carried.edits)
     words = (
         f"{ran} of {plural(len(carried.edits), 'changed line')} with code were executed, in all processes together. "
         "What never ran is not proved. Of a line with several branches the one that ran least counts; lines that the "
@@ -364,12 +365,19 @@ def coverage(carried: Carried) -> list[Section]:
     return [Section("Edits that were executed", words, [Table(["line", "executed", "text"], rows)])]
 
 
+def count_of(edit: Edit) -> Value:
+    if edit.earlier:
+        return Value(f"in {edit.earlier}", 0.0)
+    return Value(f"{edit.count:,}" if edit.count else "never", float(edit.count))
+
+
 def executed_row(carried: Carried, path: str, left: Executed | None, right: Executed | None) -> list[object]:
     hashes = [file.sha256[:12] or "no source" if file else "not executed" for file in (left, right)]
     counts = [file.processes for file in (left, right) if file]
     remark = next((f"{file.problem}: {file.detail}" for file in (right, left) if file and file.problem), "")
     if not remark and right is None and path in carried.sides.files:
-        remark = "rewritten, never executed"
+        earlier = next((edit.earlier for edit in carried.edits if edit.file == path and edit.earlier), "")
+        remark = f"rewritten, executed in {earlier}" if earlier else "rewritten, never executed"
     if not remark and left and right:
         remark = "rewritten" if left.sha256 != right.sha256 else "the same"
     return [path, *hashes, max(counts, default=0), remark]

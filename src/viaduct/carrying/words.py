@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 
 from viaduct.carrying.agreement import Kind, Pair
@@ -120,8 +121,27 @@ def remarks(carried: Carried) -> list[tuple[str, str]]:
         found.append(
             ("Branches", f"The script asks which device it has, and may go another way there: {places}{more}.")
         )
+    found += earlier_edits(carried)
     if carried.aside is not None:
         found.append(("Kept", f"What was in {carried.asked.out} before is now in {carried.aside}."))
+    return found
+
+
+def earlier_edits(carried: Carried) -> list[tuple[str, str]]:
+    """Name the edits that count though this command did not execute them."""
+    found = []
+    for earlier in carried.earlier:
+        count = sum(edit.earlier == earlier.folder for edit in carried.edits)
+        if not count:
+            continue
+        given = f" (-- {shlex.join(earlier.arguments)})" if earlier.arguments else ""
+        if carried.asked.lang == "zh":
+            found.append(("先前执行", f"{count} 处修改在 {earlier.folder}{given} 中执行,其比较结果一致。"))
+        else:
+            edits = f"{count} edit{'' if count == 1 else 's'}"
+            found.append(
+                ("Earlier", f"{edits} not executed here ran in {earlier.folder}{given}, where what ran agrees.")
+            )
     return found
 
 
@@ -140,13 +160,19 @@ def execution_advice(carried: Carried) -> str:
     count = carried.original.summary.steps
     if carried.asked.lang == "zh":
         stopped = f"两次运行都在 {count} 步后被停止,循环之后的代码没有执行:" if carried.migrated.summary.stopped else ""
-        return f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数。"
+        return (
+            f"{stopped}在 -- 之后给出能执行到这些行的参数,例如脚本自己的步数;"
+            f"一条命令无法全部执行到时,用其他参数和 --earlier {carried.asked.out} 再次运行。"
+        )
     if carried.migrated.summary.stopped:
         return (
             f"Both runs were stopped after {steps(carried)}, so nothing behind the loop ran. "
             "Give the script after -- as many steps of its own, and whatever else reaches these lines."
         )
-    return "Give the script after -- the arguments with which it reaches these lines."
+    return (
+        "Give the script after -- the arguments with which it reaches these lines. If no single command reaches all, "
+        f"carry it once more with others and --earlier {carried.asked.out}."
+    )
 
 
 def doubt_words(carried: Carried, doubt: Doubt) -> str:

@@ -49,6 +49,15 @@ def main(
         Path | None,
         typer.Option(help="Compare with this copy, migrated or changed by hand, instead of migrating.", metavar="DIR"),
     ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The --out of an earlier carry of the same files with other arguments: edits that ran there and "
+            "agreed count here; may be repeated.",
+            metavar="OUT",
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option(help="Training steps that are compared.", min=1, metavar="N")] = 20,
     ranks: Ranks = 1,
     seed: Annotated[int, typer.Option(help="Of Python, NumPy and the framework, on both sides.", min=0)] = 7,
@@ -126,6 +135,7 @@ def main(
         launch=launch,
         step_at=step_at,
         migrated=migrated,
+        earlier=tuple(earlier or ()),
         force=force,
         lang=lang,
         command=shlex.join(["viaduct", *sys.argv[1:]]),

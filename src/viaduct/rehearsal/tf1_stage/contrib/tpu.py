@@ -1,12 +1,36 @@
-"""tf.contrib.tpu: the Estimator's part, which runs on a CPU with use_tpu=False."""
+"""tf.contrib.tpu: the Estimator's part. The CPU plays a TPU of one core where the script asks for a TPU.
+
+With use_tpu=True the Estimator trains as with use_tpu=False, and CrossShardOptimizer has one shard to average over, so
+that it changes nothing. The batch is the whole one, whatever num_shards says.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow.compat.v1 as tf
 
-CrossShardOptimizer = tf.tpu.CrossShardOptimizer
 InputPipelineConfig = tf.estimator.tpu.InputPipelineConfig
 RunConfig = tf.estimator.tpu.RunConfig
 TPUConfig = tf.estimator.tpu.TPUConfig
-TPUEstimator = tf.estimator.tpu.TPUEstimator
 TPUEstimatorSpec = tf.estimator.tpu.TPUEstimatorSpec
+
+
+class TPUEstimator(tf.estimator.tpu.TPUEstimator):  # type: ignore[misc]
+    def __init__(
+        self,
+        model_fn: Any = None,
+        model_dir: Any = None,
+        config: Any = None,
+        params: Any = None,
+        use_tpu: bool = True,
+        *arguments: Any,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(model_fn, model_dir, config, params, False, *arguments, **keywords)
+
+
+class CrossShardOptimizer(tf.tpu.CrossShardOptimizer):  # type: ignore[misc]
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
+        """Apply the gradients as they are: the sum over one shard is the gradient itself."""
+        return self._opt.apply_gradients(grads_and_vars, global_step, name)

@@ -1,0 +1,107 @@
+"""Edits that an earlier carry of the same files has executed: `--earlier OUT`.
+
+One command reaches one branch of `if args.resume:`, another the other one. An edit is proved by the run that executed
+it, if everything that was compared there agreed. That holds only for the same files: every file of the project that
+the earlier runs executed must still be what it was, byte for byte, on both sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from viaduct.carrying.coverage import Edit
+from viaduct.carrying.places import RECORD
+from viaduct.errors import BadValue
+
+Key = tuple[str, str, int, str]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What counts of an earlier carry: its folder, its arguments, and the edits that it executed."""
+
+    folder: str
+    arguments: list[str]
+    executed: dict[Key, int]
+    hashes: dict[str, dict[str, str]]  # of the project's files that each side executed
+
+
+def read_earlier(folder: Path, to: str, limits: str) -> Earlier:
+    """Read an earlier carry; raise BadValue where it proves nothing about the edits that it executed."""
+    flag = f"--earlier {folder}"
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        verdict, kinds = record["verdict"], {doubt["kind"] for doubt in record["not_proved"]}
+        if not isinstance(verdict, str):
+            raise TypeError(verdict)
+        if record["to"] != to:
+            raise BadValue(f"{flag} was carried to {record['to']}, this is for {to}.", f"Give one with --to {to}.")
+        if verdict not in ("agrees", "not proved") or kinds - {"never executed"}:
+            raise BadValue(
+                f"{flag}: its verdict is {verdict!r}, so it proves nothing about its edits.",
+                "An earlier carry counts if it agrees, or agrees but for edits that were never executed.",
+            )
+        if record["limits_mode"] != limits:
+            raise BadValue(
+                f"{flag} was carried with --limits {record['limits_mode']}, this one has {limits}.",
+                "Give both the same --limits and --limit.",
+            )
+        return Earlier(str(folder), record["arguments"], read_executed(record), read_hashes(record))
+    except OSError as error:
+        advice = f"Give the --out of an earlier `viaduct carry`; it holds {RECORD}."
+        raise BadValue(f"{flag}: {error.strerror}: {folder / RECORD}.", advice) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadValue(
+            f"{flag}: {folder / RECORD} is not what this version of carry writes.", "Carry it again."
+        ) from None
+
+
+def read_executed(record: dict[str, Any]) -> dict[Key, int]:
+    return {
+        (edit["side"], edit["file"], edit["line"], edit["text"]): edit["executed"]
+        for edit in record["edits"]
+        if edit["executed"]
+    }
+
+
+def read_hashes(record: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return {
+        side: {file["position"]: file["sha256"] for file in record["runs"][side]["modules"]}
+        for side in ("original", "migrated")
+    }
+
+
+def refuse_changed_files(found: Iterable[Earlier], original: Path, migrated: Path) -> None:
+    """Raise BadValue where a file that an earlier carry executed is another one now."""
+    for earlier in found:
+        for side, root in (("original", original), ("migrated", migrated)):
+            changed = next(find_changed(earlier.hashes[side], root), None)
+            if changed is not None:
+                raise BadValue(
+                    f"--earlier {earlier.folder}: {changed} of the {side} side is not the file that ran there.",
+                    "Carry that command again with the files and flags of this one.",
+                )
+
+
+def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
+    for position, sha256 in hashes.items():
+        path = root / position
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            yield position
+
+
+def add_earlier(edits: list[Edit], found: Iterable[Earlier]) -> list[Edit]:
+    """Say of each edit that was not executed here which earlier carry executed it."""
+    known: dict[Key, str] = {}
+    for earlier in found:
+        for key in earlier.executed:
+            known.setdefault(key, earlier.folder)
+    return [
+        edit if edit.count else replace(edit, earlier=known.get((edit.side, edit.file, edit.line, edit.text), ""))
+        for edit in edits
+    ]

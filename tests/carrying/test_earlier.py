@@ -1,0 +1,114 @@
+"""`--earlier OUT` counts the edits that another command executed, for the same files and only where they agreed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from carrying.forked import carry_with_forks
+from carrying.journeys import Journey
+from viaduct.carrying.coverage import Edit
+from viaduct.carrying.earlier import Earlier, add_earlier, read_earlier, refuse_changed_files
+from viaduct.errors import BadValue
+
+SOURCE = """\
+import sys
+import torch
+from torch import nn
+torch.set_num_threads(1)
+net = nn.Linear(4, 2).cuda()
+if len(sys.argv) > 1:
+    x = torch.ones(3, 4).cuda()
+else:
+    x = torch.zeros(3, 4).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = (net(x) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def carry(folder: Path, out: str, *words: str) -> Journey:
+    return Journey(carry_with_forks(folder, "train.py", "--out", out, *words), folder / out)
+
+
+def test_two_commands_that_reach_all_edits_together_agree_and_a_changed_file_ends_that(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SOURCE)
+    first = carry(tmp_path, "first")
+    assert first.record["verdict"] == "not proved", first.said + first.talk
+    assert "--earlier first" in first.said
+
+    second = carry(tmp_path, "second", "--earlier", "first", "--", "ones")
+    assert (second.code, second.record["verdict"]) == (0, "agrees"), second.said + second.talk
+    assert "Earlier: 1 edit not executed here ran in first, where what ran agrees." in second.said
+    elsewhere = [edit["text"] for edit in second.record["edits"] if edit.get("executed_in") == "first"]
+    assert elsewhere == ["x = torch.zeros(3, 4).npu()"]
+    assert "in first" in (second.out / "report.html").read_text()
+
+    (tmp_path / "train.py").write_text(SOURCE.replace("lr=0.1", "lr=0.2"))
+    third = carry(tmp_path, "third", "--earlier", "first", "--", "ones")
+    assert third.code == 2
+    assert "train.py of the original side is not the file that ran there" in third.talk
+    assert not third.out.exists()
+
+
+def record_of(**changed: object) -> dict[str, object]:
+    edit = {"side": "migrated", "file": "train.py", "line": 3, "text": "x.npu()", "executed": 2}
+    runs = {side: {"modules": [{"position": "train.py", "sha256": "0"}]} for side in ("original", "migrated")}
+    record = {"verdict": "not proved", "not_proved": [{"kind": "never executed"}], "to": "npu", "limits_mode": "error"}
+    return {**record, "arguments": [], "edits": [edit, {**edit, "line": 9, "executed": 0}], "runs": runs, **changed}
+
+
+def write_record(folder: Path, **changed: object) -> Path:
+    (folder / "carry.json").write_text(json.dumps(record_of(**changed)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"verdict": "differs"}, "its verdict is 'differs'"),
+        ({"verdict": "could not run"}, "its verdict is 'could not run'"),
+        ({"not_proved": [{"kind": "never executed"}, {"kind": "printed"}]}, "its verdict is 'not proved'"),
+        ({"to": "mlu"}, "was carried to mlu"),
+        ({"limits_mode": "off"}, "was carried with --limits off"),
+        ({"edits": None}, "is not what this version of carry writes"),
+        ({"verdict": []}, "is not what this version of carry writes"),
+    ],
+)
+def test_a_carry_that_proves_nothing_of_its_edits_is_refused(
+    changed: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadValue, match="--earlier") as refused:
+        read_earlier(write_record(tmp_path, **changed), "npu", "error")
+    assert words in str(refused.value)
+
+
+def test_a_folder_that_is_no_carry_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="No such file"):
+        read_earlier(tmp_path, "npu", "error")
+    (tmp_path / "carry.json").write_text("[1]")
+    with pytest.raises(BadValue, match="is not what this version"):
+        read_earlier(tmp_path, "npu", "error")
+
+
+def test_a_migrated_file_of_other_content_is_refused(tmp_path: Path) -> None:
+    earlier = read_earlier(write_record(tmp_path), "npu", "error")
+    (tmp_path / "train.py").write_text("x.npu()\n")
+    with pytest.raises(BadValue, match=r"train\.py of the original side"):
+        refuse_changed_files([earlier], tmp_path, tmp_path)
+
+
+def test_only_the_same_edit_of_the_same_side_counts() -> None:
+    earlier = Earlier("first", [], {("migrated", "train.py", 3, "x.npu()"): 2}, {})
+    edits = [
+        Edit("migrated", "train.py", 3, "x.npu()", 0),
+        Edit("original", "train.py", 3, "x.npu()", 0),
+        Edit("migrated", "train.py", 4, "x.npu()", 0),
+        Edit("migrated", "other.py", 3, "x.npu()", 0),
+    ]
+    assert [edit.is_executed for edit in add_earlier(edits, [earlier])] == [True, False, False, False]
