@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,23 @@ CASES = {
         "NotImplementedError: Could not run 'aten::foo' with arguments from the 'PrivateUse1' backend.",
         "viaduct",
     ),
+    "what is done around a run": (
+        ["OWN", THEIRS],
+        "viaduct.rehearsal.limits.StandInFails: ValueError: zip() argument 2 is longer than argument 1",
+        "viaduct",
+    ),
+    "a name that a newer NumPy has not": (
+        ["OWN", THEIRS],
+        "AttributeError: module 'numpy' has no attribute 'int'.\n`np.int` was a deprecated alias\n    https://numpy.org",
+        "package",
+    ),
+    "an argument of a newer NumPy": (["OWN"], "ValueError: NoneType copy mode not allowed.", "package"),
+    "a name that the script's own module lacks": (
+        ["OWN"],
+        "AttributeError: module 'utils_of_mine' has no attribute 'load'",
+        "script",
+    ),
+    "a name of Python 2": (["OWN"], "AttributeError: module 'urllib' has no attribute 'urlretrieve'", "script"),
 }
 
 
@@ -71,6 +89,28 @@ def test_the_fault_is_where_the_traceback_ends(name: str, tmp_path: Path) -> Non
     assert found.whose == whose
     assert ("reproducer.txt" in found.advice) == (whose == "viaduct")
     assert ("--fake-data" in found.advice) == (whose == "file")
+
+
+def test_another_release_is_named_with_the_error_and_not_with_its_last_line(tmp_path: Path) -> None:
+    failure = "AttributeError: module 'numpy' has no attribute 'int'.\nFor more see\n    https://numpy.org/notes.html"
+    text = find_fault(run_that_failed(tmp_path, ["OWN"], failure)).text
+    assert text.startswith("the original needs another release of 'numpy' than ")
+    assert text.endswith(": AttributeError: module 'numpy' has no attribute 'int'")
+
+
+def test_a_module_that_shadows_a_package_is_the_script_s(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("")
+    failure = "AttributeError: module 'numpy' has no attribute 'int'"
+    assert find_fault(run_that_failed(tmp_path, ["OWN"], failure)).whose == "script"
+
+
+def test_a_module_that_the_player_of_tensorflow_1_lacks_is_not_called_missing(tmp_path: Path) -> None:
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    failure = "ModuleNotFoundError: No module named 'tensorflow.models'"
+    found = find_fault(run_that_failed(tmp_path, ["OWN"], failure))
+    assert found.whose == "viaduct"
+    assert "pip install" not in found.advice
 
 
 @pytest.mark.process

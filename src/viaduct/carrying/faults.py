@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +12,9 @@ from typing import Literal
 import viaduct
 from viaduct.carrying.places import REPRODUCER
 from viaduct.carrying.running import FRAME, Run
-from viaduct.rehearsal.project import PROVIDED, pip_line
+from viaduct.extras import is_installed
+from viaduct.rehearsal.limits import StandInFails
+from viaduct.rehearsal.project import FRAMEWORKS, PROVIDED, pip_line
 from viaduct.rehearsal.summary import MISSING, SILENT, ends_at_once, signal_name
 
 Whose = Literal["script", "package", "file", "limit", "bound", "viaduct"]
@@ -21,6 +25,9 @@ NO_KERNEL = re.compile(
 )
 # A package that is there and cannot be loaded: a name that its release lacks, a shared library.
 NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
+# A name that another release of an installed package has, or an argument that it takes.
+NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
+KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # copy=None since NumPy 2
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
 # What our own code raises by mistake; other errors come up through the stand-in from PyTorch, and mean the script.
 MISTAKES = (
@@ -32,6 +39,7 @@ MISTAKES = (
     "AssertionError",
     "NotImplementedError",
 )
+ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 FATAL = (139, 134, 136, 132)  # SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
@@ -69,6 +77,8 @@ def find_fault(run: Run) -> Fault:
         return broken_package(run, who, wer)
     if is_ours(run):
         return our_fault(run, who, wer)
+    if package := find_other_release(run):
+        return other_release(run, package, who, wer)
     if NO_FILE.search(summary.failure) or ends_at_once(summary):
         return Fault(
             "file",
@@ -102,6 +112,13 @@ def names(run: Run) -> tuple[str, str]:
 
 def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
     top = name.partition(".")[0]
+    if top == "tensorflow" and is_installed("tensorflow"):
+        return Fault(
+            "viaduct",
+            f"TensorFlow 2.15, which plays TensorFlow 1 here, has no module {name!r}, which {who} imports",
+            f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{wer}导入的模块 {name!r}",
+            *report_words(run),
+        )
     if top in PROVIDED:
         return Fault(
             "viaduct",
@@ -136,6 +153,37 @@ def broken_package(run: Run, who: str, wer: str) -> Fault:
     )
 
 
+def find_other_release(run: Run) -> str:
+    """Return the installed package whose release does not have what the run asks it for."""
+    failure = run.summary.failure
+    match = NO_ATTRIBUTE.match(failure)
+    top = match[1].partition(".")[0] if match else ""
+    known = next((package for words, package in KNOWN_RELEASES.items() if words in failure), "")
+    if not match or top in FRAMEWORKS or top in PROVIDED or top in sys.stdlib_module_names:
+        return known
+    tree = Path(run.plan.tree or run.plan.project)
+    is_own = (tree / f"{top}.py").exists() or (tree / top).is_dir()
+    return top if read_release(top) and not is_own else known
+
+
+def read_release(package: str) -> str:
+    """Return the version of an installed package, by the name that it is imported under."""
+    for name in importlib.metadata.packages_distributions().get(package, ()):
+        return importlib.metadata.version(name)
+    return ""
+
+
+def other_release(run: Run, package: str, who: str, wer: str) -> Fault:
+    how, release = short(run.summary.failure.splitlines()[0]), read_release(package)
+    return Fault(
+        "package",
+        f"{who} needs another release of {package!r} than {release}: {how}",
+        f"{wer}需要 {package!r} 的其他版本,而不是 {release}:{how}",
+        f"Install the release of {package} that the script was written for, or change that line.",
+        f"请安装脚本所用的 {package} 版本,或修改该行。",
+    )
+
+
 REPORT = (
     "This is a fault of viaduct, not of the script. Please report it with {file}: it has the command, the versions, "
     "the lines around the one that failed and the traceback."
@@ -167,7 +215,7 @@ def is_ours(run: Run) -> bool:
     """Return True if the innermost frame of the last traceback is viaduct's, or the stand-in lacks an operator."""
     if run.summary.script_exit_code in FATAL and not run.summary.failure:
         return True
-    if NO_KERNEL.search(run.summary.failure):
+    if NO_KERNEL.search(run.summary.failure) or StandInFails.__name__ in run.summary.failure:
         return True
     frames = FRAME.findall(run.said_by(run.summary.failed_rank))
     return bool(frames) and frames[-1][0].startswith(_OURS) and run.summary.failure.startswith(MISTAKES)
@@ -178,5 +226,8 @@ def ending(code: int) -> str:
 
 
 def short(text: str, length: int = 300) -> str:
-    line = text.splitlines()[-1].strip().rstrip(".") if text else ""
+    lines = text.splitlines()
+    # An error of several lines begins with its name; one whose name is not known ends with what matters.
+    line = next((line for line in (*lines[:1], *lines[-1:]) if ERROR.match(line)), lines[-1] if lines else "")
+    line = line.strip().rstrip(".")
     return line if len(line) <= length else f"{line[:length]} …"

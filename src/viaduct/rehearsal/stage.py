@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import re
 import warnings
@@ -14,6 +15,9 @@ from viaduct.rehearsal.plan import Plan, rank
 
 TORCH_SINCE = (2, 13)
 """The first release in which a device can be registered from Python (torch._C._acc with hooks and a guard)."""
+
+
+MNIST = "tensorflow.examples.tutorials.mnist.input_data"
 
 
 class Attendance(Protocol):
@@ -105,6 +109,7 @@ def set_tf1(plan: Plan, ours: bool) -> Attendance:
         from viaduct.rehearsal.fake_data import tf_files
 
         tf_files.install(Path(plan.record) / "fake")
+        importlib.import_module(MNIST).makes_up_missing = True  # type: ignore[attr-defined]
     return GraphCounter(plan, ours)
 
 

@@ -46,13 +46,15 @@ def install(on: On, *, seed: int | None = None) -> None:
     state.on = on
     state.set_default_ranks()
     # TensorFlow is imported from here on.
-    from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, packages, seeding, sessions
+    from viaduct.rehearsal.tf1_stage import alias, devices, inputs, legacy, packages, queues, seeding, sessions
 
     legacy.install()
     alias.install()
     packages.install(on)
     devices.install(on)
     seeding.install(seed)
+    if seed is not None:
+        queues.install()
     sessions.install()
     inputs.install(on)
 

@@ -1,7 +1,7 @@
 """`import tensorflow` gives TensorFlow 1: compat.v1 under that name, with the real package's path beneath it.
 
 Internals (`tensorflow.python…`) are found as ever; `tensorflow.keras` is compat.v1's, since newer optimizers of Keras
-do not work in graphs; `tensorflow.contrib` is `contrib/` here.
+do not work in graphs; `tensorflow.contrib` is `contrib/` here, and `tensorflow.examples` lies in `parts/`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 VERSION = "1.15.0"
 CONTRIB = Path(__file__).parent / "contrib"
+PARTS = Path(__file__).parent / "parts"
 _V1 = "tensorflow._api.v2.compat.v1"
 
 
@@ -25,7 +26,7 @@ def install() -> None:
     v1: Any = real.compat.v1
     v1.disable_v2_behavior()
     load_lazy_parts(v1)
-    v1.__path__ = [*real.__path__, *v1.__path__]
+    v1.__path__ = [*real.__path__, *v1.__path__, str(PARTS)]
     v1.__spec__.submodule_search_locations = v1.__path__
     v1.__version__ = v1.VERSION = VERSION
     v1.compat = real.compat

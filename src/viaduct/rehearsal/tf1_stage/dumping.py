@@ -26,20 +26,21 @@ class Dumps(sessions.Observer):
     """Looks at sessions whose options ask for a dump."""
 
     def __init__(self) -> None:
-        self.tensors: list[Any] = []
         self.started: dict[int, str] = {}  # the time of each session's first dump
 
     def wanted(self, run: Pass) -> list[Any]:
         asked = run.training and asks(run.opened, run.opened.steps)
-        self.tensors = snapshot.tensors_of(run) if asked else []
-        return self.tensors
+        tensors = snapshot.tensors_of(run) if asked else []
+        run.notes[id(self)] = tensors
+        return tensors
 
     def seen(self, run: Pass, values: list[Any]) -> None:
-        if not self.tensors:
+        tensors = run.notes[id(self)]
+        if not tensors:
             return
         step = run.opened.steps - 1  # this one is counted already
         begun = self.started.setdefault(id(run.opened), time.strftime("%Y%m%d%H%M%S"))
-        write(run, list(snapshot.values_of(run, self.tensors, values)), place(run, begun, step))
+        write(run, list(snapshot.values_of(run, tensors, values)), place(run, begun, step))
 
 
 def asks(opened: Opened, step: int) -> bool:

@@ -89,26 +89,25 @@ def observer_of(golden: Golden) -> Any:
     from viaduct.rehearsal.tf1_stage import reach, sessions, snapshot
 
     class Dumping(sessions.Observer):
-        tensors: list[Any]
-
         def begins(self, run: sessions.Pass) -> None:
             if run.training and golden.taken > golden.last and not golden.run_on:
                 raise StopScript
 
         def wanted(self, run: sessions.Pass) -> list[Any]:
-            self.tensors = []
+            tensors: list[Any] = []
+            run.notes[id(self)] = tensors
             if run.training and golden.chosen(golden.taken):
-                self.tensors = snapshot.tensors_of(run)
+                tensors += snapshot.tensors_of(run)
                 dead = reach.perhaps_dead(run.reach.ops)
                 outputs = [tensor for op in run.reach.ops for tensor in op.outputs]
                 golden.left_out = sum(tensor.op in dead or reach.in_a_branch(tensor) for tensor in outputs)
-            return self.tensors
+            return tensors
 
         def seen(self, run: sessions.Pass, values: list[Any]) -> None:
             if not run.training:
                 return
-            if self.tensors:
-                found = [v for v in snapshot.values_of(run, self.tensors, values) if golden.wants(v.op.name)]
+            if tensors := run.notes[id(self)]:
+                found = [v for v in snapshot.values_of(run, tensors, values) if golden.wants(v.op.name)]
                 golden.write(golden.taken, [(v.op.name, v.index, v.array) for v in found], snapshot.microseconds())
             golden.taken += 1
 

@@ -47,6 +47,7 @@ class Pass:
     reach: Reach
     feeds: dict[str, Any] = field(default_factory=dict)
     by_keras: bool = False  # in a loop of its own
+    notes: dict[int, Any] = field(default_factory=dict)  # of observers, from `wanted` to `seen`: threads run at a time
 
     @property
     def training(self) -> bool:

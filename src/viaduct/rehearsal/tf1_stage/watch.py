@@ -41,7 +41,6 @@ class Watched(sessions.Observer):
     trainable: list[str] = field(default_factory=list)
     stopped: bool = False  # by us
     asked: float | None = None  # when it was first asked to stop: time.monotonic()
-    _wishes: list[tuple[str, str]] = field(default_factory=list)
     _unsaved: Opened | None = None
     _loss: float | None = None  # of the coming step, where it was computed before it
 
@@ -66,7 +65,8 @@ class Watched(sessions.Observer):
 
     def wanted(self, run: Pass) -> list[Any]:
         """The loss, and in the first step the gradients; only what the run computes anyway."""
-        self._wishes = []
+        wishes: list[tuple[str, str]] = []
+        run.notes[id(self)] = wishes
         if not self.is_part_of_step(run):
             return []
         tensors: list[Any] = []
@@ -75,11 +75,11 @@ class Watched(sessions.Observer):
         if loss is not None and reads_variables(beyond(run, loss)):
             self._loss = loss_before(run, loss)
         elif loss is not None:
-            self._wishes.append(("loss", ""))
+            wishes.append(("loss", ""))
             tensors.append(loss)
         for name, gradient in gradients_of(run) if not self.steps else []:
             for kind, tensor in dense_parts(gradient):
-                self._wishes.append((kind, name))
+                wishes.append((kind, name))
                 tensors.append(tensor)
         return tensors
 
@@ -96,7 +96,7 @@ class Watched(sessions.Observer):
             return
         loss = self._loss
         parts: dict[str, dict[str, Any]] = {}
-        for (kind, name), value in zip(self._wishes, values, strict=True):
+        for (kind, name), value in zip(run.notes[id(self)], values, strict=True):
             if kind == "loss":
                 loss = float(np.mean(value))
             else:

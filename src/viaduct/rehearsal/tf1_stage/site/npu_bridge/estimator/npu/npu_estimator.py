@@ -20,6 +20,7 @@ from . import npu_common, npu_hook
 from .npu_config import NPURunConfig
 
 CHANNEL = "npu_outfeed"
+NAMES = random.SystemRandom()  # the script's own random numbers are not used up by the name of a folder
 
 
 class NPUEstimatorSpec(EstimatorSpec):  # type: ignore[misc]
@@ -204,7 +205,7 @@ def one_folder(own: str | None, configured: str | None) -> str:
             "`model_dir` are set both in constructor and `NPURunConfig`, but with "
             f"different values. In constructor: '{own}', in `NPURunConfig`: '{configured}' "
         )
-    return own or configured or "model_dir_" + "".join(random.choices(string.ascii_letters + string.digits, k=10))
+    return own or configured or "model_dir_" + "".join(NAMES.choices(string.ascii_letters + string.digits, k=10))
 
 
 def intervals(hooks: Any) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""tensorflow.examples: what TensorFlow 1.15 installs of its tutorials."""
