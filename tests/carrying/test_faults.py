@@ -78,6 +78,16 @@ CASES = {
         "AttributeError: module 'utils_of_mine' has no attribute 'load'",
         "script",
     ),
+    "a name that another SciPy had": (
+        ["OWN"],
+        "ImportError: cannot import name 'imsave' from 'numpy.misc' (/opt/env/numpy/misc/__init__.py)",
+        "package",
+    ),
+    "a part of tf.contrib": (
+        ["OWN"],
+        "ImportError: cannot import name 'learn' from 'tensorflow.contrib' (/opt/env/contrib/__init__.py)",
+        "viaduct",
+    ),
     "a name of Python 2": (["OWN"], "AttributeError: module 'urllib' has no attribute 'urlretrieve'", "script"),
 }
 
@@ -96,6 +106,23 @@ def test_another_release_is_named_with_the_error_and_not_with_its_last_line(tmp_
     text = find_fault(run_that_failed(tmp_path, ["OWN"], failure)).text
     assert text.startswith("the original needs another release of 'numpy' than ")
     assert text.endswith(": AttributeError: module 'numpy' has no attribute 'int'")
+
+
+def test_an_error_in_a_graph_is_told_with_its_node_and_reason(tmp_path: Path) -> None:
+    failure = (
+        "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:\n\nDetected at node "
+        "'net/Relu' defined at (most recent call last):\n    File \"train.py\", line 3\nNode: 'net/Relu'\n"
+        "input depth must be evenly divisible by filter depth: 1 vs 64\n\t [[{{node net/Relu}}]]\n\nOriginal stack"
+    )
+    text = find_fault(run_that_failed(tmp_path, ["OWN"], failure)).text
+    assert text.endswith("input depth must be evenly divisible by filter depth: 1 vs 64 (node net/Relu)")
+
+
+def test_an_exit_without_a_traceback_is_told_with_the_last_line(tmp_path: Path) -> None:
+    run = run_that_failed(tmp_path, [], "")
+    (Path(run.plan.record) / "output.txt").write_text("usage: train.py\ntrain.py: error: unrecognized arguments: --x\n")
+    text = find_fault(run).text
+    assert text.endswith("it ended with exit code 1 (train.py: error: unrecognized arguments: --x)")
 
 
 def test_a_module_that_shadows_a_package_is_the_script_s(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from viaduct.carrying.running import (
     side_words,
     stage_of,
 )
+from viaduct.carrying.speed import Speed, measure_speed
 from viaduct.carrying.suspects import Suspect, suspects
 from viaduct.carrying.written import Runs, Written, compare_written
 from viaduct.comparison.drift import Drift
@@ -69,6 +70,7 @@ class Carried:
     edits: list[Edit] = field(default_factory=list)  # the changed lines, and how often each was executed
     earlier: list[Earlier] = field(default_factory=list)  # carries before this one, whose executed edits count
     repeated: list[Repetition] = field(default_factory=list)  # the second run of each side
+    speed: Speed | None = None  # on the stand-ins; no part of the verdict
     outcomes: Outcomes | None = None  # what was printed, and evaluations
     written: list[Written] = field(default_factory=list)  # files
     doubts: list[Doubt] = field(default_factory=list)  # what keeps the comparison from being a proof
@@ -133,6 +135,7 @@ def travel(asked: Asked, sides: Sides, stage: StageName, earlier: list[Earlier],
     carried.edits = add_earlier(edits, earlier)
     if not carried.migrated.finished:
         return carried
+    carried.speed = measure_speed(carried)
     compare(carried, tell)
     if any(hit["mode"] == "error" for hit in carried.limits):
         carried.verdict = "could not run"

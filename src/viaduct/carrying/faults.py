@@ -28,6 +28,7 @@ NOT_IMPORTED = re.compile(r"^(?:ImportError|ModuleNotFoundError): (.+)")
 # A name that another release of an installed package has, or an argument that it takes.
 NO_ATTRIBUTE = re.compile(r"^AttributeError: module '([A-Za-z0-9_.]+)' has no attribute '\w+'")
 KNOWN_RELEASES = {"NoneType copy mode not allowed": "numpy"}  # copy=None since NumPy 2
+NO_NAME = re.compile(r"^ImportError: cannot import name '\w+' from '([A-Za-z0-9_.]+)'")
 NO_FILE = re.compile(r"FileNotFoundError|NotFoundError|NotADirectoryError|No such file or directory")
 # What our own code raises by mistake; other errors come up through the stand-in from PyTorch, and mean the script.
 MISTAKES = (
@@ -40,6 +41,8 @@ MISTAKES = (
     "NotImplementedError",
 )
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
+# Of TensorFlow's graphs the node and the reason stand below the traceback of where the node was made.
+GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
 FATAL = (139, 134, 136, 132)  # SIGSEGV, SIGABRT, SIGFPE, SIGILL
 
 
@@ -102,7 +105,7 @@ def find_fault(run: Run) -> Fault:
             "一步指优化器的一次更新,或在反向传播与下一次前向传播之间手工完成的更新。请在 -- 之后给出训练所需的参数,"
             "或用 --step-at 文件:行号 指出一步在哪里结束。",
         )
-    how = short(summary.failure) or ending(summary.script_exit_code)
+    how = short(summary.failure) or f"{ending(summary.script_exit_code)}{last_line(run)}"
     return Fault("script", f"{who} fails: {how}", f"{wer}运行失败:{how}")
 
 
@@ -139,6 +142,10 @@ SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;
 def broken_package(run: Run, who: str, wer: str) -> Fault:
     """An import that fails though the package is there; its innermost frame says whether the project is meant."""
     how = short(run.summary.failure)
+    if (match := NO_NAME.match(run.summary.failure)) and match[1].startswith("tensorflow.contrib"):
+        return our_fault(run, who, wer)
+    if package := find_other_release(run):
+        return other_release(run, package, who, wer)
     frames = [file for file, _ in FRAME.findall(run.said_by(run.summary.failed_rank)) if not file.startswith("<")]
     if not frames or frames[-1].startswith(f"{run.plan.tree or run.plan.project}/"):
         return Fault("script", f"{who} cannot import what it needs: {how}", f"{wer}无法导入所需内容:{how}")
@@ -156,7 +163,7 @@ def broken_package(run: Run, who: str, wer: str) -> Fault:
 def find_other_release(run: Run) -> str:
     """Return the installed package whose release does not have what the run asks it for."""
     failure = run.summary.failure
-    match = NO_ATTRIBUTE.match(failure)
+    match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
     top = match[1].partition(".")[0] if match else ""
     known = next((package for words, package in KNOWN_RELEASES.items() if words in failure), "")
     if not match or top in FRAMEWORKS or top in PROVIDED or top in sys.stdlib_module_names:
@@ -225,7 +232,16 @@ def ending(code: int) -> str:
     return f"it was ended by {signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
 
 
+def last_line(run: Run) -> str:
+    """Return what the run said last, as argparse does of a wrong argument; nothing where it said nothing."""
+    lines = [line.strip() for line in run.said_by(run.summary.failed_rank).splitlines() if line.strip()]
+    return f" ({short(lines[-1])})" if lines else ""
+
+
 def short(text: str, length: int = 300) -> str:
+    """Return the line of an error that says what happened."""
+    if graph := GRAPH_ERROR.match(text):
+        text = f"{graph[1]}: {graph[3]} (node {graph[2]})"
     lines = text.splitlines()
     # An error of several lines begins with its name; one whose name is not known ends with what matters.
     line = next((line for line in (*lines[:1], *lines[-1:]) if ERROR.match(line)), lines[-1] if lines else "")

@@ -14,6 +14,7 @@ from pathlib import Path
 from viaduct.errors import BadRun, BadValue
 
 PAGE, RECORD, COPY, RUNS, COMPARISON = "report.html", "carry.json", "migrated", "runs", "comparison"
+BASELINE = "baseline.csv"  # accuracy and speed, with cells for the user to fill in
 REPRODUCER = "reproducer.txt"  # only where viaduct itself is at fault
 
 

@@ -15,6 +15,7 @@ from viaduct.carrying.carry import Carried
 from viaduct.carrying.commands import commands
 from viaduct.carrying.faults import find_fault
 from viaduct.carrying.running import Run
+from viaduct.carrying.speed import Speed
 from viaduct.carrying.words import headline, remarks
 
 
@@ -54,6 +55,7 @@ def as_record(carried: Carried) -> dict[str, Any]:
             {"place": place, "risk": one.risk, "rule": one.rule, "text": one.message}
             for place, one in carried.sides.manual
         ],
+        "speed": of_speed(carried.speed),
         "printed": asdict(carried.outcomes) if carried.outcomes is not None else None,
         "files": [asdict(file) for file in carried.written],
         "repeated": {
@@ -67,6 +69,13 @@ def as_record(carried: Carried) -> dict[str, Any]:
         "commands": [{"for": name, "command": line} for name, line in commands(asked, carried.sides, carried.stage)],
         "runs": {run.side: of_run(run) for run in runs(carried)},
     }
+
+
+def of_speed(speed: Speed | None) -> dict[str, Any] | None:
+    if speed is None:
+        return None
+    kept = {"original": list(speed.original), "migrated": list(speed.migrated), "intervals": speed.intervals}
+    return {"unit": "steps/s", **kept, "ratio": speed.ratio, "noise": speed.noise, "beyond": speed.is_beyond_noise}
 
 
 def of_fault(carried: Carried) -> dict[str, str] | None:

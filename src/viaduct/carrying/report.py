@@ -14,9 +14,10 @@ from viaduct.carrying.causes import shown_value
 from viaduct.carrying.commands import commands
 from viaduct.carrying.coverage import Edit
 from viaduct.carrying.migrated import Sides
-from viaduct.carrying.places import COMPARISON, PAGE
+from viaduct.carrying.places import BASELINE, COMPARISON, PAGE
 from viaduct.carrying.provenance import Executed
 from viaduct.carrying.running import Run
+from viaduct.carrying.speed import describe_speed, list_figures, name_columns
 from viaduct.carrying.words import headline, remarks, shown
 from viaduct.migration.summary import plural
 from viaduct.reporting import (
@@ -77,6 +78,7 @@ def page(carried: Carried) -> Page:
         left(carried),
         changes(carried),
         machine(carried),
+        *figures(carried),
         method(carried),
     ]
     title = f"{carried.sides.entry} carried to {asked.to.upper()}"
@@ -446,7 +448,7 @@ def changes(carried: Carried) -> Section:
 
 def marked(carried: Carried, file: DiffFile) -> DiffFile:
     """Suspected lines bear a remark, and so do those that never ran."""
-    missed = [edit for edit in carried.edits if edit.file == file.name and not edit.count]
+    missed = [edit for edit in carried.edits if edit.file == file.name and not edit.is_executed]
     idle, gone = ({edit.line for edit in missed if edit.side == side} for side in ("migrated", "original"))
     if carried.migrated is None:
         idle = gone = set()
@@ -469,6 +471,20 @@ def machine(carried: Carried) -> Section:
     return Section("On the real machine", words, [Code(line, name) for name, line in lines])
 
 
+def figures(carried: Carried) -> list[Section]:
+    """Accuracy and speed: what was measured here, and cells for what only the machines have."""
+    if carried.migrated is None or not carried.migrated.finished:
+        return []
+    measured = describe_speed(carried)
+    words = (
+        f"{measured[1] if measured else 'Too few steps to measure a speed.'} Speeds are medians over the intervals "
+        f"between steps, and no part of the verdict. {BASELINE} has this table for a spreadsheet: enter what the "
+        "original reaches on its own device, and what the card gives."
+    )
+    rows: list[list[object]] = [[*row, "", ""] for row in list_figures(carried)]
+    return [Section("Accuracy and speed", words, [Table(name_columns(carried), rows, "The baseline")])]
+
+
 def method(carried: Carried) -> Section:
     asked = carried.asked
     facts = {
@@ -489,6 +505,6 @@ def method(carried: Carried) -> Section:
         "Both scripts ran twice with the same seed and data, each run in a process and a copy of the working folder of "
         "its own. The same kernels of the CPU computed both, so equal bits are expected; what a rewrite rounds "
         "differently is measured against a run of the original whose weights were moved by one unit in the last place. "
-        "Files that the scripts write are not compared. docs/carry.md says more."
+        "docs/carry.md says more."
     )
     return Section("How it was compared", words, parts)

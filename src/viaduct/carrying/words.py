@@ -10,6 +10,7 @@ from viaduct.carrying.agreement import Kind, Pair
 from viaduct.carrying.carry import Carried
 from viaduct.carrying.doubts import Doubt
 from viaduct.carrying.faults import Whose, find_fault
+from viaduct.carrying.speed import describe_speed
 from viaduct.scripts.notebook_runs import locate_line
 
 NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "原因"), "Try": ("Try", "建议")}
@@ -106,6 +107,7 @@ def doubt_headline(carried: Carried) -> str:
 def remarks(carried: Carried) -> list[tuple[str, str]]:
     """(name, sentence), in the order in which they are read."""
     found = [*failure(carried), *doubts(carried), *where(carried), *compared(carried), *not_compared(carried)]
+    found += [speed] if (speed := describe_speed(carried)) is not None else []
     found += [
         ("Meant", f"Made in the original too, since it is known to change numbers: {what}.") for what in carried.known
     ]

@@ -67,7 +67,10 @@ class GraphCounter:
         folder = folder_of(self.plan.record, rank())
         folder.mkdir(parents=True, exist_ok=True)
         losses = [[] if loss is None else [loss] for loss in self.watched.losses]
-        write_steps(folder, [{"step": step, "losses": held, "lr": []} for step, held in enumerate(losses)])
+        times = self.watched.times
+        write_steps(
+            folder, [{"step": step, "losses": held, "lr": [], "at": times[step]} for step, held in enumerate(losses)]
+        )
         save_arrays(folder / "gradients.npz", self.watched.first_gradients)
         save_arrays(folder / "weights.npz", self.watched.last_variables)
         if self.examined is not None:

@@ -1,6 +1,7 @@
 """What a comparison of two rehearsals needs: losses of each step, gradients of the first, weights at the end.
 
-    RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0]}
+    RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
+                                             "at": 13.2}, the last in seconds of a clock of its own
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended; buffers too
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -154,7 +156,8 @@ class Observation:
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
-        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs})
+        at = time.monotonic()
+        self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": at})
         self._losses, self._inputs = [], []
         if self._look:
             self._look.step_ends(self._optimizers)

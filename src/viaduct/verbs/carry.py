@@ -172,7 +172,8 @@ def check_way(word: str) -> str:
 
 def finish(carried: Carried) -> None:
     from viaduct.carrying import record, report, reproducer
-    from viaduct.carrying.places import COMPARISON, PAGE, RECORD, REPRODUCER
+    from viaduct.carrying.places import BASELINE, COMPARISON, PAGE, RECORD, REPRODUCER
+    from viaduct.carrying.speed import write_baseline
     from viaduct.comparison.pages import write_drift
     from viaduct.comparison.summary import summary
 
@@ -180,6 +181,8 @@ def finish(carried: Carried) -> None:
         write_drift(carried.drift, summary(carried.drift), carried.asked.out / COMPARISON)
     record.write(carried, carried.asked.out / RECORD)
     report.write(carried, carried.asked.out / PAGE)
+    if carried.migrated is not None and carried.migrated.finished:
+        (carried.asked.out / BASELINE).write_text(write_baseline(carried), encoding="utf-8")
     reproducer.write(carried, carried.asked.out / REPRODUCER)
 
 

@@ -36,6 +36,7 @@ class Watched(sessions.Observer):
     on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
     by_line: bool = False  # `take_step` says when a step is over, not a run that trains
     losses: list[float | None] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)  # when each step ended: time.monotonic()
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     trainable: list[str] = field(default_factory=list)
@@ -113,14 +114,18 @@ class Watched(sessions.Observer):
             self.stop()
         loss, self._loss = self._loss, None
         if self._unsaved is None:
-            self.losses.append(loss)
+            self._note_step(loss)
         else:
             self._end_step(self._unsaved, loss)
         if self.full:
             self.stop()
 
-    def _end_step(self, opened: Opened, loss: float | None) -> None:
+    def _note_step(self, loss: float | None) -> None:
         self.losses.append(loss)
+        self.times.append(time.monotonic())
+
+    def _end_step(self, opened: Opened, loss: float | None) -> None:
+        self._note_step(loss)
         self._unsaved = opened
         if self.on_step is not None:
             self.on_step(self.steps - 1, loss)

@@ -1,0 +1,130 @@
+"""Steps per second of both sides on the same stand-in, with the noise of the measurement; no part of the verdict.
+
+It is the CPU's speed, with everything that carry looks at: it shows what the migration adds to a step or takes away,
+and nothing of the card. The card's own figures are for the user to enter (`baseline.csv`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viaduct.carrying.running import Run
+
+if TYPE_CHECKING:
+    from viaduct.carrying.carry import Carried
+
+FEWEST = 4  # intervals between steps that a median is taken of
+LEAST_NOISE = 0.05  # two medians of the same work are not closer than this on a machine with other work
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Steps per second in each run of the two sides: medians over the intervals between steps of rank 0."""
+
+    original: tuple[float, ...]
+    migrated: tuple[float, ...]
+    intervals: int  # of the run with the fewest
+
+    @property
+    def ratio(self) -> float:
+        """The migrated script's speed divided by the original's."""
+        return statistics.mean(self.migrated) / statistics.mean(self.original)
+
+    @property
+    def noise(self) -> float:
+        """By how much two runs of the same side differ, relatively; of both sides the larger."""
+        spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
+        return max(spread, LEAST_NOISE)
+
+    @property
+    def is_beyond_noise(self) -> bool:
+        return max(self.ratio, 1 / self.ratio) - 1 > 2 * self.noise
+
+
+def measure_speed(carried: Carried) -> Speed | None:
+    """Return None where a side did not come through, or took too few steps to tell."""
+    if carried.migrated is None or not carried.migrated.finished:
+        return None
+    again = {one.side: one.again for one in carried.repeated}
+    sides = []
+    for first, second in ((carried.original, again.get("original")), (carried.migrated, again.get("migrated"))):
+        sides.append([find_intervals(run) for run in (first, second) if run is not None and run.finished])
+    if not all(len(intervals) >= FEWEST for side in sides for intervals in side):
+        return None
+    original, migrated = (tuple(1 / statistics.median(intervals) for intervals in side) for side in sides)
+    return Speed(original, migrated, min(len(intervals) for side in sides for intervals in side))
+
+
+def find_intervals(run: Run) -> list[float]:
+    """Return the seconds between the ends of steps; what comes before the first end is preparation."""
+    times = run.observed.first.times
+    return [after - before for before, after in itertools.pairwise(times) if after > before]
+
+
+def describe_speed(carried: Carried) -> tuple[str, str] | None:
+    speed = carried.speed
+    if speed is None:
+        return None
+    original, migrated = (" and ".join(map(write_rate, runs)) for runs in (speed.original, speed.migrated))
+    noise = f"{speed.noise:.0%}"
+    if carried.asked.lang == "zh":
+        judged = f"超出波动({noise})" if speed.is_beyond_noise else f"在波动范围内({noise})"
+        text = f"原脚本每秒 {original} 步,迁移后 {migrated} 步,比值 {speed.ratio:.2f},{judged};这是 CPU 的速度。"
+        return "速度", text
+    judged = f"beyond the noise of {noise}" if speed.is_beyond_noise else f"within the noise of {noise}"
+    text = (
+        f"{original} steps/s before, {migrated} after: a ratio of {speed.ratio:.2f}, {judged}. It is the CPU's speed."
+    )
+    return "Speed", text
+
+
+def write_rate(rate: float) -> str:
+    return f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"
+
+
+# ---- figures that only the machines have
+
+
+def list_figures(carried: Carried) -> list[list[str]]:
+    """Return the rows of the baseline: figure, unit, original and migrated on the CPU; the other columns are empty."""
+    runs = (carried.original, carried.migrated)
+    speed, last = carried.speed, carried.original.summary.steps - 1
+    rates = [f"{sum(side) / len(side):.4g}" for side in (speed.original, speed.migrated)] if speed else ["", ""]
+    memory = [f"{run.summary.peak_bytes / 2**20:.0f}" if run is not None else "" for run in runs]
+    return [
+        ["device", "", "CPU", "CPU"],
+        ["ranks", "", *[str(carried.asked.ranks)] * 2],
+        ["loss of the first step", "", *(find_loss(run, 0) for run in runs)],
+        [f"loss of step {last}", "", *(find_loss(run, last) for run in runs)],
+        ["accuracy at the end (top-1)", "%", "", ""],
+        ["accuracy at the end (top-5)", "%", "", ""],
+        ["speed", "steps/s", *rates],
+        ["speed", "samples/s", "", ""],
+        ["time of the whole training", "h", "", ""],
+        ["memory at most (of the host here)", "MiB", *memory],
+    ]
+
+
+def find_loss(run: Run | None, step: int) -> str:
+    losses = run.observed.first.losses if run is not None else []
+    return f"{losses[step][0]:.6g}" if step < len(losses) and losses[step] else ""
+
+
+def name_columns(carried: Carried) -> list[str]:
+    """The last two are the user's to fill in: the original where it was trained so far, and the card."""
+    card = carried.asked.to.upper()
+    return ["figure", "unit", "original here", "migrated here", "original on its own device", f"migrated on the {card}"]
+
+
+def write_baseline(carried: Carried) -> str:
+    """Return the table as CSV, with empty cells for what only the machines have."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(name_columns(carried))
+    writer.writerows([*row, "", ""] for row in list_figures(carried))
+    return text.getvalue()
