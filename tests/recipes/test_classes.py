@@ -61,7 +61,17 @@ def test_a_number_that_fits_is_kept(classes: int, folder: Path) -> None:
     assert match_classes(loaded, folder, given=True) == (loaded, "")
 
 
-@pytest.mark.parametrize("classes", [1, 3, 6, 1001])
+def test_as_many_outputs_as_classes_count_labels_from_zero(folder: Path) -> None:
+    loaded, note = match_classes(with_classes(3), folder, given=True)
+    assert (loaded.recipe.data.classes, loaded.recipe.data.label_shift) == (3, -1)
+    assert "labels 1 to 3: with 3 outputs they are counted from 0" in note
+    (folder / "labels.txt").write_text("0:ant\n1:bee\n2:cat\n")
+    assert match_classes(with_classes(3), folder, given=True) == (with_classes(3), "")
+    with pytest.raises(BadValue, match="--classes 2 disagrees"):
+        match_classes(with_classes(2), folder, given=True)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 6, 1001])
 def test_a_number_that_disagrees_is_refused_with_both_and_the_file(classes: int, folder: Path) -> None:
     with pytest.raises(BadValue) as refusal:
         match_classes(with_classes(classes), folder, given=True)

@@ -20,6 +20,7 @@ from viaduct.recipes import Init, Lars, Loaded, Recipe, RmsProp, Sgd
 from viaduct.recipes._fields import to_record
 from viaduct.training import session
 from viaduct.training.callbacks import Checkpointing
+from viaduct.training.freezing import matching
 from viaduct.training.rundir import RunDir
 from viaduct.training.transfer import begin_from
 from viaduct.weights.bundle import Bundle, write_bundle
@@ -138,6 +139,37 @@ def test_a_tensorflow_checkpoint_gives_its_weights(run: RunDir, tmp_path: Path) 
     made, _ = begun(recipe, run, prefix, exclude="head.*")
     assert torch.equal(made.model.stem.conv.weight, stored.stem.conv.weight)
     assert made.model.head.out_features == CLASSES
+
+
+@pytest.mark.parametrize(
+    "exclude", ["resnet_model/dense", "resnet_model/dense/*", "resnet_model/dense/kernel,head.bias"]
+)
+def test_what_to_exclude_may_be_said_in_tensorflows_names(exclude: str, run: RunDir, tmp_path: Path) -> None:
+    model = small_resnet(CLASSES + 7)
+    (links,) = layouts_of(model).values()
+    state = model.state_dict()
+    write_bundle(tmp_path / "model.ckpt-3", {link.sources[0]: link.to_tf(state[link.target])[0] for link in links})
+    save_file(dict(state), tmp_path / "ours.safetensors")
+    for source in ("model.ckpt-3", "ours.safetensors"):
+        recipe = replace(STATEFUL, model=small_resnet)
+        begin, lines = begun(recipe, run, tmp_path / source, exclude=exclude)
+        assert "without head.bias, head.weight" in lines[0]
+        assert torch.equal(begin.model.state_dict()["stem.conv.weight"], state["stem.conv.weight"])
+
+
+def test_scopes_of_tensorflow_are_beginnings_of_names() -> None:
+    names = ["stem.conv.weight", "stages.0.0.conv1.weight", "head.weight"]
+    foreign = {
+        "m/conv2d/kernel": names[0],
+        "m/conv2d_1/kernel": names[1],
+        "m/dense/kernel": names[2],
+        "end_point.weight": names[2],
+    }
+    assert matching("m/conv2d", names, "--x", foreign) == set(names[:2])
+    assert matching("m/conv2d/", names, "--x", foreign) == {names[0]}
+    assert matching("end_point", names, "--x", foreign) == {names[2]}
+    with pytest.raises(BadValue, match="m/batch"):
+        matching("m/batch", names, "--x", foreign)
 
 
 def test_another_number_of_classes_is_told_with_the_way_out(run: RunDir, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from viaduct import cli
 from viaduct.recipes import Recipe, load, names
+from viaduct.recipes._classes import match_classes
 from viaduct.recipes._fields import override
 
 PAGE = (Path(__file__).parents[2] / "docs" / "weights.md").read_text()
@@ -47,9 +49,13 @@ def test_ten_classes_fit_the_outputs_that_the_page_gives_them(tmp_path: Path) ->
         for number in range(2):
             (tmp_path / name / f"{number}.jpg").write_bytes(b"\xff\xd8\xff")  # labels are of folders, not of pictures
     (words,) = (shlex.split(line) for block in BLOCKS[1:] for line in block if "--classes" in line)
-    recipe = load(words[2]).recipe
-    outputs = words[words.index("--classes") + 1]
-    assert seen_labels(override(recipe, "data.classes", outputs), tmp_path) == set(range(1, 11))
+    loaded = load(words[2])
+    recipe, outputs = loaded.recipe, words[words.index("--classes") + 1]
+    asked, note = match_classes(replace(loaded, recipe=override(recipe, "data.classes", outputs)), tmp_path, given=True)
+    assert (outputs, asked.recipe.data.classes) == ("10", 10)
+    assert "counted from 0" in note
+    assert seen_labels(asked.recipe, tmp_path) == set(range(10))
+    assert seen_labels(override(recipe, "data.classes", "11"), tmp_path) == set(range(1, 11))
     shifted = override(override(recipe, "data.classes", "10"), "data.label_shift", "-1")
     assert seen_labels(shifted, tmp_path) == set(range(10))
     assert "--classes 10 --set data.label_shift=-1" in PAGE

@@ -15,7 +15,8 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool) -> tuple[Loade
     """Return the recipe with as many classes as its data have, and a note where that changed it.
 
     Data that name their classes decide over a shipped recipe. A number that a person gave (`given`: a flag; or a
-    recipe file of their own) is never changed: where it disagrees, it is refused.
+    recipe file of their own) is never changed: where it disagrees, it is refused. Ten classes with labels 1 to 10 have
+    11 outputs, one of them unused; a person who asks for ten gets ten, and labels that begin with 0.
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -23,6 +24,9 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool) -> tuple[Loade
     stated = data.stated_classes(path)
     if stated is None or stated.fits(data.classes):
         return loaded, ""
+    if given and stated.first == 1 and data.label_shift == 0 and data.classes == stated.outputs - 1:
+        note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."
+        return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, label_shift=-1))), note
     if given or (loaded.file is not None and data.classes != Records.classes):
         raise disagreement(loaded, stated, given)
     note = f"{stated}: the network gets {stated.outputs:,} outputs instead of the recipe's {data.classes:,}."
@@ -34,7 +38,5 @@ def disagreement(loaded: Loaded, stated: StatedClasses, given: bool) -> BadValue
     who = f"--classes {data.classes}" if given else f"data.classes={data.classes} of {loaded.file}"
     advice = f"Leave it out and the data decide, or give --classes {stated.outputs}"
     if stated.first == 1 and not getattr(data, "label_shift", 0):
-        advice += (
-            f"; --classes {stated.outputs - 1} needs --set data.label_shift=-1, which makes the labels begin with 0"
-        )
+        advice += f"; --classes {stated.outputs - 1} makes the labels begin with 0"
     return BadValue(f"{who} disagrees with the data: {stated}, which need {stated.outputs:,} outputs.", f"{advice}.")

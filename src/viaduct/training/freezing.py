@@ -13,7 +13,7 @@ change what the frozen weights see.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from torch import nn
@@ -24,12 +24,18 @@ from viaduct.training.optim import NORMS
 ALL_BUT = "all but "
 
 
-def matching(patterns: str, names: Iterable[str], flag: str) -> set[str]:
-    """The names that one of the patterns means; a pattern that means none is an error."""
+def matching(patterns: str, names: Iterable[str], flag: str, foreign: Mapping[str, str] | None = None) -> set[str]:
+    """The names that one of the patterns means; a pattern that means none is an error.
+
+    `foreign` has other frameworks' names of the same tensors: fp32_vars/dense, as TensorFlow's restore_exclude has it,
+    means all that begins so.
+    """
     known = list(names)
     found: set[str] = set()
     for pattern in filter(None, (word.strip() for word in patterns.split(","))):
         meant = {name for name in known if means(pattern, name)}
+        if not meant:
+            meant = {ours for theirs, ours in (foreign or {}).items() if means_foreign(pattern, theirs)} & set(known)
         if not meant:
             raise BadValue(f"{flag} {pattern!r} matches no name in this network.", closest(pattern, known))
         found |= meant
@@ -38,6 +44,12 @@ def matching(patterns: str, names: Iterable[str], flag: str) -> set[str]:
 
 def means(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern) or name.startswith(pattern + ".")
+
+
+def means_foreign(pattern: str, name: str) -> bool:
+    """Return True if a variable is meant: TensorFlow's scopes are the beginnings of names, MindSpore's cells whole."""
+    scope = "/" in pattern and name.startswith(pattern)
+    return scope or means(pattern, name)
 
 
 def closest(pattern: str, known: list[str]) -> str:

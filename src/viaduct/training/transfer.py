@@ -25,6 +25,7 @@ from viaduct.weights import recognise
 from viaduct.weights.bundle import Bundle
 from viaduct.weights.exporting import slots_beside
 from viaduct.weights.importing import Checkpoint, Slots, read_values, some
+from viaduct.weights.maps import foreign_names
 from viaduct.weights.mindspore import MindsporeNames
 from viaduct.weights.stored import Stored, open_weights
 
@@ -78,10 +79,11 @@ def without(excluded: set[str]) -> str:
 def read_donor(source: Path, training: Training) -> Donor:
     shapes = training.whole_shapes()
     exclude = training.recipe.init.exclude
+    foreign = foreign_names(whole_model(training)) if exclude else {}
     with open_weights(source) as stored:
         if isinstance(stored.reader, Bundle | MindsporeNames):
-            return from_foreign_names(stored.reader, training, matching(exclude, shapes, "--init-exclude"))
-        excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude")
+            return from_foreign_names(stored.reader, training, matching(exclude, shapes, "--init-exclude", foreign))
+        excluded = matching(exclude, {**shapes, **stored.shapes}, "--init-exclude", foreign)
         taken, notes = fitting(stored, shapes, excluded)
         tensors = {name: stored.read(name) for name in taken}
         donor = Donor(tensors, excluded, stored.facts.step, stored.facts.trained, notes, stored.warnings)

@@ -15,7 +15,7 @@ from viaduct.errors import BadValue
 from viaduct.weights.maps import amoebanet, mindspore, official, resnext, v15
 from viaduct.weights.maps.link import Link
 
-__all__ = ["FAMILIES", "Family", "Link", "family_of", "layouts_of", "mindspore"]
+__all__ = ["FAMILIES", "Family", "Link", "family_of", "foreign_names", "layouts_of", "mindspore"]
 
 
 class Family(Protocol):
@@ -31,6 +31,13 @@ FAMILIES: tuple[Family, ...] = (official, v15, resnext, amoebanet)
 
 def family_of(model: nn.Module) -> Family | None:
     return next((family for family in FAMILIES if family.claims(model)), None)
+
+
+def foreign_names(model: nn.Module) -> dict[str, str]:
+    """Return TensorFlow's and MindSpore's names of a network's tensors, in every layout, with ours."""
+    family = family_of(model)
+    layouts = [*(family.layouts(model).values() if family else ()), *mindspore.layouts(model).values()]
+    return {source: link.target for links in layouts for link in links for source in link.sources}
 
 
 def layouts_of(model: nn.Module) -> dict[str, list[Link]]:
