@@ -113,7 +113,7 @@ def test_a_list_may_have_any_length_where_the_part_allows_it() -> None:
         ("data.global_batch", "many", "data.global_batch=many is not a whole number."),
         ("data.flip", "perhaps", "data.flip=perhaps is not true or false."),
         ("data.flip", "2", "data.flip=2 is not true or false."),
-        ("mode", "Graph", "mode=Graph is not eager | graph."),
+        ("mode", "Graph", "mode=Graph is not auto | eager | graph."),
         ("log.format", "json", "log.format=json is not resnext | tf | dll | events | mindspore."),
         ("optimizer.betas", "0.9", "optimizer.betas=0.9 is not 2 numbers such as 0.9,0.9."),
         ("optimizer.betas", "a,b", "optimizer.betas=a,b is not 2 numbers such as 0.9,0.9."),

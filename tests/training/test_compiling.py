@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from training.tiny import RECIPE, normed, trained, training, weights
 from viaduct import models
 from viaduct.errors import BadValue
-from viaduct.recipes import Precision, Sgd, Thor
+from viaduct.recipes import Precision, Recipe, Sgd, Thor
 from viaduct.torch_compat import default_compile_cache
+from viaduct.training import compiling
 from viaduct.training.callbacks import Callback
 from viaduct.training.compiling import CACHE, keep_compiled, regions
 from viaduct.training.dumping import DumpOptions
@@ -205,6 +206,59 @@ def test_off_compiles_nothing(run: RunDir, traced: None) -> None:
     assert graphs() == 0
 
 
+@pytest.mark.parametrize(
+    ("patterns", "parts"), [("last", ["last"]), ("blocks.1,last", ["blocks.1", "last"]), ("blocks*", ["blocks"])]
+)
+def test_only_the_named_parts_are_compiled(run: RunDir, traced: None, patterns: str, parts: list[str]) -> None:
+    plain = trained(replace(TOWER, mode="eager"), run)
+    done = trained(replace(TOWER, mode="auto", compile_parts=patterns), run)
+    assert done.mode == "graph"
+    assert compiled(done.model) == parts
+    assert graphs() > 0
+    for name, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(done)[name], tensor)
+
+
+def test_a_pattern_that_names_no_part_is_refused_with_the_closest(run: RunDir) -> None:
+    with pytest.raises(BadValue, match=r"--compile-parts 'block' matches no name") as refused:
+        training(replace(TOWER, compile_parts="block"), run)
+    assert "blocks" in str(refused.value)
+
+
+NAMED = Recipe(model="resnet50_v1", data=TOWER.data, steps=200)
+
+
+@pytest.mark.parametrize(
+    ("changes", "device", "ranks", "mode"),
+    [
+        ({}, "cuda", 1, "graph"),
+        ({"steps": 0, "epochs": 3}, "cuda", 1, "graph"),
+        ({"steps": 199}, "cuda", 1, "eager"),
+        ({}, "cpu", 1, "eager"),
+        ({}, "npu", 1, "eager"),
+        ({}, "cuda", 2, "eager"),
+        ({"deterministic": True}, "cuda", 1, "eager"),
+        ({"model": Tower}, "cuda", 1, "eager"),
+        ({"compile": "off"}, "cuda", 1, "eager"),
+        ({"compile": "regional"}, "cpu", 1, "graph"),
+        ({"mode": "graph"}, "cpu", 2, "graph"),
+        ({"mode": "eager", "compile_parts": "head"}, "cuda", 1, "eager"),
+    ],
+)
+def test_auto_compiles_where_it_is_known_to_pay(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], device: str, ranks: int, mode: str
+) -> None:
+    monkeypatch.setattr(compiling, "has_compiler", lambda: True)
+    assert compiling.choose_mode(replace(NAMED, **changes), device, ranks, observed=False) == mode
+
+
+def test_auto_compiles_nothing_that_is_observed_or_has_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "has_compiler", lambda: True)
+    assert compiling.choose_mode(replace(NAMED, compile="whole"), "cuda", 1, observed=True) == "eager"
+    monkeypatch.setattr(compiling, "has_compiler", lambda: False)
+    assert compiling.choose_mode(NAMED, "cuda", 1, observed=False) == "eager"
+
+
 def test_a_network_without_blocks_is_compiled_whole(run: RunDir, traced: None) -> None:
     trained(replace(TOWER, model=normed), run)
     assert graphs() == 2  # training and evaluation
@@ -231,6 +285,8 @@ def test_who_looks_closely_has_a_network_compiled_whole(run: RunDir, traced: Non
 def test_a_dump_of_blocks_is_refused_with_the_way_out() -> None:
     with pytest.raises(BadValue, match="block by block cannot be dumped") as refused:
         DumpOptions("0").refuse(replace(TOWER, compile="regional"), 1)
+    with pytest.raises(BadValue, match="block by block cannot be dumped"):
+        DumpOptions("0").refuse(replace(TOWER, compile_parts="last"), 1)
     assert "--compile whole" in str(refused.value)
 
 

@@ -236,6 +236,17 @@ def test_in_fp64_ranks_do_exactly_the_same(ranks: int, changes: dict[str, Any], 
         assert torch.allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-8), name
 
 
+def test_summed_gradients_are_the_mean_times_the_ranks(tmp_path: Path) -> None:
+    plain = Sgd(lr=0.02, momentum=0.0, weight_decay=0.0)
+    mean = replace(EXACT, optimizer=replace(plain, lr=0.04), steps=4)
+    summed = replace(EXACT, optimizer=plain, steps=4, parallel=replace(EXACT.parallel, reduce="sum"))
+    trained(2, tmp_path / "mean", mean)
+    trained(2, tmp_path / "sum", summed)
+    assert difference(tmp_path / "mean", tmp_path / "sum") < 3e-7
+    conducted(tmp_path / "alone", replace(summed, optimizer=replace(plain, lr=0.04)))
+    assert difference(tmp_path / "alone", tmp_path / "sum") < 3e-7  # of one rank there is nothing to add
+
+
 def test_a_checkpoint_of_two_ranks_continues_on_one_and_on_four(tmp_path: Path) -> None:
     recipe = replace(EXACT, schedule=Constant())
     whole, half = tmp_path / "whole", tmp_path / "half"

@@ -227,6 +227,22 @@ def test_nothing_is_scaled_or_watched_outside_fp16(compute: str) -> None:
     assert (scale.value, scale.dynamic, scale.watching) == (1.0, False, False)
 
 
+def test_a_fixed_scale_may_update_with_overflowed_gradients(run: RunDir) -> None:
+    """The book's FixedLossScaleManager(…, drop_overflow_update=False)."""
+    fixed = Precision("fp16", loss_scale=2.0**40, drop_overflow=False)
+    state = training(replace(RECIPE, precision=fixed), run)
+    assert not state.scale.watching
+    state.take(next(state.coming_batches()))
+    assert state.scale.skipped == 0
+    assert not all(bool(parameter.isfinite().all()) for parameter in state.model.parameters())
+
+
+@pytest.mark.parametrize("scale", ["dynamic", "auto"])
+def test_a_dynamic_scale_must_drop_what_overflows(scale: Any) -> None:
+    with pytest.raises(BadValue, match="drop_overflow is False; it must be true where the loss scale is dynamic"):
+        Precision("fp16", loss_scale=scale, drop_overflow=False)
+
+
 def test_a_fixed_scale_stays_and_still_counts_overflows() -> None:
     scale = LossScale(Precision("fp16", loss_scale=512.0), "fp16")
     assert updated(scale, True, 5000) == updated(scale, False, 10) == 512.0

@@ -53,7 +53,7 @@ def cifar(folder: Path, records: int = 10_000, label: int = 3) -> Path:
 
 
 def test_every_flag_is_a_field_of_the_recipe_or_of_the_run() -> None:
-    assert set(inspect.signature(train.main).parameters) == set(train.ALIASES) | RUN_FIELDS
+    assert set(inspect.signature(train.main).parameters) == set(train.ALIASES) | set(train.PER_RANK) | RUN_FIELDS
     known = [set(paths(load(name).recipe)) for name in names()]
     assert set(train.ALIASES.values()) <= set.union(*known)
     assert {"data.on_bad_record"} >= set(train.ALIASES.values()) - set.intersection(*known)  # records have it alone
@@ -71,7 +71,7 @@ def test_an_unknown_recipe_is_answered_with_the_closest() -> None:
         (["--set", "optimizer.lr"], ["--set optimizer.lr has no value"]),
         (["--lr", "-1"], ["optimizer.lr is -1.0"]),
         (["--steps", "1.5"], ["steps=1.5 is not a whole number"]),
-        (["--mode", "graphh"], ["mode=graphh is not eager | graph"]),
+        (["--mode", "graphh"], ["mode=graphh is not auto | eager | graph"]),
         (["--compile", "all"], ["compile=all is not auto | regional | whole | off"]),
         (["--kernels", "on"], ["--kernels on: they are for cuda, and this run is on cpu"]),
         (["--sink", "-3"], ["sink is -3; it must be auto, or 0 or more"]),
@@ -338,6 +338,38 @@ def test_a_flag_and_a_setting_that_say_the_same_are_no_contradiction() -> None:
     settings = ["sink=4", "precision.compute = BF16", "optimizer.lr=.1", "mode=graph"]
     changes = train.changes_from(flags, settings)
     assert dict(changes) == {"sink": "4", "precision.compute": "BF16", "optimizer.lr": ".1", "mode": "graph"}
+
+
+PER_RANK = ("shapes_taster", "--batch-per-rank", "4", "--lr-per-rank", "0.01", "--steps", "2")
+
+
+def test_batch_and_rate_of_a_rank_are_multiplied_by_the_ranks(tmp_path: Path) -> None:
+    """The seed's 128 images a card, and its rate times the cards."""
+    for ranks in (1, 2):
+        run = tmp_path / f"ranks{ranks}"
+        answer = viaduct("train", *PER_RANK, "--device", "cpu", "--run", run, "--ranks", str(ranks))
+        assert answer.returncode == 0, answer.stderr
+        recipe = json.loads((run / "recipe.json").read_text())["recipe"]
+        assert (recipe["data"]["global_batch"], recipe["optimizer"]["lr"]) == (4 * ranks, 0.01 * ranks)
+    again = viaduct("train", *PER_RANK[:-1], "4", "--device", "cpu", "--run", run)
+    assert again.returncode == 0, again.stderr
+    assert "--batch-per-rank 4: the run was begun with data.global_batch 8 and keeps it" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--batch", "8"], "--batch-per-rank 4 and --batch 8 contradict each other."),
+        (["--lr", "0.1"], "--lr-per-rank 0.01 and --lr 0.1 contradict each other."),
+        (["--set", "data.global_batch=9"], "--batch 4 and --set data.global_batch=9 contradict each other."),
+        (["--lr-per-rank", "-1"], "--lr-per-rank is -1; it must be above 0."),
+    ],
+)
+def test_what_contradicts_the_batch_of_a_rank_is_refused(tmp_path: Path, words: list[str], expected: str) -> None:
+    answer = viaduct("train", *PER_RANK, *words, "--run", tmp_path / "run")
+    assert answer.returncode == 2
+    assert expected in answer.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_ranks_whose_launcher_was_killed_end_with_a_checkpoint(tmp_path: Path) -> None:

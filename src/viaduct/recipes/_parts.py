@@ -399,7 +399,7 @@ class CrossEntropy(Part):
 class Precision(Part):
     """What the network computes in, and how the loss is scaled.
 
-    `auto` takes bf16 where the hardware computes in it, else fp32. The levels: O0 is fp32; O1 casts at
+    `auto` takes bf16 where the hardware computes in it, else fp16, else fp32. The levels: O0 is fp32; O1 casts at
     use (autocast); O2 casts the network but not its batch norms; O3 casts everything; O1 to O3 take fp16
     where the device has it, else bf16, and O2 and O3 keep fp32 master weights for the optimizer.
 
@@ -415,6 +415,7 @@ class Precision(Part):
     scale_grow_every: int = 2000
     scale_shrink_after: int = 1
     fp16_scale: float | Literal["dynamic"] = "dynamic"
+    drop_overflow: bool = True  # skip a step whose gradients overflow; false: a fixed scale updates with them
     tf32: bool = True
 
     def check(self) -> None:
@@ -422,6 +423,9 @@ class Precision(Part):
         require(not fixed or float(self.loss_scale) > 0, "precision.loss_scale", self.loss_scale, "above 0")
         usable = self.fp16_scale == "dynamic" or float(self.fp16_scale) > 0
         require(usable, "precision.fp16_scale", self.fp16_scale, "above 0, or dynamic")
+        dynamic = "dynamic" in (self.loss_scale, self.fp16_scale if self.loss_scale == "auto" else None)
+        wanted = "true where the loss scale is dynamic, which is found by dropping steps"
+        require(self.drop_overflow or not dynamic, "precision.drop_overflow", self.drop_overflow, wanted)
         require(self.scale_start > 0, "precision.scale_start", self.scale_start, "above 0")
         for name in ("scale_grow_every", "scale_shrink_after"):
             require(getattr(self, name) >= 1, f"precision.{name}", getattr(self, name), "1 or more")
@@ -515,6 +519,7 @@ class Parallel(Part):
     mode: Literal["data", "hybrid", "auto"] = "data"
     sync_norm: bool = False
     compress: Literal["none", "bf16", "fp16"] = "none"  # what gradients travel in
+    reduce: Literal["mean", "sum"] = "mean"  # of the ranks' gradients; with sum a run depends on their number
     bucket_mb: float = 25.0  # gradients are sent in messages of about this size, while others are still computed
     find_unused: bool = False  # for a network that does not use all of its weights in every step
     hang_seconds: float = 300.0  # a rank that does not come forward for so long is given up
@@ -550,6 +555,7 @@ class Recipe(Part):
     parallel: Parallel = field(default_factory=Parallel)
     mode: Literal["auto", "eager", "graph"] = "auto"  # graph: compiled; auto: where that is quicker (docs/speed.md)
     compile: Literal["auto", "regional", "whole", "off"] = "auto"  # in graph mode; regional: block by block
+    compile_parts: str = ""  # in graph mode: patterns of the parts that are compiled, and nothing else; "": as above
     kernels: Literal["auto", "on", "off"] = "auto"  # of our own, where the network has parts that they fit
     sink: int | Literal["auto"] = "auto"  # steps at a time without returning to the host; 0: every step returns
     evaluation: Evaluation = field(default_factory=Evaluation)

@@ -7,7 +7,7 @@ epoch is short.
     viaduct train finetune_fashion_mnist --data fashion --init runs/resnet50_cifar10 --init-exclude 'head.*'
 """
 
-from viaduct.recipes import Cosine, FashionMnist, Sgd, replace
+from viaduct.recipes import Checkpoint, Cosine, FashionMnist, Sgd, replace
 from viaduct.recipes.resnet50_cifar10 import recipe as cifar10
 
 recipe = replace(
@@ -16,5 +16,6 @@ recipe = replace(
     optimizer=Sgd(lr=0.02, momentum=0.9, weight_decay=1e-4, decay="weights"),
     schedule=Cosine(warmup_epochs=0.1),
     epochs=1,
+    checkpoint=Checkpoint(),
     expects=None,
 )

@@ -5,7 +5,7 @@ The stem keeps the resolution (3x3, stride 1, no pooling), so one epoch costs a 
     viaduct train resnet50_cifar10_modern --data cifar-10-batches-bin
 """
 
-from viaduct.recipes import Cifar10, Cosine, CrossEntropy, Evaluation, Sgd, Top1, replace
+from viaduct.recipes import Checkpoint, Cifar10, Cosine, CrossEntropy, Evaluation, Sgd, Top1, replace
 from viaduct.recipes.resnet50_cifar10 import recipe as book
 
 recipe = replace(
@@ -17,5 +17,6 @@ recipe = replace(
     loss=CrossEntropy(label_smoothing=0.1),
     epochs=80,
     evaluation=Evaluation(every_epochs=5),
+    checkpoint=Checkpoint(),
     expects=Top1(95.0),
 )

@@ -8,7 +8,7 @@ Change any of it with --set, for instance `--set optimizer.damping_init=0.3 --se
     viaduct train resnet50_thor_cifar10 --data cifar-10-batches-bin
 """
 
-from viaduct.recipes import Thor, ThorDecay, Top1, replace
+from viaduct.recipes import Checkpoint, Thor, ThorDecay, Top1, replace
 from viaduct.recipes.resnet50_cifar10 import recipe as sgd
 
 recipe = replace(
@@ -18,5 +18,6 @@ recipe = replace(
     ),
     schedule=ThorDecay(end_epoch=48, power=2, halve_at=()),
     epochs=45,
+    checkpoint=Checkpoint(),
     expects=Top1(93.8, within=0.5),
 )

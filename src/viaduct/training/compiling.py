@@ -23,6 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
 from viaduct.torch_compat import (
     allow_recompiles,
@@ -31,6 +32,7 @@ from viaduct.torch_compat import (
     record_vector_width,
     run_eagerly,
 )
+from viaduct.training.freezing import matching, parents
 
 How = Literal["auto", "regional", "whole", "off"]
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
@@ -45,11 +47,13 @@ FORMS = 64  # how many different blocks of one class are compiled; torch's own l
 class Compilation:
     """A network and how it is called: `run`."""
 
-    def __init__(self, whole: nn.Module, network: nn.Module, how: How, device_graphs: bool) -> None:
+    def __init__(self, whole: nn.Module, network: nn.Module, how: How, device_graphs: bool, named: str = "") -> None:
         self.whole = whole  # what is called: the network, or what wraps it for several ranks
         self.parts = [] if how in ("whole", "off") else regions(network)
         fused = any(is_fused(module) for module in network.modules())
-        if how == "auto":
+        if named and how != "off":
+            self.parts, how = find_named_parts(network, named), "regional"
+        elif how == "auto":
             self.parts = worth_compiling(self.parts, network, fused)
         self.regional = bool(self.parts) or how == "regional" or fused
         # Whole, the device's graphs take over what the host does between kernels; for blocks that is a sink's work.
@@ -129,6 +133,20 @@ def regions(network: nn.Module) -> list[nn.Module]:
     return [part for part in visit(network) if not any(is_fused(module) for module in part.modules())]
 
 
+def find_named_parts(network: nn.Module, patterns: str) -> list[nn.Module]:
+    """Return the outermost parts whose names match; those on kernels of our own stay as they are."""
+    modules = dict(network.named_modules())
+    names = matching(patterns, [name for name in modules if name], "--compile-parts")
+    outermost = [name for name in modules if name in names and not names & set(parents(name))]
+    parts = [modules[name] for name in outermost if not any(is_fused(module) for module in modules[name].modules())]
+    if not parts:
+        raise BadValue(
+            f"--compile-parts {patterns!r}: these parts run on kernels of our own, which are not compiled.",
+            "Use --kernels off, or name other parts.",
+        )
+    return parts
+
+
 def worth_compiling(parts: list[nn.Module], network: nn.Module, fused: bool) -> list[nn.Module]:
     """What `auto` compiles. Beside kernels of our own, a part that stands alone is not worth the compiler's start, and
     parts inside of one that has kernels are passed over in training. Without them, one block is no better than all."""
@@ -158,11 +176,13 @@ def choose_mode(recipe: Recipe, device: str, ranks: int, observed: bool) -> Lite
     """
     if recipe.mode != "auto":
         return recipe.mode
-    if recipe.compile != "auto":
-        return "eager" if recipe.compile == "off" else "graph"
-    short = recipe.steps is not None and recipe.steps < COMPILING_PAYS
+    if recipe.compile == "off" or observed:
+        return "eager"
+    if recipe.compile != "auto" or recipe.compile_parts:
+        return "graph"
+    short = 0 < recipe.steps < COMPILING_PAYS
     own = not isinstance(recipe.model, str)
-    if device != "cuda" or ranks > 1 or observed or own or short or recipe.deterministic:
+    if device != "cuda" or ranks > 1 or own or short or recipe.deterministic:
         return "eager"
     return "graph" if has_compiler() and not recipe.evaluation.eval_only else "eager"
 
@@ -175,9 +195,12 @@ def has_compiler() -> bool:
 
 def unheard_compile(recipe: Recipe) -> str | None:
     """Return a line for the user where a way to compile was chosen and nothing is compiled."""
-    if recipe.mode != "eager" or recipe.compile in ("auto", "off"):
+    parts = f"--compile-parts {recipe.compile_parts}" if recipe.compile_parts else ""
+    if parts and recipe.compile == "off":
+        return f"{parts} has no effect with --compile off."
+    if recipe.mode != "eager" or (recipe.compile in ("auto", "off") and not parts):
         return None
-    return f"--compile {recipe.compile} has no effect in eager mode; --mode graph compiles."
+    return f"{parts or f'--compile {recipe.compile}'} has no effect in eager mode; --mode graph compiles."
 
 
 def keep_compiled() -> None:

@@ -30,7 +30,7 @@ class DumpOptions:
         if recipe.mode != "graph":
             return
         eager = "Use --mode eager for it."
-        if recipe.compile == "regional":
+        if recipe.compile == "regional" or recipe.compile_parts:
             raise BadValue("a network that is compiled block by block cannot be dumped.", "Use --compile whole for it.")
         if self.level == "op":
             raise BadValue("in graph mode operators are fused: --dump-level op has nothing to show.", eager)

@@ -25,6 +25,12 @@ SLOTS = {"AdamW": 2, "RmsProp": 2}
 """fp32 numbers that an optimizer keeps for each parameter, where it is not one."""
 
 
+CONSIDERED = (
+    "considered were the whole network on each rank, and its classifier cut by classes; "
+    "convolutions are not cut, nor are layers spread over ranks"
+)
+
+
 @dataclass(frozen=True)
 class Layout:
     """What was decided, and why."""
@@ -60,11 +66,14 @@ def choose(recipe: Recipe, model: nn.Module, group: Group) -> Layout:
         raise error from None
     found = compare(sizes(recipe, layer), Cluster(max(1, group.ranks // group.local_ranks), group.local_ranks))
     shared_out = mode == "hybrid" or found.hybrid
-    return Layout(name if shared_out else None, tuple(found.reasons()))
+    considered = (CONSIDERED,) if mode == "auto" else ()
+    return Layout(name if shared_out else None, (*found.reasons(), *considered))
 
 
 def refuse_parts(recipe: Recipe, group: Group) -> None:
-    """What needs whole layers, or all logits of a picture in one place."""
+    """Refuse what needs whole layers, or all logits of an image in one place."""
+    if recipe.parallel.reduce == "sum":
+        raise CannotSplit("gradients of the ranks are summed (parallel.reduce), and ranks of a classifier have parts")
     if not isinstance(recipe.loss, CrossEntropy):
         raise CannotSplit("a loss of your own needs the logits of all classes in one place")
     if isinstance(recipe.optimizer, Thor):

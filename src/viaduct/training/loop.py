@@ -97,6 +97,7 @@ class Training:
                 apart=(SplitLinear,),
             ),
             "whole" if self.closely and recipe.compile == "auto" else recipe.compile,
+            recipe.compile_parts,
             self.fuse,
         )
         self.scale = LossScale(recipe.precision, self.plan.compute)
@@ -279,7 +280,9 @@ class Training:
     @property
     def loss_weight(self) -> float:
         """What a rank's loss is multiplied by: in hybrid it is that of the whole batch already."""
-        return 1.0 if self.hybrid else self.weight
+        if self.hybrid:
+            return 1.0
+        return self.weight * (self.group.ranks if self.recipe.parallel.reduce == "sum" else 1)
 
     def count_right(self, logits: Tensor, labels: Any) -> Tensor:
         if self.hybrid:

@@ -88,7 +88,7 @@ class LossScale:
         self.dynamic = wanted == "dynamic"
         self.value = precision.scale_start if self.dynamic else float(wanted)
         # Whether overflow is looked for: it costs a look at the device in every step.
-        self.watching = self.dynamic or compute == "fp16"
+        self.watching = self.dynamic or (compute == "fp16" and precision.drop_overflow)
         self.grow_every, self.shrink_after = precision.scale_grow_every, precision.scale_shrink_after
         self.good = self.overflows = self.skipped = self.streak = 0
 
@@ -127,6 +127,7 @@ class Computation:
         device_graphs: bool,
         parallel: Callable[[nn.Module], nn.Module] = lambda network: network,
         compile: How = "auto",
+        compile_parts: str = "",
         fuse: Callable[[nn.Module], int] = lambda network: 0,
     ) -> None:
         self.plan = plan
@@ -138,7 +139,9 @@ class Computation:
         self.fused = fuse(self.network)  # parts that run on kernels of our own
         # Of several ranks: the network whose gradients are averaged. Its weights are the network's own.
         self.whole = parallel(self.network)
-        self.compilation = Compilation(self.whole, self.network, compile if graph else "off", device_graphs)
+        self.compilation = Compilation(
+            self.whole, self.network, compile if graph else "off", device_graphs, compile_parts
+        )
         self.graphs, self.run = self.compilation.device_graphs, self.compilation.run
 
     def __call__(self, images: Tensor) -> Tensor:

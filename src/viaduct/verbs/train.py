@@ -28,6 +28,7 @@ ALIASES = {
     "lr": "optimizer.lr",
     "mode": "mode",
     "compile": "compile",
+    "compile_parts": "compile_parts",
     "kernels": "kernels",
     "sink": "sink",
     "precision": "precision.compute",
@@ -54,7 +55,10 @@ ALIASES = {
     "parallel": "parallel.mode",
     "sync_norm": "parallel.sync_norm",
     "compress": "parallel.compress",
+    "reduce": "parallel.reduce",
 }
+# Flag -> the flag whose value it gives once for each rank, and the field of the recipe.
+PER_RANK = {"batch_per_rank": ("batch", "data.global_batch"), "lr_per_rank": ("lr", "optimizer.lr")}
 
 
 def aliased(flag: str, meaning: str, metavar: str | None = None) -> Any:
@@ -83,8 +87,17 @@ def main(
     seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.", "N")] = None,
     batch: Annotated[str | None, aliased("batch", "Global batch size.", "N")] = None,
     lr: Annotated[str | None, aliased("lr", "Peak learning rate.", "RATE")] = None,
+    batch_per_rank: Annotated[
+        int | None, typer.Option(min=1, help="Batch of each rank; the global batch is this times the ranks.")
+    ] = None,
+    lr_per_rank: Annotated[
+        float | None, typer.Option(help="Peak learning rate of one rank; times the ranks.", metavar="RATE")
+    ] = None,
     mode: Annotated[str | None, aliased("mode", "auto, eager, or graph: compiled.", "WORD")] = None,
     compile: Annotated[str | None, aliased("compile", "In graph mode: auto, regional, whole or off.", "WORD")] = None,
+    compile_parts: Annotated[
+        str | None, aliased("compile_parts", "Compile only these parts: 'stages.2,head'.", "GLOB,…")
+    ] = None,
     kernels: Annotated[str | None, aliased("kernels", "Kernels of our own: auto, on or off.", "WORD")] = None,
     sink: Annotated[
         str | None, aliased("sink", "Steps at a time on the device: auto, a number, or 0: none.", "N")
@@ -141,6 +154,9 @@ def main(
     compress: Annotated[
         str | None, aliased("compress", "What gradients travel in: none, bf16 or fp16.", "WORD")
     ] = None,
+    reduce: Annotated[
+        str | None, aliased("reduce", "Gradients of the ranks: their mean, or their sum.", "WORD")
+    ] = None,
     dump_steps: Annotated[
         str | None, typer.Option(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
     ] = None,
@@ -165,7 +181,7 @@ def main(
     given = dict(locals())
     if listing:
         return show_recipes(as_json)
-    return begin(asked_for(given), ranks)
+    return begin(asked_for(given, count_ranks(ranks)), ranks)
 
 
 def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
@@ -175,7 +191,7 @@ def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
 
     @wraps(main)
     def note(**given: Any) -> None:
-        found.append(asked_for(given))
+        found.append(asked_for(given, ranks))
 
     verb = typer.Typer(add_completion=False, rich_markup_mode=None)
     verb.command("train")(note)
@@ -204,8 +220,50 @@ class Asked:
         return Request(self.loaded, RunDir(self.run), self.data, self.device, self.resume, self.command, dump)
 
 
-def asked_for(given: dict[str, Any]) -> Asked:
+def count_ranks(ranks: int | None) -> int:
+    """Return the number of all ranks: as their launcher says in one of them, else as --ranks does."""
+    launched = os.environ.get("WORLD_SIZE", "") if "RANK" in os.environ else ""
+    return int(launched) if launched.isdecimal() else ranks or 1
+
+
+def apply_per_rank(given: dict[str, Any], ranks: int) -> dict[str, Any]:
+    """Return the flags with --batch-per-rank and --lr-per-rank multiplied by the ranks.
+
+    A run that is continued keeps the batch and the rate that it was begun with, on however many ranks.
+    """
+    given = dict(given)
+    stored = read_stored_recipe(given["run"]) if given["resume"] != "never" else {}
+    for flag, (whole, path) in PER_RANK.items():
+        value = given.pop(flag)
+        if value is None:
+            continue
+        name = "--" + flag.replace("_", "-")
+        if given[whole] is not None:
+            raise BadValue(f"{name} {value:g} and --{whole} {given[whole]} contradict each other.", "Give one of them.")
+        if not value > 0:
+            raise BadValue(f"{name} is {value:g}; it must be above 0.")
+        part, field = path.split(".")
+        begun = stored.get(part, {}).get(field)
+        if begun is not None and begun != value * ranks:
+            tell(f"{name} {value:g}: the run was begun with {path} {begun:g} and keeps it, on {ranks} ranks too.")
+        given[whole] = str(value * ranks if begun is None else begun)
+    return given
+
+
+def read_stored_recipe(run: Path | None) -> dict[str, Any]:
+    """Return what a run that exists has as its recipe; empty where there is none, or it is not readable."""
+    from viaduct.errors import ViaductError
+    from viaduct.training.rundir import RunDir
+
+    try:
+        return dict(RunDir(run).stored()["recipe"]) if run is not None and run.is_dir() else {}
+    except (ViaductError, KeyError, TypeError, ValueError):
+        return {}  # whoever opens the run says what is wrong with it
+
+
+def asked_for(given: dict[str, Any], ranks: int) -> Asked:
     """From the parameters of `main`."""
+    given = apply_per_rank(given, ranks)
     from viaduct.data.synthetic import stored_data
     from viaduct.recipes._classes import match_classes
 
