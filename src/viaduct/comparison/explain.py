@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from viaduct.comparison.calls import error_of
-from viaduct.comparison.causes import suspects
+from viaduct.comparison.causes import amplifying_structure, suspects
 from viaduct.comparison.judge import Apart, Judgement
 from viaduct.comparison.rows import Cause, Explanation, Neighbour, Origin, Row
 from viaduct.comparison.scene import Opener, Scene
@@ -20,6 +23,13 @@ ACCUMULATED = "accumulated rounding"
 ADVICE = (
     "Nothing stands out: the formats differ, or the order of sums. If this precision is meant, give thresholds for it "
     "(--cosine, --euclid); if not, dump both sides in float32 with --deterministic and compare again."
+)
+FEWEST_LAYERS = 6
+BEYOND_SUM = 100.0
+GROWING = (
+    "No operator is wrong: the layers enlarge what comes in, one after the other. Look at residual branches without a "
+    "norm or with a large gain, and at the first layers' precision; use float32 there, scale the branches down, or "
+    "compare fewer layers at a time, each from equal inputs."
 )
 SEVERITY: dict[Result, int] = {"bad": 4, "refused": 3, "flag": 2, "new": 1, "good": 0}
 
@@ -56,7 +66,29 @@ def accumulated(judgement: Judgement) -> Explanation:
     if judgement.apart is not None:
         return drifted(judgement.apart, evidence)
     cause = Cause(ACCUMULATED, 0.8, evidence, ADVICE)
+    if (amplified := find_amplification(judgement.rows)) is not None:
+        headline = "no single origin: the network enlarges small differences from layer to layer."
+        return Explanation(headline, None, causes=(amplified, replace(cause, confidence=0.4)))
     return Explanation("no single origin: rounding accumulates along the network.", None, causes=(cause,))
+
+
+def find_amplification(rows: Sequence[Row]) -> Cause | None:
+    """Return the cause if errors grow far beyond what adding up gives: n equal roundings are n times one at most."""
+    first = min(row.stored.step for row in rows if row.result == "bad")
+    outputs = [row for row in rows if row.stored.role == "output" and row.stored.step == first]
+    outputs.sort(key=lambda row: (row.stored.rank, row.stored.order))
+    errors = [error for row in outputs if 0 < (error := error_of(row)) < math.inf]
+    if len(errors) < FEWEST_LAYERS:
+        return None
+    early, late = statistics.median(errors[: FEWEST_LAYERS // 2]), max(errors)
+    if late < BEYOND_SUM * len(errors) * early:
+        return None
+    each = (late / early) ** (1 / max(1, errors.index(late)))
+    evidence = (
+        f"the error grows from {early:.2g} to {late:.2g} over {errors.index(late) + 1} outputs, {each:.3g} times a "
+        f"layer; rounding that only adds up would give {len(errors) * early:.2g} at most"
+    )
+    return Cause(amplifying_structure.NAME, 0.85, evidence, GROWING)
 
 
 def drifted(apart: Apart, grown: str) -> Explanation:

@@ -6,12 +6,10 @@ layer computed again from inputs and weights rounded to the shorter format gives
 
 from __future__ import annotations
 
-import numpy as np
-
-from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALVES, TF32, Grid
+from viaduct.comparison.grids import BFLOAT16, FLOAT16, HALVES, TF32, is_one_rounding
 from viaduct.comparison.replay import Replay, replayed
 from viaduct.comparison.rows import Cause
-from viaduct.comparison.scene import Both, Scene
+from viaduct.comparison.scene import Scene
 
 NAME = "reduced precision"
 ADVICE = (
@@ -26,21 +24,11 @@ def look(scene: Scene) -> Cause | None:
     if both is None or both.left.dtype.kind != "f":
         return None
     for grid in HALVES:
-        if one_rounding(both, grid):
+        if is_one_rounding(both.left, both.right, grid):
             evidence = f"every value on the left is a {grid.name} number within one rounding of the right side's"
             return Cause(NAME, 0.9, evidence, ADVICE)
     replay = replayed(scene)
     return None if replay is None else by_replay(replay)
-
-
-def one_rounding(both: Both, grid: Grid) -> bool:
-    """On the grid, and nearly all of it no further than the rounding itself; the right side finer than that."""
-    finite = np.isfinite(both.left) & np.isfinite(both.right)
-    left, right = both.left[finite], both.right[finite]
-    if left.size < 8 or not grid.holds(left) or grid.holds(right):
-        return False
-    steps = np.abs(left - right) / grid.spacing(right)
-    return float(np.mean(steps <= 0.55)) > 0.98
 
 
 def by_replay(replay: Replay) -> Cause | None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from viaduct.comparison.grids import FLOAT32, HALVES, Grid
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, rms
+from viaduct.comparison.uniform import find_uniform
 
 Array = NDArray[Any]
 NAME = "half-precision reduction"
@@ -53,7 +54,7 @@ def on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
     """Values of the half format, further off than one rounding, but not further than a sum can lose."""
     steps = np.abs(both.left - both.right) / grid.spacing(both.right)
     typical, bound = float(np.median(steps)), grid.epsilon * 4 * max(terms, 4)
-    if typical < 0.3 or error > bound or error > 0.25:
+    if typical < 0.3 or error > bound or error > 0.25 or is_fixed_point(both.left, grid):
         return None
     evidence = (
         f"every value on the left is a {grid.name} number, typically {typical:.1f} steps from the right side's where "
@@ -61,6 +62,12 @@ def on_grid(both: Both, grid: Grid, terms: int, error: float) -> Cause | None:
         f"{terms:,} terms"
     )
     return Cause(NAME, 0.9, evidence, ADVICE)
+
+
+def is_fixed_point(values: Array, grid: Grid) -> bool:
+    """Return True for values in equal steps much coarser than the format's: rounded by something else than it."""
+    uniform = find_uniform(values)
+    return uniform is not None and uniform.step >= 4 * float(np.median(grid.spacing(values[values != 0])))
 
 
 def off_grid(both: Both, terms: int, error: float) -> Cause | None:

@@ -1,0 +1,157 @@
+"""The left side worked out a constant when the graph was compiled, the right works it out as it runs.
+
+The right side has the constant as a tensor of its own, made of weights alone, and the left has not. What the left used
+in its place is solved for: a factor or an addend of the input, or the weight of a convolution or linear layer. It must
+be the right side's constant but for the rounding that the shorter way saves, or adds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.judge import rounding
+from viaduct.comparison.replay import applied, as_convolution, gathered, solved
+from viaduct.comparison.rows import Cause, Row
+from viaduct.comparison.scene import Both, Scene, explained, rms
+
+Array = NDArray[Any]
+NAME = "constant folding"
+ADVICE = (
+    "Nothing to mend if the difference is rounding: a folded constant is computed once, in the compiler's precision. "
+    "To compare without it, leave constant folding off on the left, or store the constant in the checkpoint."
+)
+ROUNDINGS = 64.0  # a constant may be the result of several operators
+ENOUGH = 0.9
+MOST_UNKNOWN = 1024
+NEAR = 12  # places in the order before the origin
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    source = next(iter(scene.of("input", 0)), None)
+    x = scene.both(source)
+    if scene.role != "output" or both is None or x is None or both.left.dtype.kind != "f":
+        return None
+    if not (np.isfinite(both.left).all() and np.isfinite(both.right).all()):
+        return None
+    for row in constants(scene):
+        constant = scene.golden(row)
+        if constant is None or constant.dtype.kind != "f":
+            continue
+        solution = solve_elementwise(x, both, constant) or solve_layer(x, both, constant)
+        if solution is None:
+            continue
+        used, share, what = solution
+        apart = rms(used - constant) / (rms(constant) or 1.0)
+        unit = max(rounding(row), rounding(scene.row))
+        if share > ENOUGH and 0 < apart <= ROUNDINGS * unit:
+            evidence = (
+                f"{row.op} of the right side depends on weights alone and has no partner on the left; with a {what} "
+                f"that is {apart / unit:.2g} roundings from it, {share:.0%} of the difference is gone"
+            )
+            return Cause(NAME, 0.95, evidence, ADVICE)
+    return None
+
+
+def constants(scene: Scene) -> list[Row]:
+    """Outputs that only the right side has and that no input of the network reaches; the nearest first."""
+    here = scene.row.stored
+    found = [
+        row
+        for row in scene.rows
+        if row.pair.left is None and row.pair.right is not None and row.stored.role == "output"
+        if (row.stored.step, row.stored.rank) == (here.step, here.rank) and 0 < here.order - row.stored.order <= NEAR
+        if is_constant(scene, row)
+    ]
+    return sorted(found, key=lambda row: -row.stored.order)
+
+
+def is_constant(scene: Scene, row: Row) -> bool:
+    """Return True if all that the operator reads are weights, or what was made of them; or if it never changes."""
+    inputs = scene.of("input", op=row.op)
+    if inputs:
+        return all(is_known_constant(scene, other) for other in inputs)
+    steps = [
+        values
+        for other in scene.rows
+        if other.op == row.op and other.stored.role == "output" and other.stored.step != row.stored.step
+        if (values := scene.golden(other)) is not None
+    ]
+    mine = scene.golden(row)
+    if steps and mine is not None:
+        return all(np.array_equal(values, mine) for values in steps)
+    return bool(scene.of("parameter", op=row.op))
+
+
+def is_known_constant(scene: Scene, row: Row) -> bool:
+    values = scene.golden(row)
+    if values is None:
+        return False
+    for other in scene.rows:
+        before = other.stored.order < row.stored.order or other.stored.role == "parameter"
+        made = other.stored.role == "parameter" or (other.stored.role == "output" and other.pair.left is None)
+        if other is row or not (before and made) or other.stored.shape != row.stored.shape:
+            continue
+        theirs = scene.golden(other)
+        if theirs is not None and np.array_equal(theirs, values):
+            return other.stored.role == "parameter" or is_constant(scene, other)
+    return False
+
+
+def solve_elementwise(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
+    """The factor or addend that the left used, if the right's output is its input with the constant."""
+    if x.right.shape != y.right.shape or constant.ndim > y.right.ndim or not np.any(constant):
+        return None
+    shaped = broadcast(constant, y.right.shape)
+    if shaped is None:
+        return None
+    size = rms(y.right)
+    axes = tuple(axis for axis in range(y.right.ndim) if shaped.shape[axis] == 1)
+    if math.prod(y.right.shape[axis] for axis in axes) < 4:
+        return None
+    if rms(x.right * shaped - y.right) <= 0.02 * size:
+        energy = np.square(x.left).sum(axes, keepdims=True)
+        used = (x.left * y.left).sum(axes, keepdims=True) / np.where(energy > 0, energy, 1.0)
+        return np.reshape(used, constant.shape), explained(x.left * used, y), "factor"
+    for sign in (1.0, -1.0):
+        if rms(x.right + sign * shaped - y.right) <= 0.02 * size:
+            used = sign * (y.left - x.left).mean(axes, keepdims=True)
+            return np.reshape(used, constant.shape), explained(x.left + sign * used, y), "addend"
+    return None
+
+
+def broadcast(constant: Array, shape: tuple[int, ...]) -> Array | None:
+    """The constant with the output's number of axes: as NumPy would, or one number a channel."""
+    trailing = constant.reshape((1,) * (len(shape) - constant.ndim) + constant.shape)
+    if all(mine in (1, theirs) for mine, theirs in zip(trailing.shape, shape, strict=True)):
+        return trailing
+    if constant.ndim == 1 and len(shape) > 2 and constant.shape[0] == shape[1]:
+        return constant.reshape(1, -1, *[1] * (len(shape) - 2))
+    return None
+
+
+def solve_layer(x: Both, y: Both, constant: Array) -> tuple[Array, float, str] | None:
+    """The weight that the left's layer used, if the right's layer has the constant for its weight."""
+    shaped = as_convolution(x.left, constant, y) if constant.ndim in (2, 4) else None
+    if shaped is None or math.prod(constant.shape[1:]) > MOST_UNKNOWN:
+        return None
+    x_NCHW, weight, outputs = shaped
+    replay = solved(x_NCHW, weight, np.zeros(weight.shape[0]), outputs)
+    if replay is None or x_NCHW.shape[1] != weight.shape[1]:
+        return None
+    unknown = math.prod(weight.shape[1:])
+    draw = np.random.default_rng(5)
+    count = min(4 * unknown + 64, outputs.left[:, 0].size)
+    examples, rows, columns = outputs.left.shape[0], *outputs.left.shape[2:]
+    places = (draw.integers(0, examples, count), draw.integers(0, rows, count), draw.integers(0, columns, count))
+    patches = gathered(x_NCHW, weight.shape[2:], places, replay.geometry)
+    there = Both(*(side[places[0], :, places[1], places[2]] for side in outputs))
+    used, _, rank, _ = np.linalg.lstsq(patches.reshape(count, -1), there.left, rcond=None)
+    if rank < unknown or count < 1.5 * unknown:
+        return None
+    found = used.T.reshape(weight.shape)
+    return found.reshape(constant.shape), explained(applied(patches, found), there), "weight"

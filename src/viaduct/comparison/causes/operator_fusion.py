@@ -1,0 +1,141 @@
+"""The left side computes several operators as one, so that a tensor between them is never rounded, or never exists.
+
+Two signs. The left side's tensor is the one that the right side has a few operators later: the names are the same, what
+they hold is not. Or the right side has a tensor just before that the left has not, its output is a slope and an offset
+of it in every channel (a norm, a bias, a scale; a ReLU behind it), and the sides differ by what rounding that tensor
+costs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viaduct.comparison.judge import rounding
+from viaduct.comparison.replay import solved
+from viaduct.comparison.rows import Cause, Row
+from viaduct.comparison.scene import Both, Scene, explained, rms
+
+Array = NDArray[Any]
+NAME = "operator fusion"
+ADVICE = (
+    "Nothing to mend if the difference is rounding: fused operators round once. To see them apart, switch fusion off "
+    "on the left (`viaduct migrate --fusion-switch FILE`, fusion_switch_file on an NPU; no torch.compile) and dump "
+    "again; with --graph the tensors of fused operators are put beside the right ones."
+)
+LATER = 4  # operators of the right side that may have been drawn into the left's
+NEAR = 3  # places in the order between a tensor that only the right has and the origin
+SAME = 0.98
+ROUNDINGS = 8.0
+
+
+def look(scene: Scene) -> Cause | None:
+    both = scene.bad()
+    if scene.role != "output" or both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+        return None
+    return drawn_forward(scene, both) or never_rounded(scene, both)
+
+
+def drawn_forward(scene: Scene, both: Both) -> Cause | None:
+    """The left's tensor is what the right has only a few operators later."""
+    here, later = scene.row.stored, dict[str, Row]()
+    for row in sorted(scene.rows, key=lambda row: row.stored.order):
+        stored = row.pair.right
+        behind = stored is not None and stored.role == "output" and row.stored.order > here.order
+        if behind and (row.stored.step, row.stored.rank) == (here.step, here.rank) and row.op != here.op:
+            later.setdefault(row.op, row)
+    for row in list(later.values())[:LATER]:
+        values = scene.golden(row)
+        if values is not None and values.shape == both.right.shape and explained(values, both) > SAME:
+            evidence = f"the left side's {here.op} holds what the right has after {row.op}: it does both"
+            return Cause(NAME, 0.96, evidence, ADVICE)
+    return None
+
+
+def never_rounded(scene: Scene, both: Both) -> Cause | None:
+    """The right rounds a tensor between two operators, which the left does not have."""
+    for row in only_right(scene):
+        between = scene.golden(row)
+        if between is None or between.shape != both.right.shape or between.ndim < 2 or between.dtype.kind != "f":
+            continue
+        affine = fit_channels(between, both.right)
+        if affine is None:
+            continue
+        slope, offset, clipped = affine
+        unit = max(rounding(row), rounding(scene.row)) * rms(slope * between)
+        terms, exact = computed_again(scene, row)
+        size = rms(both.left - both.right)
+        if unit and size <= ROUNDINGS * unit * math.sqrt(max(1, terms) if unit < 1e-5 * rms(slope * between) else 1):
+            return describe(scene, row, both, size / unit, exact, (slope, offset, clipped))
+    return None
+
+
+def only_right(scene: Scene) -> list[Row]:
+    """Outputs without a partner just before the origin, or fused into it by the graph; the nearest first."""
+    here, group = scene.row.stored, set(scene.row.pair.right_op.split(","))
+    found = [
+        row
+        for row in scene.rows
+        if row.pair.left is None and row.pair.right is not None and row.stored.role == "output"
+        if (row.stored.step, row.stored.rank) == (here.step, here.rank)
+        if row.op in group or 0 <= here.order - row.stored.order <= NEAR
+    ]
+    return sorted(found, key=lambda row: -row.stored.order)
+
+
+def fit_channels(x: Array, y: Array) -> tuple[Array, Array, bool] | None:
+    """Slope and offset a channel that give y, perhaps with a ReLU behind; None if none do."""
+    shape = [1, x.shape[1], *[1] * (x.ndim - 2)]
+    clipped = bool(y.min() == 0 < y.max())
+    x_CN, y_CN = (np.moveaxis(side, 1, 0).reshape(side.shape[1], -1) for side in (x, y))
+    seen = y_CN > 0 if clipped else np.ones_like(y_CN, bool)
+    count = seen.sum(1)
+    if (count < 4).mean() > 0.5:
+        return None
+    weight = seen / np.maximum(count, 1)[:, None]
+    mean_x, mean_y = (weight * x_CN).sum(1), (weight * y_CN).sum(1)
+    centred = x_CN - mean_x[:, None]
+    energy = (weight * np.square(centred)).sum(1)
+    slope = (weight * centred * y_CN).sum(1) / np.where(energy > 0, energy, 1.0)
+    offset = mean_y - slope * mean_x
+    error = np.where(seen, slope[:, None] * x_CN + offset[:, None] - y_CN, 0.0)
+    if rms(error) > 0.02 * rms(y_CN) or np.allclose(slope, 0):
+        return None
+    return slope.reshape(shape), offset.reshape(shape), clipped
+
+
+def computed_again(scene: Scene, row: Row) -> tuple[int, Any]:
+    """Terms of a sum in the tensor between, and the layer that makes it, if input and weight are there."""
+    source = next(iter(scene.of("input", 0, op=row.op)), None)
+    weights = sorted(scene.of("parameter", op=row.op), key=lambda other: -math.prod(other.stored.shape))
+    x = scene.golden(source) if source is not None else None
+    weight = scene.golden(weights[0]) if weights else None
+    between = scene.golden(row)
+    if x is None or weight is None or between is None or weight.ndim != 4 or x.ndim != 4 or between.ndim != 4:
+        return (math.prod(weight.shape[1:]) if weight is not None and weight.ndim > 1 else 256), None
+    terms = math.prod(weight.shape[1:])
+    if x.shape[1] % weight.shape[1] or between.shape[1] != weight.shape[0]:
+        return terms, None
+    return terms, solved(x, weight, np.zeros(weight.shape[0]), Both(between, between))
+
+
+def describe(
+    scene: Scene, row: Row, both: Both, roundings: float, replay: Any, affine: tuple[Array, Array, bool]
+) -> Cause:
+    slope, offset, clipped = affine
+    words = (
+        f"{row.op} of the right side has no tensor on the left, {scene.origin.op} is a slope and an offset of it, and "
+        f"the sides differ by {roundings:.2g} roundings of it"
+    )
+    if replay is not None:
+        raw = slope.reshape(-1) * replay.predict() + offset.reshape(-1)
+        prediction = np.maximum(raw, 0) if clipped else raw
+        there = Both(*(side[replay.places[0], :, replay.places[1], replay.places[2]] for side in both))
+        share = explained(prediction, there)
+        if share > 0.3:
+            words += f"; computed through without rounding it, {share:.0%} of the difference is gone"
+            return Cause(NAME, 0.94, words, ADVICE)
+    return Cause(NAME, 0.85, words, ADVICE)
