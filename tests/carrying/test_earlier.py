@@ -104,7 +104,7 @@ def test_a_migrated_file_of_other_content_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_the_same_edit_of_the_same_side_counts() -> None:
-    earlier = Earlier("first", [], {("migrated", "train.py", 3, "x.npu()"): 2}, {})
+    earlier = Earlier("first", [], {("migrated", "train.py", 3, "x.npu()"): [2]}, {})
     edits = [
         Edit("migrated", "train.py", 3, "x.npu()", 0),
         Edit("original", "train.py", 3, "x.npu()", 0),
@@ -112,3 +112,11 @@ def test_only_the_same_edit_of_the_same_side_counts() -> None:
         Edit("migrated", "other.py", 3, "x.npu()", 0),
     ]
     assert [edit.is_executed for edit in add_earlier(edits, [earlier])] == [True, False, False, False]
+
+
+def test_the_two_arms_of_a_conditional_may_be_executed_by_two_commands() -> None:
+    key = ("migrated", "train.py", 3, "a() if b else c()")
+    edit = Edit(*key, 0, "", (2, 0))  # type: ignore[arg-type]
+    other, same = Earlier("other", [], {key: [0, 1]}, {}), Earlier("same", [], {key: [5, 0]}, {})
+    assert [edit.earlier for edit in add_earlier([edit], [same, other])] == ["other"]
+    assert not add_earlier([edit], [same])[0].is_executed

@@ -12,7 +12,7 @@ import pytest
 from carrying.journeys import carried, migrated_text, once, with_copy
 from carrying.numbers import observed
 from viaduct.carrying.agreement import measure
-from viaduct.carrying.doubts import joined_ranks, unseen_ranks
+from viaduct.carrying.doubts import describe_shared_model_dir, joined_ranks, unseen_ranks
 from viaduct.carrying.observed import Observed, Rank
 from viaduct.rehearsal.looking import describe_ranks
 
@@ -123,3 +123,17 @@ def test_ranks_are_paired_by_their_numbers() -> None:
     second = Rank(1, [[1.0]], weights={"w": np.ones(2)})
     pairs = measure(Observed([Rank(0, [[2.0]]), second]), Observed([second]))
     assert [(pair.rank, pair.same) for pair in pairs] == [(0, False), (1, True), (1, True)]
+
+
+def test_a_model_dir_that_the_ranks_of_an_estimator_share_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("estimator = tf.estimator.Estimator(model_fn)\n")
+    run: Any = SimpleNamespace(side="original", summary=SimpleNamespace(wrote=["model/checkpoint", "a.txt"]))
+    sides = SimpleNamespace(original=script, migrated=script)
+    two: Any = SimpleNamespace(asked=SimpleNamespace(ranks=2), stage="tf1", sides=sides)
+    (text,) = describe_shared_model_dir(two, run)
+    assert text.startswith("the ranks share the model_dir model:")
+    one: Any = SimpleNamespace(asked=SimpleNamespace(ranks=1), stage="tf1", sides=sides)
+    assert not list(describe_shared_model_dir(one, run))
+    run.summary.wrote = ["a.txt"]
+    assert not list(describe_shared_model_dir(two, run))

@@ -14,10 +14,11 @@ from viaduct.carrying.observed import Observed, Rank
 from viaduct.carrying.speed import Speed, describe_speed, measure_speed
 
 
-def run_with(*intervals: float, finished: bool = True) -> Any:
-    times = [100.0]
+def run_with(*intervals: float, finished: bool = True, busy: float = 1.0) -> Any:
+    """`busy`: the part of the time in which the processor works for it."""
+    times = [(100.0, 0.0)]
     for interval in intervals:
-        times.append(times[-1] + interval)
+        times.append((times[-1][0] + interval, times[-1][1] + interval * busy))
     return SimpleNamespace(observed=Observed([Rank(0, times=times)]), finished=finished)
 
 
@@ -41,20 +42,30 @@ def test_too_few_steps_and_a_run_that_failed_give_no_speed() -> None:
 
 
 def test_a_ratio_counts_only_beyond_what_two_runs_of_a_side_differ_by() -> None:
-    noisy = Speed((10.0, 14.0), (7.0, 7.2), 9)
+    noisy = Speed((10.0, 14.0), (7.0, 7.2), 9, 0.6)
     assert round(noisy.noise, 6) == 0.4
     assert not noisy.is_beyond_noise
-    assert Speed((10.0, 10.1), (5.0, 5.1), 9).is_beyond_noise
-    assert not Speed((10.0,), (10.4,), 9).is_beyond_noise
+    assert Speed((10.0, 10.1), (5.0, 5.1), 9, 0.5).is_beyond_noise
+    assert not Speed((10.0,), (10.4,), 9, 1.0).is_beyond_noise
+
+
+def test_a_machine_that_was_busy_while_one_side_ran_is_noise() -> None:
+    alone, beside = run_with(*[0.1] * 5), run_with(*[0.4] * 5, busy=0.25)
+    speed = measure_speed(carried_with([beside, beside], [alone, alone]))
+    assert speed is not None
+    assert round(speed.ratio, 6) == 4.0
+    assert round(speed.processor_ratio, 6) == 1.0
+    assert round(speed.noise, 6) == 3.0
+    assert not speed.is_beyond_noise
 
 
 def test_the_sentence_says_whose_speed_it_is() -> None:
-    carried: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9), asked=SimpleNamespace(lang="en"))
+    carried: Any = SimpleNamespace(speed=Speed((10.0, 10.2), (5.0, 5.1), 9, 0.5), asked=SimpleNamespace(lang="en"))
     assert describe_speed(carried) == (
         "Speed",
         "10 and 10.2 steps/s before, 5 and 5.1 after: a ratio of 0.50, beyond the noise of 5%. It is the CPU's speed.",
     )
-    carried.speed = replace(carried.speed, migrated=(9.9, 10.3))
+    carried.speed = replace(carried.speed, migrated=(9.9, 10.3), processor_ratio=1.0)
     assert "a ratio of 1.00, within the noise of 5%" in describe_speed(carried)[1]  # type: ignore[index]
 
 

@@ -18,7 +18,7 @@ OLD = """
 import json
 import tensorflow as tf
 import tensorflow.contrib.slim as slim
-from tensorflow.contrib import layers as contrib_layers, rnn, lookup
+from tensorflow.contrib import layers as contrib_layers, legacy_seq2seq, rnn, lookup
 from tensorflow.contrib.framework import nest
 from tensorflow.contrib.training import HParams
 from tensorflow.contrib.seq2seq import sequence_loss
@@ -58,6 +58,10 @@ table = lookup.index_table_from_tensor(["a", "b"], default_value=-7)
 found = table.lookup(tf.constant(["b", "z"]))
 loss = sequence_loss(tf.zeros([1, 2, 4]), tf.constant([[0, 1]]), tf.constant([[1.0, 0.0]]))
 cell = rnn.BasicLSTMCell(3)
+outputs, _ = legacy_seq2seq.rnn_decoder([tf.ones([2, 3])] * 4, cell.zero_state(2, tf.float32), cell, scope="decoder")
+said["decoder"] = [len(outputs), sum(v.op.name.startswith("decoder/") for v in tf.trainable_variables())]
+steps = [tf.zeros([2, 4])] * 3, [tf.constant([0, 1])] * 3, [tf.constant([1.0, 0.5])] * 3
+legacy = [legacy_seq2seq.sequence_loss_by_example(*steps), legacy_seq2seq.sequence_loss(*steps)]
 h = HParams(rate=0.1, layers=[1, 2], wide=False).parse("rate=0.5,layers=[3,4],wide=true")
 said["hparams"] = h.values()
 try:
@@ -74,6 +78,7 @@ with tf.Session() as sess:
         sess.run(train, {x: np.ones([2, 8, 8, 3])})
     said["lookup"] = sess.run(found).tolist()
     said["sequence_loss"] = float(sess.run(loss))
+    said["legacy"] = [np.asarray(value).tolist() for value in sess.run(legacy)]
 print(json.dumps(said))
 """
 
@@ -94,6 +99,9 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
     assert (said["updates"], said["penalties"]) == (4, 3)
     assert said["lookup"] == [1, -7]
     assert said["sequence_loss"] == pytest.approx(np.log(4))
+    assert said["decoder"] == [4, 2]
+    assert said["legacy"][0] == pytest.approx([np.log(4)] * 2)
+    assert said["legacy"][1] == pytest.approx(np.log(4))
     assert said["hparams"] == {"rate": 0.5, "layers": [3, 4], "wide": True}
     for message in (said["missing"], said["missing_import"]):
         assert "tensorflow.contrib." in message

@@ -31,6 +31,7 @@ class Edit:
     text: str
     count: int
     cell: str = ""  # of a notebook
+    parts: tuple[int, ...] = ()  # the counts of its parts, where it has several
     earlier: str = ""  # the folder of an earlier carry that executed it, where this one did not
 
     @property
@@ -100,9 +101,9 @@ def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
         file = Path(plan.tree) / path
         lines = counters.decode(read_source(file, file.read_bytes())).splitlines()
         for line, numbers in sorted(edited.lines.items()):
-            count = min((counts[offset + number] if counts else 0 for number in numbers), default=0)
+            parts = tuple(counts[offset + number] if counts else 0 for number in numbers)
             cell = locate_line(file, line).removeprefix(f"{file} ") if is_notebook(path) else ""
-            edits.append(Edit(side, path, line, lines[line - 1].strip(), count, cell))
+            edits.append(Edit(side, path, line, lines[line - 1].strip(), min(parts, default=0), cell, parts))
         offset += len(edited.units)
     return edits
 
@@ -110,6 +111,7 @@ def read(plan: Plan, sides: Sides, side: Side) -> list[Edit]:
 def as_record(edits: list[Edit]) -> list[dict[str, Any]]:
     return [
         {"side": edit.side, "file": edit.file, "line": edit.line, "text": edit.text, "executed": edit.count}
+        | ({"parts": list(edit.parts)} if len(edit.parts) > 1 else {})
         | ({"executed_in": edit.earlier} if edit.earlier else {})
         for edit in edits
     ]

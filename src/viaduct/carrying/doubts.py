@@ -13,6 +13,7 @@ from viaduct.carrying.values import changed_values
 
 if TYPE_CHECKING:
     from viaduct.carrying.carry import Carried
+    from viaduct.carrying.running import Run
 
 Kind = Literal[
     "not deterministic", "other ranks", "wrong tree", "not the file", "never executed", "no effect", "not compared",
@@ -81,7 +82,20 @@ def not_deterministic(carried: Carried) -> Iterator[Doubt]:
             "not deterministic",
             f"the {name} is not deterministic {when} ({place}): two runs of it with the same seed differ",
             f"{SIDES[side]}{moment}不确定({place}):相同种子的两次运行结果不同",
+            list(describe_shared_model_dir(carried, first)),
         )
+
+
+def describe_shared_model_dir(carried: Carried, run: Run) -> Iterator[str]:
+    """Name the folder of checkpoints that the ranks of an Estimator share: who comes late restores another's."""
+    folders = sorted({name.rpartition("/")[0] for name in run.summary.wrote if name.rpartition("/")[2] == "checkpoint"})
+    script = carried.sides.migrated if run.side == "migrated" else carried.sides.original
+    if carried.asked.ranks < 2 or carried.stage != "tf1" or not folders or b"Estimator(" not in script.read_bytes():
+        return
+    yield (
+        f"the ranks share the model_dir {folders[0] or '.'}: one that starts late may restore what another saved by "
+        "then, on the card too; give each rank a folder of its own"
+    )
 
 
 def joined_ranks(carried: Carried) -> Iterator[Doubt]:

@@ -27,7 +27,7 @@ class Earlier:
 
     folder: str
     arguments: list[str]
-    executed: dict[Key, int]
+    executed: dict[Key, list[int]]  # of each edit the counts of its parts
     hashes: dict[str, dict[str, str]]  # of the project's files that each side executed
 
 
@@ -61,11 +61,10 @@ def read_earlier(folder: Path, to: str, limits: str) -> Earlier:
         ) from None
 
 
-def read_executed(record: dict[str, Any]) -> dict[Key, int]:
+def read_executed(record: dict[str, Any]) -> dict[Key, list[int]]:
     return {
-        (edit["side"], edit["file"], edit["line"], edit["text"]): edit["executed"]
+        (edit["side"], edit["file"], edit["line"], edit["text"]): edit.get("parts", [edit["executed"]])
         for edit in record["edits"]
-        if edit["executed"]
     }
 
 
@@ -96,12 +95,16 @@ def find_changed(hashes: dict[str, str], root: Path) -> Iterator[str]:
 
 
 def add_earlier(edits: list[Edit], found: Iterable[Earlier]) -> list[Edit]:
-    """Say of each edit that was not executed here which earlier carry executed it."""
-    known: dict[Key, str] = {}
+    """Say of each edit that was not executed here which earlier carry executed it, or the part of it that was not."""
+    return [edit if edit.count else replace(edit, earlier=find_folder(edit, found)) for edit in edits]
+
+
+def find_folder(edit: Edit, found: Iterable[Earlier]) -> str:
+    """Return the first folder that adds something, if all parts together were executed; else nothing."""
+    parts, first = list(edit.parts or (edit.count,)), ""
     for earlier in found:
-        for key in earlier.executed:
-            known.setdefault(key, earlier.folder)
-    return [
-        edit if edit.count else replace(edit, earlier=known.get((edit.side, edit.file, edit.line, edit.text), ""))
-        for edit in edits
-    ]
+        theirs = earlier.executed.get((edit.side, edit.file, edit.line, edit.text), [])
+        if len(theirs) == len(parts) and any(count and not own for own, count in zip(parts, theirs, strict=True)):
+            first = first or earlier.folder
+            parts = [own + count for own, count in zip(parts, theirs, strict=True)]
+    return first if all(parts) else ""

@@ -29,7 +29,9 @@ class Rank:
     facts: list[Fact] = field(default_factory=list)
     evaluations: list[list[float]] = field(default_factory=list)  # sums over the outputs of passes without gradients
     inputs: list[list[float]] = field(default_factory=list)  # by step, sums over what networks are given
-    times: list[float] = field(default_factory=list)  # when each step ended, in seconds
+    times: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # when each step ended: a clock, the processor's time
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def read_rank(folder: Path, number: int) -> Rank:
         [Fact(one["kind"], one["name"], one["what"], tuple(one["at"]) if one["at"] else None) for one in facts],
         [json.loads(line) for line in evaluations],
         [line.get("inputs", []) for line in lines],
-        [line["at"] for line in lines if "at" in line],
+        [tuple(line["at"]) for line in lines if "at" in line],
     )
 
 

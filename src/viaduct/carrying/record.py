@@ -75,7 +75,14 @@ def of_speed(speed: Speed | None) -> dict[str, Any] | None:
     if speed is None:
         return None
     kept = {"original": list(speed.original), "migrated": list(speed.migrated), "intervals": speed.intervals}
-    return {"unit": "steps/s", **kept, "ratio": speed.ratio, "noise": speed.noise, "beyond": speed.is_beyond_noise}
+    return {
+        "unit": "steps/s",
+        **kept,
+        "ratio": speed.ratio,
+        "processor_ratio": speed.processor_ratio,
+        "noise": speed.noise,
+        "beyond_noise": speed.is_beyond_noise,
+    }
 
 
 def of_fault(carried: Carried) -> dict[str, str] | None:

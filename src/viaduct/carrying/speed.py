@@ -29,6 +29,7 @@ class Speed:
     original: tuple[float, ...]
     migrated: tuple[float, ...]
     intervals: int  # of the run with the fewest
+    processor_ratio: float  # as `ratio`, of the processor's time, which other work on the machine hardly changes
 
     @property
     def ratio(self) -> float:
@@ -37,13 +38,18 @@ class Speed:
 
     @property
     def noise(self) -> float:
-        """By how much two runs of the same side differ, relatively; of both sides the larger."""
+        """What the machine adds: two runs of a side differ by it, or the clock's ratio from the processor's."""
         spread = max(max(runs) / min(runs) - 1 for runs in (self.original, self.migrated))
-        return max(spread, LEAST_NOISE)
+        return max(spread, find_excess(self.ratio / self.processor_ratio), LEAST_NOISE)
 
     @property
     def is_beyond_noise(self) -> bool:
-        return max(self.ratio, 1 / self.ratio) - 1 > 2 * self.noise
+        return find_excess(self.ratio) > 2 * self.noise
+
+
+def find_excess(ratio: float) -> float:
+    """Return by how much a ratio is away from 1, in either direction."""
+    return max(ratio, 1 / ratio) - 1
 
 
 def measure_speed(carried: Carried) -> Speed | None:
@@ -56,14 +62,21 @@ def measure_speed(carried: Carried) -> Speed | None:
         sides.append([find_intervals(run) for run in (first, second) if run is not None and run.finished])
     if not all(len(intervals) >= FEWEST for side in sides for intervals in side):
         return None
-    original, migrated = (tuple(1 / statistics.median(intervals) for intervals in side) for side in sides)
-    return Speed(original, migrated, min(len(intervals) for side in sides for intervals in side))
+    original, migrated = (
+        tuple(1 / statistics.median(clock for clock, _ in intervals) for intervals in side) for side in sides
+    )
+    spent = [statistics.median(processor for intervals in side for _, processor in intervals) for side in sides]
+    ratio = spent[0] / spent[1] if all(spent) else 1.0
+    return Speed(original, migrated, min(len(intervals) for side in sides for intervals in side), ratio)
 
 
-def find_intervals(run: Run) -> list[float]:
-    """Return the seconds between the ends of steps; what comes before the first end is preparation."""
-    times = run.observed.first.times
-    return [after - before for before, after in itertools.pairwise(times) if after > before]
+def find_intervals(run: Run) -> list[tuple[float, float]]:
+    """Return the seconds between the ends of steps, by the clock and of the processor.
+
+    What comes before the first end is preparation.
+    """
+    pairs = itertools.pairwise(run.observed.first.times)
+    return [(after[0] - before[0], after[1] - before[1]) for before, after in pairs if after[0] > before[0]]
 
 
 def describe_speed(carried: Carried) -> tuple[str, str] | None:

@@ -1,7 +1,7 @@
 """What a comparison of two rehearsals needs: losses of each step, gradients of the first, weights at the end.
 
     RECORD/observed/rank-0/steps.jsonl       {"step": 0, "losses": [2.31], "lr": [0.1], "inputs": [3.2, 96.0],
-                                             "at": 13.2}, the last in seconds of a clock of its own
+                                             "at": [13.2, 2.5]}, the last in seconds: a clock, and of the processor
     RECORD/observed/rank-0/losses.npz        the same losses: "0 0" is the first of step 0
     RECORD/observed/rank-0/gradients.npz     of step 0, by parameter name
     RECORD/observed/rank-0/weights.npz       when the script ended; buffers too
@@ -156,7 +156,7 @@ class Observation:
     def step_ends(self, step: int, optimizer: torch.optim.Optimizer | None) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group] if optimizer else []
         losses = [float(loss.detach().cpu().double().mean()) for loss in self._losses if loss.numel()]
-        at = time.monotonic()
+        at = (time.monotonic(), time.process_time())
         self._steps.append({"step": step, "losses": losses, "lr": rates, "inputs": self._inputs, "at": at})
         self._losses, self._inputs = [], []
         if self._look:

@@ -36,7 +36,7 @@ class Watched(sessions.Observer):
     on_step: Callable[[int, float | None], None] | None = None  # after each step: its number from 0, its loss
     by_line: bool = False  # `take_step` says when a step is over, not a run that trains
     losses: list[float | None] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)  # when each step ended: time.monotonic()
+    times: list[tuple[float, float]] = field(default_factory=list)  # when each step ended, by clock and processor
     first_gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     last_variables: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     trainable: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Watched(sessions.Observer):
 
     def _note_step(self, loss: float | None) -> None:
         self.losses.append(loss)
-        self.times.append(time.monotonic())
+        self.times.append((time.monotonic(), time.process_time()))
 
     def _end_step(self, opened: Opened, loss: float | None) -> None:
         self._note_step(loss)
