@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -67,18 +68,19 @@ def parse_command(command: str) -> None:
     parsed = load_verb(verb)
     while inner := getattr(parsed, "commands", None):
         parsed, words = inner[words[0]], words[1:]
-    given = parsed.make_context(verb, words).params
-    check_values(verb, given)
+    context = parsed.make_context(verb, words)
+    if verb == "train":
+        with patch.object(train, "begin"), context:  # resolves recipe, fields and ranks, and would train then
+            context.invoke(parsed.callback, **context.params)
+    check_values(verb, context.params)
 
 
 def check_values(verb: str, given: dict[str, Any]) -> None:
     """Check recipes, fields of recipes, rules, and the command that `launch` starts."""
-    if verb == "train" and given["recipe"]:
-        train.asked_for(given)
-    elif verb == "launch" and given["command"]:
+    if verb == "launch" and given["command"]:
         if given["command"][0] in cli.VERBS:
             parse_command(shlex.join(["viaduct", *given["command"]]))
-    elif recipe := given.get("plan") or given.get("recipe"):
+    elif verb != "train" and (recipe := given.get("plan") or given.get("recipe")):
         changed = load(recipe).recipe
         for setting in given.get("settings") or []:
             changed = override(changed, *setting.split("=", 1))
