@@ -76,6 +76,7 @@ class Stream(Protocol):
     steps_per_epoch: int
     skipped: list[str]  # pictures that could not be used, named
 
+    def reseed(self, seed: int) -> None: ...
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
     def close(self) -> None: ...
     def __enter__(self) -> Stream: ...
@@ -119,6 +120,10 @@ class Batches:
         self._host_labels = split.labels
         if train and images.balance and share.rank == 0:
             tell(describe(split.labels, images.balance, {}))
+
+    def reseed(self, seed: int) -> None:
+        """Order and augment by this seed from the next epoch on; call it between epochs."""
+        self._seed = seed
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""

@@ -106,6 +106,10 @@ class RecordBatches:
         self._buffers: list[Buffer] = []
         self._iterators: WeakSet[Generator[Batch, None, None]] = WeakSet()
 
+    def reseed(self, seed: int) -> None:
+        """Order and augment by this seed from the next epoch on; call it between epochs."""
+        self._seed = seed
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on; the same ones as if it had begun at step 0."""
         iterator = self._epoch(epoch, start)

@@ -31,6 +31,9 @@ class SyntheticBatches:
         self._all_labels = torch.from_numpy(split.labels if not train else split.labels[: self.global_batch]).to(device)
         self._train, self._first = train, self._labelled(0)
 
+    def reseed(self, seed: int) -> None:
+        """Do nothing: noise has no order."""
+
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch; in training they are one and the same, so that a step launches nothing for it."""
         return (self._first if self._train else self._labelled(step) for step in range(start, self.steps_per_epoch))

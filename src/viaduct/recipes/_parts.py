@@ -529,6 +529,13 @@ class Parallel(Part):
         require(self.hang_seconds > 0, "parallel.hang_seconds", self.hang_seconds, "above 0")
 
 
+# What records of evaluations hold already.
+TAKEN_METRICS = (
+    *("step", "epoch", "time", "kind", "count", "loss", "seconds"),
+    *("top1", "top5", "precision", "recall", "f1"),
+)
+
+
 @dataclass(frozen=True)
 class Recipe(Part):
     """What to train and how. Batch sizes are global: one card or eight mean the same run.
@@ -566,10 +573,15 @@ class Recipe(Part):
     clip_norm: float = 0.0  # 0: gradients are not clipped
     deterministic: bool = False
     callbacks: tuple[Any, ...] = ()
+    metrics: dict[str, Callable[..., Any]] = field(default_factory=dict)  # name -> metric(logits, labels): a number
     expects: Top1 | None = None
 
     def check(self) -> None:
         require(self.epochs > 0, "epochs", self.epochs, "above 0")
+        for name, metric in self.metrics.items():
+            usable = isinstance(name, str) and name.isidentifier() and name not in TAKEN_METRICS
+            require(usable, "a name in metrics", name, f"a word, and none of {', '.join(TAKEN_METRICS)}")
+            require(callable(metric), f"metrics[{name!r}]", metric, "a function of logits and labels")
         require(self.steps >= 0, "steps", self.steps, "0 or more")
         require(self.accumulate >= 1, "accumulate", self.accumulate, "1 or more")
         divides = self.data.global_batch % self.accumulate == 0

@@ -12,8 +12,10 @@ A recipe of your own may carry callbacks: instances of a subclass of `Callback`.
     end(training, outcome)             once, after everything else, when the run is finished or interrupted;
                                        not after an error
 
-A callback may call `training.request_stop("reason")` (the run then counts as finished) and read, but should not
-replace, `training.model`, `.optimizer`, `.step`, `.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
+A callback may call `training.request_stop("reason")` (the run then counts as finished), change what comes by
+`training.change_learning_rate(rate | factor=…)`, `.change_order_seed(seed)` and `.change_loss_weights(main=…,
+auxiliary=…)` (checkpoints keep all three), and read, but should not replace, `training.model`, `.optimizer`, `.step`,
+`.steps`, `.epoch`, `.rate`, `.recipe`, `.run`. The loop's own
 NaN stop, checkpointing, metrics file, TensorBoard events, early stop and progress bar are callbacks too.
 
 Of several ranks only the first has callbacks, and what it sees is of all ranks together. One that says `every_rank =
@@ -215,7 +217,8 @@ class TensorBoard(Callback):
 
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")
-        self.file.scalars(training.step, {f"validation/{name}": getattr(score, name) for name in names})
+        values = {name: getattr(score, name) for name in names} | score.own
+        self.file.scalars(training.step, {f"validation/{name}": value for name, value in values.items()})
 
 
 class ProgressBar(Callback):

@@ -76,6 +76,8 @@ def refuse_parts(recipe: Recipe, group: Group) -> None:
         raise CannotSplit("gradients of the ranks are summed (parallel.reduce), and ranks of a classifier have parts")
     if not isinstance(recipe.loss, CrossEntropy):
         raise CannotSplit("a loss of your own needs the logits of all classes in one place")
+    if recipe.metrics:
+        raise CannotSplit("metrics of your own need the logits of all classes in one place")
     if isinstance(recipe.optimizer, Thor):
         raise CannotSplit("THOR's curvature is that of whole layers")
     if callable(recipe.optimizer):

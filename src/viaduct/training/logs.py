@@ -70,6 +70,8 @@ class Resnext(Lines):
             f"{training.step:5d}  {training.epoch:5.1f}  {100 * score.top1:5.3f}  {100 * score.top5:6.2f}  "
             f"{score.loss:6.2f}  {datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S}"
         )
+        for name, value in score.own.items():
+            self.say(f"{name}: {value:g}")
         self.say("Finished evaluation")
 
 
@@ -97,8 +99,10 @@ class Tf(Lines):
     def evaluation(self, training: Training, score: Score) -> None:
         step = training.step
         values = f"loss = {score.loss:g}, top_1_accuracy = {score.top1:g}, top_5_accuracy = {score.top5:g}"
+        values += "".join(f", {name} = {value:g}" for name, value in score.own.items())
         prefix = training.run.checkpoints / f"step-{step}"
-        results = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5, "global_step": step}
+        results = {"loss": score.loss, "top_1_accuracy": score.top1, "top_5_accuracy": score.top5}
+        results |= {**score.own, "global_step": step}
         self.info(f"Finished evaluation at {datetime.now(timezone.utc):%Y-%m-%d-%H:%M:%S}")
         self.info(f"Saving dict for global step {step}: global_step = {step}, {values}")
         self.info(f"Saving 'checkpoint_path' summary for global step {step}: {prefix}")
@@ -140,7 +144,7 @@ class Dll(Lines):
         self.marks = [*(self.marks if done > 1 else []), time.monotonic()]
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.last = {"top1_accuracy": score.top1, "top5_accuracy": score.top5}
+        self.last = {"top1_accuracy": score.top1, "top5_accuracy": score.top5, **score.own}
         self.last |= {"eval_throughput": score.count / max(score.seconds, 1e-9), **latencies(self.marks)}
 
     def end(self, training: Training, outcome: str) -> None:
@@ -167,6 +171,8 @@ def latencies(marks: list[float]) -> dict[str, float]:
 
 class Events(Lines):
     """The port's timing log: also alone, without other lines, in RUN/event_log.txt."""
+
+    every_step = False  # the ends of epochs are enough
 
     def begin(self, training: Training) -> None:
         self.own = training.run.path / EVENT_LOG
@@ -217,6 +223,7 @@ class Events(Lines):
             ("eval_accuracy", score.top1),
             ("eval_accuracy_top5", score.top5),
             ("eval_loss", score.loss),
+            *((f"eval_{name}", value) for name, value in score.own.items()),
         ):
             self.value(training, key, f"{value:g}", f"step:{training.step}")
 
@@ -245,7 +252,8 @@ class Mindspore(Lines):
         self.say(f"epoch: {epoch + 1} step: {step + 1}, loss is {record.losses[-1]:.7g}")
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.say(f"result: {{'acc': {score.top1}}} ckpt={training.run.checkpoints / f'step-{training.step}'}")
+        results = {"acc": score.top1, **score.own}
+        self.say(f"result: {results} ckpt={training.run.checkpoints / f'step-{training.step}'}")
 
 
 FORMATS: dict[str, type[Lines]] = {

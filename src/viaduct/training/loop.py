@@ -124,6 +124,8 @@ class Training:
         self.score: Score | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0, "checkpoints": 0.0}
         self.stopping: str | None = None
+        self.order_seeds: list[tuple[int, int]] = []  # from an epoch on, as callbacks have changed it
+        self.loss_weights = {"main": 1.0, "auxiliary": recipe.aux_weight}
         self._wanted_stop = "another rank asked for it"
         self._told_to_all = True
         self._chance_of_others: list[dict[str, Any]] = []
@@ -190,8 +192,64 @@ class Training:
         """From the coming step on, epoch after epoch."""
         epoch, begun = divmod(self.step, self.pace.steps_per_epoch)
         while True:
+            self.train_batches.reseed(self.order_seed_of(epoch))
             yield from self.train_batches.epoch(epoch, start=begun)
             epoch, begun = epoch + 1, 0
+
+    @property
+    def at_epoch_end(self) -> bool:
+        return self.step % self.pace.steps_per_epoch == 0
+
+    def order_seed_of(self, epoch: int) -> int:
+        """Return the seed of an epoch's sample order and augmentation: the recipe's, unless a callback changed it."""
+        changed = [seed for first, seed in self.order_seeds if first <= epoch]
+        return changed[-1] if changed else self.recipe.seed
+
+    def change_learning_rate(self, rate: float | None = None, factor: float | None = None) -> None:
+        """For callbacks: make the coming step's rate `rate`, or `factor` times what it would be.
+
+        The schedule continues from there: all later rates are changed by the same factor, also after a resume.
+        """
+        self.refuse_lone_rank("change_learning_rate")
+        if (rate is None) == (factor is None):
+            raise BadValue("change_learning_rate takes a rate or a factor.", "One of them: factor=0.1")
+        if factor is None:
+            planned = self.rate_at(min(self.step, self.steps - 1))
+            if not planned > 0:
+                raise BadValue(
+                    f"change_learning_rate: the schedule's rate is {planned:g} here; no factor makes it {rate:g}."
+                )
+            factor = cast(float, rate) / planned
+        if not (math.isfinite(factor) and factor >= 0):
+            raise BadValue(f"change_learning_rate: a factor of {factor:g} is none.", "It must be 0 or more.")
+        self.initial_rates = [initial * factor for initial in self.initial_rates]
+
+    def change_order_seed(self, seed: int) -> None:
+        """For callbacks: order and augment the epochs that have not begun by this seed."""
+        self.refuse_lone_rank("change_order_seed")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise BadValue(f"change_order_seed: {seed!r} is no seed.", "It must be a whole number, 0 or more.")
+        first = -(-self.step // self.pace.steps_per_epoch)
+        self.order_seeds = [change for change in self.order_seeds if change[0] != first] + [(first, seed)]
+
+    def change_loss_weights(self, main: float | None = None, auxiliary: float | None = None) -> None:
+        """For callbacks: weigh the loss of the network's answer, and that of its auxiliary head, by these."""
+        self.refuse_lone_rank("change_loss_weights")
+        given = {"main": main, "auxiliary": auxiliary}
+        for name, weight in given.items():
+            if weight is not None and not (math.isfinite(weight) and weight >= 0):
+                raise BadValue(f"change_loss_weights: {name} is {weight!r}.", "It must be 0 or more.")
+        self.loss_weights |= {name: float(weight) for name, weight in given.items() if weight is not None}
+        if self.sink:
+            self.sink.capture_anew()
+
+    def refuse_lone_rank(self, setter: str) -> None:
+        """Refuse a change that only rank 0 would make."""
+        if self.group.ranks > 1 and not self._told_to_all:
+            raise BadValue(
+                f"{setter} was called on rank 0 alone, and {self.group.ranks} ranks train together.",
+                "Give the callback `every_rank = True`: then all ranks change the same.",
+            )
 
     def proceed(self, batches: Iterator[Batch]) -> None:
         """One step, or one sink of them, and all that belongs to it."""
@@ -297,8 +355,9 @@ class Training:
 
     def objective(self, logits: Tensor, auxiliary: list[Tensor], labels: Any) -> Tensor:
         """What is made smaller, but for the weight decay: the loss, and that of the auxiliary heads."""
-        extra = [self.recipe.aux_weight * self.loss(heads, labels) for heads in auxiliary]
-        return sum(extra, self.loss(logits, labels))
+        extra = [self.loss_weights["auxiliary"] * self.loss(heads, labels) for heads in auxiliary]
+        main = self.loss(logits, labels)
+        return sum(extra, main if self.loss_weights["main"] == 1 else main * self.loss_weights["main"])
 
     def mixed(self, batch: Batch) -> tuple[Tensor, Tensor | Mixed]:
         """Pictures and labels as the recipe mixes them."""
@@ -444,6 +503,7 @@ class Training:
                 self.after_batch,
                 self.group,
                 self.judge,
+                self.recipe.metrics,
             )
         self.to_training()
         self.close_window("evaluation")
@@ -486,6 +546,8 @@ class Training:
             "best": self.best,
             "optimizer": self.optimizer.state_dict(),
             "initial_rates": self.initial_rates,
+            "order_seeds": self.order_seeds,
+            "loss_weights": self.loss_weights,
             "scale": self.scale.state(),
             "ema_updates": self.shadow.updates if self.shadow else 0,
             "random": random_states(self.device),
@@ -537,6 +599,8 @@ class Training:
         if self.step >= self.steps or self.recipe.evaluation.stop_threshold:
             self.evaluated_at = -1  # a run that was killed just before its end still owes its final score
         self.initial_rates, self.seconds = state["initial_rates"], state["seconds"]
+        self.order_seeds = [(first, seed) for first, seed in state.get("order_seeds", [])]
+        self.loss_weights = {**self.loss_weights, **state.get("loss_weights", {})}
         self.scale.restore(state["scale"])
         if self.shadow and ema is not None:
             self.shadow.restore(ema, state["ema_updates"])

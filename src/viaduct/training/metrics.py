@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -13,12 +13,18 @@ import torch
 from torch import Tensor
 
 from viaduct.data.batches import Stream
+from viaduct.errors import BadValue
 from viaduct.training.distributed import ALONE, Group
 from viaduct.training.messages import sendable
 from viaduct.training.optim import Loss
+from viaduct.training.own_parts import name_own_part
 
 Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Metric = Callable[[Tensor, Tensor], Any]
+NO_LOGITS: Floats = np.empty((0, 0), np.float32)
 FIRST = 5  # a picture whose class is among so many counts for top5
+HEADLINE = ("count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds")
 MOST_CONFUSION = 2000  # classes: a matrix of as many rows and columns has 4 million fields
 
 
@@ -36,12 +42,10 @@ class Score:
     confusion: list[list[int]] | None = field(repr=False)  # rows: true class; columns: predicted; None: too many
     predictions: list[int] = field(repr=False)  # one per picture, in the order of the split
     seconds: float = 0.0
+    own: dict[str, float] = field(default_factory=dict)  # the recipe's own metrics
 
     def headline(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name)
-            for name in ("count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds")
-        }
+        return {name: getattr(self, name) for name in HEADLINE} | self.own
 
 
 class Judged(NamedTuple):
@@ -77,26 +81,49 @@ def evaluate(
     after_batch: Callable[[int, int], bool] = lambda done, total: True,
     group: Group = ALONE,
     judge: Judge | None = None,
+    own: Mapping[str, Metric] | None = None,
 ) -> Score | None:
     """The score over all pictures; None if `after_batch`, told how many are done, asks to give up.
 
     Of several ranks each looks at its share, and all get the score of the whole: sums are added up, not averages.
-    Where the logits are not those of all classes, `judge` knows what to make of them.
+    Where the logits are not those of all classes, `judge` knows what to make of them. `own` are the recipe's metrics:
+    each gets the logits and labels of all images, on the CPU and in the order of the set.
     """
     judge = judge or judge_by(loss, classes)
     began = time.monotonic()
-    seen = Seen()
+    seen = Seen(keep_logits=bool(own))
     for done, batch in enumerate(batches.epoch(0), start=1):
         # Padding stands at the end of the last batch only, with the last ranks.
         before = ((done - 1) * group.ranks + group.rank) * len(batch.labels)
         real = max(0, min(len(batch.labels), batches.count - before))
-        judged = judge(forward(batch.images), batch.labels, real)
+        logits = forward(batch.images)
+        judged = judge(logits, batch.labels, real)
         if real:
-            seen.add(judged, batch.labels[:real], batch.index[:real])
+            seen.add(judged, batch.labels[:real], batch.index[:real], logits[:real])
         if not after_batch(done, batches.steps_per_epoch):
             return None
     whole = joined(group.gather(seen.counted()))
-    return replace(score(whole, classes), seconds=time.monotonic() - began)
+    measured = measure_own(own or {}, whole)
+    return replace(score(whole, classes), seconds=time.monotonic() - began, own=measured)
+
+
+def measure_own(metrics: Mapping[str, Metric], whole: Counted) -> dict[str, float]:
+    """Return what the recipe's own metrics make of all logits and labels."""
+    found = {}
+    for name, metric in metrics.items():
+        logits, labels = torch.from_numpy(whole.logits), torch.from_numpy(whole.true)
+        with name_own_part(f"metric {name!r}", metric):
+            value = metric(logits, labels)
+            if not is_number(value):
+                raise BadValue(f"the recipe's metric {name!r} returned a {type(value).__name__}, not a number.")
+            found[name] = float(value)
+    return found
+
+
+def is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1
+    return isinstance(value, float | int | np.floating | np.integer)
 
 
 @sendable
@@ -108,17 +135,22 @@ class Counted(NamedTuple):
     predicted: Numbers
     loss: float
     hits: int  # the class is among the first five
+    logits: Floats = NO_LOGITS  # of each picture, where the recipe has metrics of its own; else of none
 
 
 class Seen:
     """What one rank has seen so far, left on the device until the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_logits: bool = False) -> None:
+        self.keep_logits = keep_logits
+        self.logits: list[Tensor] = []
         self.losses: list[Tensor] = []
         self.hits: list[Tensor] = []
         self.rows: list[Tensor] = []
 
-    def add(self, judged: Judged, truth: Tensor, pictures: Tensor) -> None:
+    def add(self, judged: Judged, truth: Tensor, pictures: Tensor, logits: Tensor) -> None:
+        if self.keep_logits:
+            self.logits.append(logits.float().cpu())
         self.losses.append(judged.loss)
         self.hits.append(judged.hits)
         self.rows.append(torch.stack([pictures, truth, judged.predicted]))
@@ -126,10 +158,11 @@ class Seen:
     def counted(self) -> Counted:
         if not self.rows:  # fewer pictures than ranks
             none = np.empty(0, np.int64)
-            return Counted(none, none, none, 0.0, 0)
+            return Counted(none, none, none, 0.0, 0, NO_LOGITS)
         loss, hits = float(torch.stack(self.losses).cpu().double().sum()), int(torch.stack(self.hits).sum())
         pictures, true, predicted = torch.cat(self.rows, 1).cpu().numpy()
-        return Counted(pictures, true, predicted, loss, hits)
+        logits = torch.cat(self.logits).numpy() if self.logits else NO_LOGITS
+        return Counted(pictures, true, predicted, loss, hits, logits)
 
 
 def joined(parts: list[Counted]) -> Counted:
@@ -137,7 +170,9 @@ def joined(parts: list[Counted]) -> Counted:
     pictures, true, predicted = (np.concatenate([part[row] for part in parts]) for row in range(3))
     order = np.argsort(pictures, kind="stable")
     loss, hits = sum(part.loss for part in parts), sum(part.hits for part in parts)
-    return Counted(pictures[order], true[order], predicted[order], loss, hits)
+    kept = [part.logits for part in parts if len(part.logits)]
+    logits = np.concatenate(kept)[order] if kept else NO_LOGITS
+    return Counted(pictures[order], true[order], predicted[order], loss, hits, logits)
 
 
 def score(whole: Counted, classes: int) -> Score:

@@ -30,7 +30,7 @@ from viaduct.reporting import (
     write_page,
 )
 from viaduct.training.loop import Training
-from viaduct.training.metrics import MOST_CONFUSION, Score
+from viaduct.training.metrics import HEADLINE, MOST_CONFUSION, Score
 
 SAMPLES = 32  # pictures in the grid
 WRONG_AT_MOST = 16
@@ -138,6 +138,7 @@ def tiles(loaded: Loaded, training: Training, summary: dict[str, Any], at_end: b
             top1_tile(None if warn_of_noise(training) else loaded.recipe.expects, score, step),
             Tile("validation top-5", write_percent(score.top5), step),
             Tile("macro F1", write_percent(score.f1), step),
+            *(Tile(name, f"{value:.4g}", step) for name, value in score.own.items()),
         ]
     rate = summary["images_per_s"]
     minutes = sum(summary["minutes"].values())
@@ -168,10 +169,19 @@ def curves(logs: list[dict[str, Any]], evaluations: list[dict[str, Any]]) -> lis
     charts = [
         LineChart("Loss", "step", "loss", both(logs, evaluations, "loss")),
         LineChart("Top-1", "step", "accuracy", both(logs, evaluations, "top1", 100), log_y=False, unit="%"),
+        *(
+            LineChart(name, "step", name, [line("validation", known_of(evaluations, name), name)], log_y=False)
+            for name in own_metrics(evaluations)
+        ),
         LineChart("Learning rate", "step", "rate", [line("rate", logs, "lr")]),
         LineChart("Speed", "step", "images/s", [line("training", logs, "images_per_s")], log_y=False),
     ]
     return [chart for chart in charts if any(value is not None for series in chart.series for value in series.y)]
+
+
+def known_of(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return the records that have this value: a metric may have been added when the run was continued."""
+    return [record for record in records if name in record]
 
 
 def both(
@@ -221,11 +231,22 @@ def confusion(training: Training, score: Score) -> Section:
 
 def evaluation_table(evaluations: list[dict[str, Any]]) -> Table:
     shares = {"top1": "top-1", "top5": "top-5", "precision": "precision", "recall": "recall", "f1": "F1"}
+    own = own_metrics(evaluations)
     rows = [
-        [record["step"], record["epoch"], record["loss"], *(write_percent(record[field]) for field in shares)]
+        [
+            *(record[name] for name in ("step", "epoch", "loss")),
+            *(write_percent(record[field]) for field in shares),
+            *(record.get(name) for name in own),
+        ]
         for record in evaluations
     ]
-    return Table(("step", "epoch", "loss", *shares.values()), rows)
+    return Table(("step", "epoch", "loss", *shares.values(), *own), rows)
+
+
+def own_metrics(evaluations: list[dict[str, Any]]) -> list[str]:
+    """Return the names of the recipe's own metrics among what evaluations have written down."""
+    known = {*HEADLINE, "step", "epoch", "time", "kind"}
+    return list(dict.fromkeys(name for record in evaluations for name in record if name not in known))
 
 
 def samples(training: Training, score: Score) -> ImageGrid:

@@ -35,7 +35,7 @@ from viaduct.training.checkpoint import write_whole
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
 
 # Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
-FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "expects", "sink")
+FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
 MARK_BYTES = 8
 MARK = ".reached"  # the step that several ranks have come to, renewed after each
 FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")

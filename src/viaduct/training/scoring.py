@@ -217,12 +217,13 @@ def rows(
         renew(step)
     loss = build_loss(recipe, training=False)
     with blame_own_parts(recipe, step=None):
-        score = evaluate(computation, batches, recipe.data.classes, loss, group=group)
+        score = evaluate(computation, batches, recipe.data.classes, loss, group=group, own=recipe.metrics)
     if score is not None:
         yield {
             "step": step,
             "epoch": epoch,
             **score.headline(),
+            "own_metrics": list(score.own),
             "names": list(names),
             "confusion": score.confusion,
             "checkpoint": str(saved.path),

@@ -74,8 +74,8 @@ class Sink:
     def end(self) -> int:
         """Return the step at which this sink ends."""
         training, rules = self.training, self.training.recipe
-        every = rules.log.every_steps if self.automatic else self.length
-        intervals = (every, training.evaluation_every, rules.checkpoint.every_steps)
+        own = (rules.log.every_steps, training.pace.steps_per_epoch) if self.automatic else (self.length,)
+        intervals = (*own, training.evaluation_every, rules.checkpoint.every_steps)
         ends = [next_multiple(training.step, steps) for steps in intervals if steps]
         return min(training.steps, training.step + self.length, *ends)
 
@@ -133,9 +133,10 @@ class Sink:
                 step.note()
                 done += 1
                 self.feed.ran()
-                if training.step < training.steps:
-                    self.feed.prepare(batches)
-                if done == count or self.called_off():
+                last = done == count
+                if training.step < training.steps and not (last and training.at_epoch_end):
+                    self.feed.prepare(batches)  # a callback may still change the order of the next epoch
+                if last or self.called_off():
                     break
                 batch = self.feed.now(batches)
         finally:  # also after an image that cannot be read: the steps before it are done, and are kept
@@ -170,6 +171,10 @@ class Sink:
                 step.capturing = False
         self.replay()
         return True
+
+    def capture_anew(self) -> None:
+        """Forget the captured step: something that it reads on the host has changed."""
+        self.replay = None
 
     def refuse_host_state(self, before: dict[str, Any]) -> None:
         """Capture no step that changes something in Python: a replay runs no Python."""
