@@ -174,6 +174,7 @@ def test_a_file_that_is_gone_is_left_alone(tmp_path: Path) -> None:
 def test_what_needs_more_than_a_crop_is_seen_one_by_one(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, [example(encoded("small"))])
     assert crops_of(replace(RECORDS, auto_augment="imagenet"), folder, normalised=False) is None
+    assert crops_of(replace(RECORDS, increased_aug="on"), folder, normalised=False) is None
 
 
 def test_crops_that_fast_would_shrink_are_left_alone_and_the_others_are_the_same_bits(tmp_path: Path) -> None:

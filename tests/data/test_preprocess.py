@@ -15,9 +15,13 @@ import viaduct.data
 from viaduct.data import preprocess
 from viaduct.data.colour import (
     AmoebanetColour,
+    IncreasedColour,
+    Ranges,
     ResnextColour,
     draw_amoebanet,
+    draw_increased,
     draw_resnext,
+    vary_increased,
     vary_like_amoebanet,
     vary_like_resnext,
 )
@@ -143,6 +147,43 @@ def test_amoebanet_colour_is_tensorflows(colour: tuple[float, float, float]) -> 
     seen = photograph("chelsea")[:50, :70].astype(np.float32)
     theirs = their_colour("amoebanet", seen, AmoebanetColour(*colour)).numpy()
     np.testing.assert_allclose(vary_like_amoebanet(seen.copy(), AmoebanetColour(*colour)), theirs, rtol=0, atol=1e-3)
+
+
+def yiq_by_hand(seen: np.ndarray, hue: float, saturation: float) -> np.ndarray:
+    """Luma stays; the two chroma axes are turned and scaled."""
+    red, green, blue = np.moveaxis(seen.astype(np.float64), -1, 0)
+    luma = 0.299 * red + 0.587 * green + 0.114 * blue
+    in_phase = 0.596 * red - 0.274 * green - 0.322 * blue
+    quadrature = 0.211 * red - 0.523 * green + 0.312 * blue
+    chroma = (in_phase + 1j * quadrature) * saturation * np.exp(1j * hue)
+    back = ((0.95617069, 0.62143257), (-0.2726886, -0.64681324), (-1.103744, 1.70062309))
+    return np.stack([luma + a * chroma.real + b * chroma.imag for a, b in back], axis=-1)
+
+
+@pytest.mark.parametrize(("hue", "saturation"), [(0.0, 1.0), (0.4, 0.6), (-0.4, 1.4), (3.0, 0.0)])
+def test_increased_colours_turn_and_scale_the_chroma(hue: float, saturation: float) -> None:
+    seen = np.random.default_rng(2).uniform(60, 190, (6, 5, 3)).astype(np.float32)
+    varied = vary_increased(seen.copy(), IncreasedColour(0.0, hue, saturation, 1.0))
+    np.testing.assert_allclose(varied, np.clip(yiq_by_hand(seen, hue, saturation), 0, 255), rtol=0, atol=1e-3)
+
+
+def test_increased_colours_are_applied_in_the_zoos_order() -> None:
+    seen = np.random.default_rng(2).uniform(0, 255, (6, 5, 3)).astype(np.float32)
+    colour = IncreasedColour(20.0, 0.3, 1.2, 0.7)
+    brighter = yiq_by_hand(seen + 20, 0.3, 1.2)
+    mean = brighter.mean((0, 1))
+    expected = np.clip((brighter - mean) * 0.7 + mean, 0, 255)
+    np.testing.assert_allclose(vary_increased(seen.copy(), colour), expected, rtol=0, atol=1e-2)
+
+
+def test_increased_colours_stay_within_their_ranges() -> None:
+    generator = np.random.default_rng(0)
+    drawn = np.array([draw_increased(generator, Ranges(8, 0.5, 0.25, 0.1)) for _ in range(4000)])
+    lowest, highest = [-8, -0.1 * np.pi, 0.25, 0.5], [8, 0.1 * np.pi, 1.75, 1.5]
+    assert (drawn >= lowest).all()
+    assert (drawn <= highest).all()
+    np.testing.assert_allclose(drawn.min(0), lowest, atol=0.01, rtol=0.01)
+    np.testing.assert_allclose(drawn.max(0), highest, atol=0.01, rtol=0.01)
 
 
 def test_colours_are_drawn_from_the_stated_ranges() -> None:

@@ -365,3 +365,27 @@ def test_a_policy_is_a_function_of_the_position_alone(folder: Path, device: torc
         collect(batches(folder, device, train=False, **more), 0) for more in (options, {"preprocess": network})
     ]
     assert_same(*evaluated)
+
+
+@pytest.mark.parametrize("network", ["official", "resnext"])
+def test_increased_colours_change_training_and_nothing_else(folder: Path, device: torch.device, network: str) -> None:
+    strong = {"increased_aug": "on", "brightness": 30.0, "contrast": 0.2, "saturation": 0.2, "hue": 0.5}
+    found = {
+        name: collect(batches(folder, device, preprocess=network, **options), 2)
+        for name, options in {"reference": {}, "off": {"increased_aug": "off"}, "on": strong}.items()
+    }
+    assert_same(collect(batches(folder, device, preprocess=network, workers=1, **strong), 2, start=2), found["on"][2:])
+    assert indices(found["on"]) == indices(found["reference"])
+    assert not torch.equal(found["on"][0].images, found["off"][0].images)
+    # ResNeXt's reference varies colours by itself, the official one does not.
+    assert torch.equal(found["off"][0].images, found["reference"][0].images) == (network == "official")
+    evaluated = [collect(batches(folder, device, train=False, preprocess=network, **more), 0) for more in (strong, {})]
+    assert_same(*evaluated)
+
+
+def test_colours_that_nothing_would_use_are_refused(folder: Path) -> None:
+    for field, value in (("brightness", 3.0), ("contrast", 0.5), ("saturation", 0.5), ("hue", 0.2)):
+        with pytest.raises(BadValue, match=rf"data.{field}={value:g} has no effect[\s\S]*--increased-aug on"):
+            replace(RECORDS, **{field: value}).load(folder)
+        with pytest.raises(BadValue, match=rf"data.{field} must be a number from 0"):
+            replace(RECORDS, increased_aug="on", **{field: -value})

@@ -56,7 +56,8 @@ def test_every_flag_is_a_field_of_the_recipe_or_of_the_run() -> None:
     assert set(inspect.signature(train.main).parameters) == set(train.ALIASES) | set(train.PER_RANK) | RUN_FIELDS
     known = [set(paths(load(name).recipe)) for name in names()]
     assert set(train.ALIASES.values()) <= set.union(*known)
-    assert {"data.on_bad_record"} >= set(train.ALIASES.values()) - set.intersection(*known)  # records have it alone
+    of_records = {"on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"}
+    assert {f"data.{name}" for name in of_records} >= set(train.ALIASES.values()) - set.intersection(*known)
 
 
 def test_an_unknown_recipe_is_answered_with_the_closest() -> None:

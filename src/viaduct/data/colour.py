@@ -2,12 +2,15 @@
 
     vary_like_resnext(picture, draw_resnext(generator))        brightness, contrast about the mean, saturation; clipped
     vary_like_amoebanet(picture, draw_amoebanet(generator))    brightness and the two chroma axes; clipped
+    vary_increased(picture, draw_increased(generator, ranges)) the ResNeXt zoo's increased_aug: brightness, hue and
+                                                               saturation in YIQ, contrast about the mean; clipped
 
 What is drawn and what is done with it are apart, so that a test can give TensorFlow the same numbers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -17,6 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+# TensorFlow's numbers, for pixels in rows.
+TO_YIQ = np.array([[0.299, 0.596, 0.211], [0.587, -0.274, -0.523], [0.114, -0.322, 0.312]])
+FROM_YIQ = np.array([[1, 1, 1], [0.95617069, -0.2726886, -1.103744], [0.62143257, -0.64681324, 1.70062309]])
 
 
 class ResnextColour(NamedTuple):
@@ -31,6 +37,22 @@ class AmoebanetColour(NamedTuple):
     red: float
 
 
+class Ranges(NamedTuple):
+    """How far the zoo's increased_aug may change the colours; its configuration has these values."""
+
+    brightness: float = 0.3  # added, up to so many of 255 grey levels (the reference's scale, hence next to nothing)
+    contrast: float = 0.6  # factors from this to two minus this
+    saturation: float = 0.6  # likewise
+    hue: float = 0.13  # turned by up to this share of half a circle
+
+
+class IncreasedColour(NamedTuple):
+    brightness: float
+    hue: float  # radians
+    saturation: float
+    contrast: float
+
+
 def draw_resnext(generator: np.random.Generator) -> ResnextColour:
     return ResnextColour(generator.uniform(-0.4, 0.4), generator.uniform(0.4, 1.6), generator.uniform(0.4, 1.6))
 
@@ -40,12 +62,37 @@ def draw_amoebanet(generator: np.random.Generator) -> AmoebanetColour:
     return AmoebanetColour(brightness, generator.uniform(-0.1, 0.1), generator.uniform(-0.1, 0.1))
 
 
+def draw_increased(generator: np.random.Generator, ranges: Ranges) -> IncreasedColour:
+    return IncreasedColour(
+        brightness=generator.uniform(-ranges.brightness, ranges.brightness),
+        hue=generator.uniform(-ranges.hue * math.pi, ranges.hue * math.pi),
+        saturation=generator.uniform(ranges.saturation, 2 - ranges.saturation),
+        contrast=generator.uniform(ranges.contrast, 2 - ranges.contrast),
+    )
+
+
 def vary_like_resnext(picture: Floats, colour: ResnextColour) -> Floats:
     """In place."""
     picture += np.float32(colour.brightness)
     stretch_contrast(picture, colour.contrast)
     scale_saturation(picture, colour.saturation)
     return np.clip(picture, 0, 255, out=picture)
+
+
+def vary_increased(picture: Floats, colour: IncreasedColour) -> Floats:
+    """In place."""
+    picture += np.float32(colour.brightness)
+    picture[:] = picture @ turn_in_yiq(colour.hue, colour.saturation)
+    stretch_contrast(picture, colour.contrast)
+    return np.clip(picture, 0, 255, out=picture)
+
+
+def turn_in_yiq(hue: float, saturation: float) -> Floats:
+    """Return the matrix that turns and scales the two chroma axes of pixels in rows, as adjust_hsv_in_yiq does."""
+    along, across = saturation * math.cos(hue), saturation * math.sin(hue)
+    turned = np.array([[1, 0, 0], [0, along, across], [0, -across, along]])
+    matrix: Floats = (TO_YIQ @ turned @ FROM_YIQ).astype(np.float32)
+    return matrix
 
 
 def stretch_contrast(picture: Floats, factor: float) -> None:

@@ -1,7 +1,7 @@
 """Training pictures of records, several at a time: from the file to the pixels in one call that lets other threads run.
 
     crops = crops_of(records, folder, normalised=False)     None: see each picture by itself (no extension, loose
-                                                            files, auto_augment)
+                                                            files, auto_augment, increased_aug)
     seen = crops.see(numbers, positions, seed, epoch, out)  bool for each: True where `out` has it, bit for bit what
                                                             `preprocess.see` makes of it; see the others by themselves
 
@@ -46,7 +46,8 @@ class Crops:
         self._lines: region.Lines | tuple[None, None] = normal_lines(network, size) if normalised else (None, None)
         drawn = (*sampler.ratio, *sampler.area, sampler.least_covered, sampler.attempts, sampler.uses_boxes)
         self._sampler = np.array([*drawn, sampler.frame or 0], dtype=np.float64)
-        self._mirrors_before, self._colours = reference.mirrors_before_resize, COLOURS[reference.recolour]
+        self._mirrors_before = reference.mirrors_before_resize
+        self._colours = COLOURS[None if records.increased_aug == "off" else reference.recolour]
 
     def see(self, numbers: Int64s, positions: Int64s, seed: int, epoch: int, out: Floats) -> Seen:
         folder, seen = self._folder, np.zeros(len(numbers), dtype=np.bool_)
@@ -69,6 +70,8 @@ class Crops:
 def crops_of(records: Records, folder: Folder, *, normalised: bool) -> Crops | None:
     """What sees the training pictures of this folder, where it can be done in one call."""
     compiled = region.compiled("see_crops")
-    if compiled is None or records.auto_augment or not isinstance(folder, RecordFolder):
+    if compiled is None or records.auto_augment or records.increased_aug == "on":
+        return None
+    if not isinstance(folder, RecordFolder):
         return None
     return Crops(compiled, folder, records, normalised)

@@ -36,10 +36,13 @@ import numpy.typing as npt
 from viaduct.data import jpeg, region
 from viaduct.data.auto_augment import Policy
 from viaduct.data.colour import (
+    Ranges,
     add_to_channels,
     draw_amoebanet,
+    draw_increased,
     draw_resnext,
     multiply_channels,
+    vary_increased,
     vary_like_amoebanet,
     vary_like_resnext,
 )
@@ -61,6 +64,8 @@ from viaduct.errors import BadValue, UnknownName
 Floats = npt.NDArray[np.float32]
 Mode = Literal["exact", "fast"]
 Recolour = Callable[[Floats], Floats]
+DrawColour = Callable[[np.random.Generator], Recolour]
+Colours = Literal["reference"] | DrawColour | None  # in training: the network's own, others, or none
 
 
 class View(NamedTuple):
@@ -80,7 +85,7 @@ class Preprocessing:
     scale: Colour
     fancy_upsampling: tuple[bool, bool] = (True, True)  # in evaluation, in training
     mirrors_before_resize: bool = True
-    recolour: Callable[[np.random.Generator], Recolour] | None = None
+    recolour: DrawColour | None = None
 
 
 def shorter_side_then_centre(height: int, width: int, size: int) -> View:
@@ -114,6 +119,11 @@ def resnext_colour(generator: np.random.Generator) -> Recolour:
 
 def amoebanet_colour(generator: np.random.Generator) -> Recolour:
     return partial(vary_like_amoebanet, colour=draw_amoebanet(generator))
+
+
+def increased_colour(ranges: Ranges) -> DrawColour:
+    """Return what draws the ResNeXt zoo's increased_aug within these ranges."""
+    return lambda generator: partial(vary_increased, colour=draw_increased(generator, ranges))
 
 
 PREPROCESSINGS = {
@@ -205,10 +215,11 @@ def see(
     *,
     normalised: bool = False,
     policy: Policy | None = None,
+    colours: Colours = "reference",
 ) -> Floats:
     """Both of them, into `out` where it is given. `policy` changes training pictures before the colours are varied."""
     height, width = jpeg.dimensions(jpeg_bytes)
-    view = look(name, height, width, train, generator, boxes, size)
+    view = look(name, height, width, train, generator, boxes, size, colours)
     fancy_upsampling = named(name).fancy_upsampling[train] and not (train and mode == "fast")
     if policy is None or generator is None:
         return render(jpeg_bytes, view, name if normalised else None, fancy_upsampling, mode, out)
@@ -253,6 +264,7 @@ def look(
     generator: np.random.Generator | None = None,
     boxes: Boxes | None = None,
     size: int = 224,
+    colours: Colours = "reference",
 ) -> View:
     """What to see of a picture of this size. Everything random happens here, and before a pixel is decoded."""
     if size < 1:
@@ -261,11 +273,17 @@ def look(
         return named(name).evaluation(height, width, size)
     if generator is None:
         raise BadValue("training draws at random and needs a generator.", "Try: generator=np.random.default_rng(seed)")
-    return look_at_random(name, height, width, generator, boxes, size)
+    return look_at_random(name, height, width, generator, boxes, size, colours)
 
 
 def look_at_random(
-    name: str, height: int, width: int, generator: np.random.Generator, boxes: Boxes | None, size: int
+    name: str,
+    height: int,
+    width: int,
+    generator: np.random.Generator,
+    boxes: Boxes | None,
+    size: int,
+    colours: Colours = "reference",
 ) -> View:
     chosen = named(name)
     crop = sample_crop(name, height, width, boxes, generator)
@@ -273,7 +291,8 @@ def look_at_random(
     if generator.random() < 0.5:
         before = chosen.mirrors_before_resize
         columns = mirrored_before(columns, crop.x, crop.width) if before else mirrored_after(columns)
-    recolour = chosen.recolour(generator) if chosen.recolour else None
+    draw = chosen.recolour if colours == "reference" else colours
+    recolour = draw(generator) if draw else None
     return View(stretched(crop.y, crop.height, size), columns, recolour)
 
 

@@ -93,6 +93,7 @@ class RecordBatches:
         self._records, self._split, self._device, self._train, self._seed = records, split, device, train, seed
         self._labels = split.labels
         self._policy = policy_named(records.auto_augment) if train else None
+        self._colours = records.colours
         if train and records.balance and share.rank == 0:
             tell(describe(split.labels, records.balance, split.names))
         if not train and share.rank == 0 and counts_from_zero(split):
@@ -182,6 +183,7 @@ class RecordBatches:
                 out,
                 normalised=self._device.type == "cpu",
                 policy=self._policy,
+                colours=self._colours,
             )
         except BadData as error:
             named = error if self._names_its_place(error) else self._split.folder.blame(number, error.what)

@@ -23,6 +23,7 @@ from viaduct.data.source import Colour, Labels, Pictures, PictureSet, Source
 from viaduct.data.tfrecord import BadRecord
 from viaduct.errors import BadData, BadValue
 
+COLOUR_FIELDS = ("brightness", "contrast", "saturation", "hue")  # in the order of colour.Ranges
 HOW_SPLITS_ARE_NAMED = ("Names with val, eval, dev or test in them mean validation, all others training.",)
 Folder = RecordFolder | PictureFolder | MindRecordFolder
 
@@ -43,8 +44,38 @@ class Records(Source):
     decode: Literal["exact", "fast"] = "exact"  # fast: shrink large pictures while decoding
     label_shift: int = 0  # added to the stored label: -1 for ResNet-50 v1.5
     on_bad_record: Literal["stop", "skip"] = "stop"
+    increased_aug: Literal["reference", "on", "off"] = "reference"  # colours in training: on: by the four below
+    brightness: float = 0.3  # with increased_aug=on: added, up to so many of 255 grey levels
+    contrast: float = 0.6  # likewise: factors from this to two minus this
+    saturation: float = 0.6  # likewise
+    hue: float = 0.13  # likewise: turned by up to this share of half a circle
     image_field: str = ""  # of MindRecord files: the field of the encoded image; empty: found
     label_field: str = ""  # likewise, of the class
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in COLOUR_FIELDS:
+            value, largest = getattr(self, field), 255 if field == "brightness" else 1
+            if not 0 <= value <= largest:
+                raise BadValue(f"data.{field} must be a number from 0 to {largest}, got {value!r}.")
+
+    def refuse_idle_fields(self) -> None:
+        """Refuse a range of colours that nothing will use. Not when the recipe is made: fields are set one by one."""
+        for field in COLOUR_FIELDS if self.increased_aug != "on" else ():
+            value = getattr(self, field)
+            if value != getattr(Records, field):
+                reason = f"has no effect with data.increased_aug={self.increased_aug}"
+                raise BadValue(f"data.{field}={value:g} {reason}.", "Give --increased-aug on, too.")
+
+    @property
+    def colours(self) -> Any:
+        """What is done to the colours of training pictures: see `preprocess.Colours`."""
+        from viaduct.data.colour import Ranges
+        from viaduct.data.preprocess import increased_colour
+
+        if self.increased_aug == "on":
+            return increased_colour(Ranges(*(getattr(self, field) for field in COLOUR_FIELDS)))
+        return None if self.increased_aug == "off" else "reference"
 
     @property
     def usual_count(self) -> int:
@@ -57,6 +88,7 @@ class Records(Source):
         return mean, scale  # type: ignore[return-value]
 
     def load(self, path: Path | None) -> PictureSet:
+        self.refuse_idle_fields()
         if path is None:
             raise BadData("this recipe trains on TFRecord files or class folders: say where they are with --data DIR.")
         if holds_mindrecords(path):

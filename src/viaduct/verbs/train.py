@@ -45,6 +45,11 @@ ALIASES = {
     "on_bad_record": "data.on_bad_record",
     "balance": "data.balance",
     "auto_augment": "data.auto_augment",
+    "increased_aug": "data.increased_aug",
+    "brightness": "data.brightness",
+    "contrast": "data.contrast",
+    "saturation": "data.saturation",
+    "hue": "data.hue",
     "eval_every": "evaluation.every_epochs",
     "eval_only": "evaluation.eval_only",
     "stop_threshold": "evaluation.stop_threshold",
@@ -132,6 +137,13 @@ def main(
     auto_augment: Annotated[
         str | None, aliased("auto_augment", "imagenet, cifar10, randaugment or randaugment-N-M.", "POLICY")
     ] = None,
+    increased_aug: Annotated[
+        str | None, aliased("increased_aug", "Colours: on (by the next four), off, or the reference's.", "WORD")
+    ] = None,
+    brightness: Annotated[str | None, aliased("brightness", "Largest change, of 255 grey levels.", "X")] = None,
+    contrast: Annotated[str | None, aliased("contrast", "Smallest factor; the largest is 2 - X.", "X")] = None,
+    saturation: Annotated[str | None, aliased("saturation", "Smallest factor; the largest is 2 - X.", "X")] = None,
+    hue: Annotated[str | None, aliased("hue", "Largest turn, as a share of half a circle.", "X")] = None,
     eval_every: Annotated[
         str | None, aliased("eval_every", "Epochs between evaluations; 0: only at the end.", "N")
     ] = None,
