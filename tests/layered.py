@@ -10,6 +10,7 @@ from data.record_files import png, write_split
 from viaduct.data.example import encode_example
 from viaduct.data.shards import shard_name
 from viaduct.data.tfrecord import RecordWriter
+from weights.mindspore_files import checkpoint
 
 SCRIPT = "import torch\nnet = torch.nn.Linear(2, 2).cuda()\ntorch.distributed.init_process_group('nccl')\n"
 TF1_SCRIPT = "import tensorflow as tf\nwith tf.Session() as session:\n    session.run(tf.constant(1))\n"
@@ -44,6 +45,7 @@ WORKS = {
     "data check jpegs": (0, "train"),
     "data show pngs --count 1 --out sheet.png": (0, "sheet.png"),
     "weights show weights.safetensors": (0, "1 tensors"),
+    "weights show mindspore.ckpt": (0, "MindSpore checkpoint, 2 tensors"),
     "weights show nearly_ours.safetensors": (0, "to look for one that nearly fits"),
 }
 # Command -> the extra that it names.
@@ -96,6 +98,8 @@ def make_files(folder: Path) -> None:
         with RecordWriter(folder / "jpegs" / shard_name(split, 0, 1)) as writer:
             image = {"image/encoded": JPEG + split.encode(), "image/class/label": 1}
             writer.write(encode_example(image))
+    theirs = {"end_point.bias": np.zeros(3, np.float32), "step_num": np.array(7)}
+    (folder / "mindspore.ckpt").write_bytes(checkpoint(theirs))
     for file, name in (("weights", "a"), ("nearly_ours", "head.bias")):
         header = f'{{"{name}":{{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}}}'.encode()
         (folder / f"{file}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))

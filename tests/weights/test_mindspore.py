@@ -284,7 +284,10 @@ def test_safetensors_of_mindspore_are_renamed_too(tmp_path: Path) -> None:
     links = mindspore.layouts(model)["zoo"]
     state = model.state_dict()
     theirs = {link.sources[0]: state[link.target] for link in links}
+    theirs["step_num"] = torch.tensor(90)
     save_file(theirs, tmp_path / "theirs.safetensors", {"format": "ms"})
+    with open_weights(tmp_path / "theirs.safetensors") as stored:
+        assert (stored.kind, stored.facts.step) == ("MindSpore checkpoint", 90)
     done = import_file(tmp_path / "theirs.safetensors", tmp_path / "ours.safetensors")
     assert (done.model, done.classes, done.recognised) == ("resnet50_book", 3, True)
     assert same(load_file(tmp_path / "ours.safetensors"), state)

@@ -110,12 +110,16 @@ class MindsporeNames:
     def read(self, name: str) -> Tensor:
         raise NotImplementedError
 
+    def content(self, name: str) -> bytearray:
+        """Return the bytes of a parameter; torch is not needed for them."""
+        raise NotImplementedError
+
     def scalar(self, name: str) -> int | None:
         """Return a whole number that is stored by itself; None where there is none."""
         parameter = self.entries.get(name)
         if parameter is None or math.prod(parameter.shape) != 1 or parameter.dtype not in ("int32", "int64"):
             return None
-        return int(self.read(name))
+        return int.from_bytes(self.content(name), "little", signed=True)
 
     @property
     def step(self) -> int | None:

@@ -207,6 +207,13 @@ class MindsporeTensors(MindsporeNames):
     def read(self, name: str) -> Tensor:
         return self.reader.read(name)
 
+    def content(self, name: str) -> bytearray:
+        try:
+            with safe_open(self.prefix, framework="np") as file:
+                return bytearray(file.get_tensor(name).tobytes())
+        except SafetensorError as error:
+            raise BadData(f"{self.prefix}: {name} cannot be read: {error}") from None
+
 
 def has_mindspore_names(names: Iterable[str]) -> bool:
     """Return True if batch norms have MindSpore's names."""
