@@ -84,20 +84,25 @@ def test_a_carry_that_proves_nothing_of_its_edits_is_refused(
     changed: dict[str, object], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadValue, match="--earlier") as refused:
-        read_earlier(write_record(tmp_path, **changed), "npu", "error")
+        read_earlier(write_record(tmp_path, **changed), tmp_path / "out", "npu", "error")
     assert words in str(refused.value)
 
 
 def test_a_folder_that_is_no_carry_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="No such file"):
-        read_earlier(tmp_path, "npu", "error")
+        read_earlier(tmp_path, tmp_path / "out", "npu", "error")
     (tmp_path / "carry.json").write_text("[1]")
     with pytest.raises(BadValue, match="is not what this version"):
-        read_earlier(tmp_path, "npu", "error")
+        read_earlier(tmp_path, tmp_path / "out", "npu", "error")
+
+
+def test_the_folder_that_is_written_to_is_no_earlier_one(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="is --out too"):
+        read_earlier(write_record(tmp_path), tmp_path / "x" / "..", "npu", "error")
 
 
 def test_a_migrated_file_of_other_content_is_refused(tmp_path: Path) -> None:
-    earlier = read_earlier(write_record(tmp_path), "npu", "error")
+    earlier = read_earlier(write_record(tmp_path), tmp_path / "out", "npu", "error")
     (tmp_path / "train.py").write_text("x.npu()\n")
     with pytest.raises(BadValue, match=r"train\.py of the original side"):
         refuse_changed_files([earlier], tmp_path, tmp_path)

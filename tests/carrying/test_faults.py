@@ -88,6 +88,16 @@ CASES = {
         "ImportError: cannot import name 'learn' from 'tensorflow.contrib' (/opt/env/contrib/__init__.py)",
         "viaduct",
     ),
+    "a name of a part of tf.contrib": (
+        ["OWN"],
+        "AttributeError: module 'tensorflow.contrib.slim' has no attribute 'model_analyzer'",
+        "viaduct",
+    ),
+    "no network": (
+        ["OWN", THEIRS],
+        "Exception: URL fetch failure on https://x.org/mnist.npz: None -- [Errno -2] Name or service not known",
+        "file",
+    ),
     "a name of Python 2": (["OWN"], "AttributeError: module 'urllib' has no attribute 'urlretrieve'", "script"),
 }
 

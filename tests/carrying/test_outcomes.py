@@ -85,6 +85,9 @@ def test_a_fingerprint_takes_what_it_finds() -> None:
     ("line", "durations"),
     [
         ("epoch time 0.3 memory 1106 KiB", {0}),
+        ("5 of 2230 (epoch 0), train_loss = 4.175, time/batch = 0.012", {4}),
+        ("step 3, loss = 2.31 (96.1 examples/sec; 0.083 sec/batch)", {2, 3}),
+        ("time per step: 0.2, mean time per channel 0.3", {0}),
         ("step 3 loss 0.5 took: 2 s", {2}),
         ("120 images/s, lr 0.1", {0}),
         ("epoch 2: 35 it/s, 4.5 seconds, accuracy 0.25", {1, 2}),

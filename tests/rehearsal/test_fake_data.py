@@ -14,6 +14,7 @@ from viaduct.data.example import decode_example
 from viaduct.data.jpeg import decode
 from viaduct.data.tfrecord import read_records
 from viaduct.rehearsal.fake_data import torchvision_sets
+from viaduct.rehearsal.fake_data.keras_sets import loading
 from viaduct.rehearsal.fake_data.records import Declared, share, write_records
 from viaduct.rehearsal.plan import Plan
 from viaduct.rehearsal.summary import Summary, advice
@@ -147,3 +148,18 @@ def test_a_made_up_set_holds_its_images_as_the_real_one_does(name: str) -> None:
     assert label == int(images.targets[3]) == 3
     assert isinstance(images.targets, torch.Tensor if name == "MNIST" else list)
     assert images.data.shape == ((512, 28, 28) if name == "MNIST" else (512, 32, 32, 3))
+
+
+def test_an_image_set_of_keras_that_cannot_be_downloaded_is_made_up() -> None:
+    def fail(path: str = "mnist.npz") -> None:
+        raise Exception("URL fetch failure on https://example.org/mnist.npz: None -- no network")
+
+    def break_down() -> None:
+        raise ValueError("another mistake")
+
+    (images, labels), (test_images, _) = loading(fail, "cifar10")("elsewhere.npz")
+    assert (images.shape, labels.shape, test_images.shape) == ((6000, 32, 32, 3), (6000, 1), (1000, 32, 32, 3))
+    assert images.dtype == labels.dtype == "uint8"
+    assert labels.max() == 9
+    with pytest.raises(ValueError, match="another mistake"):
+        loading(break_down, "mnist")()

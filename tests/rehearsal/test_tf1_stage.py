@@ -47,6 +47,7 @@ with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=sli
         y = slim.max_pool2d(y, [2, 2], scope="pool")
         y = slim.flatten(slim.dropout(y, 0.9, is_training=False))
         y = slim.fully_connected(y, 5, activation_fn=None, normalizer_fn=None, scope="logits")
+said["analyzed"] = slim.model_analyzer.analyze_vars(tf.global_variables()[:1], print_info=True)
 said["variables"] = sorted(v.op.name for v in tf.global_variables())
 said["shape"] = y.shape.as_list()
 said["updates"] = len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
@@ -100,6 +101,8 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
     assert said["lookup"] == [1, -7]
     assert said["sequence_loss"] == pytest.approx(np.log(4))
     assert said["decoder"] == [4, 2]
+    assert said["analyzed"] == [108, 432]
+    assert "Total size of variables: 108" in answer.out
     assert said["legacy"][0] == pytest.approx([np.log(4)] * 2)
     assert said["legacy"][1] == pytest.approx(np.log(4))
     assert said["hparams"] == {"rate": 0.5, "layers": [3, 4], "wide": True}

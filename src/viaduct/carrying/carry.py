@@ -94,7 +94,7 @@ class Carried:
 def carry(asked: Asked, tell: Tell, finish: Callable[[Carried], None]) -> Carried:
     """`finish` writes the report while OUT is still being made: an error of ours leaves nothing half-written."""
     check_out(asked.source, asked.out, asked.force)
-    earlier = [read_earlier(folder, asked.to, asked.limits) for folder in asked.earlier]
+    earlier = [read_earlier(folder, asked.out, asked.to, asked.limits) for folder in asked.earlier]
     sides = migrate(asked)
     stage = stage_of(asked, sides)
     move_step_at(find_step_at(asked, sides), sides)  # which refuses a line that is not there

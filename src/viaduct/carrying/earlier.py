@@ -31,9 +31,11 @@ class Earlier:
     hashes: dict[str, dict[str, str]]  # of the project's files that each side executed
 
 
-def read_earlier(folder: Path, to: str, limits: str) -> Earlier:
+def read_earlier(folder: Path, out: Path, to: str, limits: str) -> Earlier:
     """Read an earlier carry; raise BadValue where it proves nothing about the edits that it executed."""
     flag = f"--earlier {folder}"
+    if folder.resolve() == out.resolve():
+        raise BadValue(f"{flag} is --out too.", "Give this carry another --out.")
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         verdict, kinds = record["verdict"], {doubt["kind"] for doubt in record["not_proved"]}

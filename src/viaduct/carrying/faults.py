@@ -40,6 +40,11 @@ MISTAKES = (
     "AssertionError",
     "NotImplementedError",
 )
+NO_NETWORK = re.compile(
+    r"URL fetch failure|URLError|urlopen error|Name or service not known|Temporary failure in name resolution|"
+    r"Max retries exceeded|Failed to establish a new connection|couldn't connect to 'https?://",
+    re.I,
+)
 ERROR = re.compile(r"[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b")
 # Of TensorFlow's graphs the node and the reason stand below the traceback of where the node was made.
 GRAPH_ERROR = re.compile(r"([\w.]+): Graph execution error:.*?^Node: '([^']*)'\n([^\n]+)", re.DOTALL | re.MULTILINE)
@@ -82,6 +87,14 @@ def find_fault(run: Run) -> Fault:
         return our_fault(run, who, wer)
     if package := find_other_release(run):
         return other_release(run, package, who, wer)
+    if NO_NETWORK.search(summary.failure):
+        return Fault(
+            "file",
+            f"{who} cannot download what it needs: {short(summary.failure)}",
+            f"{wer}无法下载所需文件:{short(summary.failure)}",
+            "Put the file where the script looks for it, or give --fake-data.",
+            "请将文件放到脚本查找的位置,或使用 --fake-data。",
+        )
     if NO_FILE.search(summary.failure) or ends_at_once(summary):
         return Fault(
             "file",
@@ -142,7 +155,7 @@ SILENT_ZH = "os._exit 或在原进程中启动其他程序时不会留下报告;
 def broken_package(run: Run, who: str, wer: str) -> Fault:
     """An import that fails though the package is there; its innermost frame says whether the project is meant."""
     how = short(run.summary.failure)
-    if (match := NO_NAME.match(run.summary.failure)) and match[1].startswith("tensorflow.contrib"):
+    if lacks_contrib(run.summary.failure):
         return our_fault(run, who, wer)
     if package := find_other_release(run):
         return other_release(run, package, who, wer)
@@ -158,6 +171,12 @@ def broken_package(run: Run, who: str, wer: str) -> Fault:
         f"The package is installed, and fails in {frames[-1]}: another release of it, or of what it needs, may fit.",
         f"该软件包已安装,但在 {frames[-1]} 处出错:请换用与其依赖相符的版本。",
     )
+
+
+def lacks_contrib(failure: str) -> bool:
+    """Return True for a name of tf.contrib that the stand-in does not have."""
+    match = NO_ATTRIBUTE.match(failure) or NO_NAME.match(failure)
+    return match is not None and match[1].startswith("tensorflow.contrib")
 
 
 def find_other_release(run: Run) -> str:
@@ -223,6 +242,8 @@ def is_ours(run: Run) -> bool:
     if run.summary.script_exit_code in FATAL and not run.summary.failure:
         return True
     if NO_KERNEL.search(run.summary.failure) or StandInFails.__name__ in run.summary.failure:
+        return True
+    if lacks_contrib(run.summary.failure):
         return True
     frames = FRAME.findall(run.said_by(run.summary.failed_rank))
     return bool(frames) and frames[-1][0].startswith(_OURS) and run.summary.failure.startswith(MISTAKES)

@@ -30,8 +30,16 @@ TIMES = (
     r"[0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?",
     r"1[6-9]\d{8}(?:\.\d+)?",  # seconds since 1970
 )
-SPENT = re.compile(r"\b(?:time|took|elapsed|duration|runtime|throughput|speed)\W{0,4}$", re.IGNORECASE)
-UNIT = re.compile(r" ?(?:s|secs?|seconds?|ms|minutes?|(?:it|[a-z]{2,10})/s(?:ec)?|s/it|fps)(?![\w/])", re.IGNORECASE)
+SPENT = re.compile(
+    r"\b(?:time(?:/| per )(?:batch|step|epoch|iter(?:ation)?|image|sample|example)"
+    r"|time|took|elapsed|duration|runtime|throughput|speed)\W{0,4}$",
+    re.IGNORECASE,
+)
+UNIT = re.compile(
+    r" ?(?:(?:s|secs?|seconds?|ms)(?:/(?:it|iter|batch|step|epoch|image|sample|example))?"
+    r"|minutes?|(?:it|[a-z]{2,10})/s(?:ec)?|fps)(?![\w/])",
+    re.IGNORECASE,
+)
 TIME = re.compile(rf"(?<![\d.])(?:{'|'.join(TIMES)})(?!\d)")
 """What both runs of a side may have alike, and the other side not: they are made at other times."""
 LINES = 5000  # of a rank that are compared

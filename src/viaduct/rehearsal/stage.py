@@ -106,8 +106,9 @@ def set_tf1(plan: Plan, ours: bool) -> Attendance:
 
         joining.install()
     if plan.fake_data:
-        from viaduct.rehearsal.fake_data import tf_files
+        from viaduct.rehearsal.fake_data import keras_sets, tf_files
 
+        keras_sets.install()
         tf_files.install(Path(plan.record) / "fake")
         importlib.import_module(MNIST).makes_up_missing = True  # type: ignore[attr-defined]
     return GraphCounter(plan, ours)

@@ -47,7 +47,7 @@ from ..layers._initial import (
     variance_scaling_initializer,
     xavier_initializer,
 )
-from . import learning
+from . import learning, model_analyzer
 
 losses = tf.losses
 metrics = tf.metrics

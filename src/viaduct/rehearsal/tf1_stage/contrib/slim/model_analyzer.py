@@ -1,0 +1,44 @@
+"""slim.model_analyzer: prints what a graph holds, and returns its size in elements and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def tensor_description(var: Any) -> str:
+    """Return type and shape of a tensor, such as `float32 [3, 3, 64]`."""
+    return f"({var.dtype.name} {list(var.get_shape().as_list())})"
+
+
+def analyze_vars(variables: Iterable[Any], print_info: bool = False) -> tuple[int, int]:
+    """Return how many elements variables have, and how many bytes."""
+    if print_info:
+        print("---------\nVariables: name (type shape) [size]\n---------")
+    total = size = 0
+    for variable in variables:
+        elements = variable.get_shape().num_elements() or 0
+        total += elements
+        size += elements * variable.dtype.size
+        if print_info:
+            length = f"[{elements}, bytes: {elements * variable.dtype.size}]"
+            print(variable.name, tensor_description(variable), length)
+    if print_info:
+        print(f"Total size of variables: {total}\nTotal bytes of variables: {size}")
+    return total, size
+
+
+def analyze_ops(graph: Any, print_info: bool = False) -> int:
+    """Return the elements of all outputs of a graph's operators."""
+    if print_info:
+        print("---------\nOperations: name -> (type shapes) [size]\n---------")
+    total = 0
+    for operation in graph.get_operations():
+        sizes = [output.get_shape().num_elements() or 0 for output in operation.outputs]
+        total += sum(sizes)
+        if print_info:
+            shapes = ", ".join(tensor_description(output) for output in operation.outputs if output.shape.ndims)
+            print(operation.name, "->", shapes, f"[{sum(sizes)}]")
+    if print_info:
+        print(f"Total size: {total}")
+    return total
