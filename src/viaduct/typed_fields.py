@@ -107,6 +107,8 @@ def spell(kind: Any, value: Any = None) -> str:
         return spell_tuple(typing.get_args(kind))
     if origin is collections.abc.Callable:
         return "a function"
+    if origin is dict:
+        return "a dictionary of functions, which a recipe file can hold"
     return WORDS.get(kind) or str(getattr(kind, "__name__", kind))
 
 
