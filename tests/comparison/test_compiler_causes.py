@@ -106,6 +106,34 @@ def test_a_tensor_that_the_right_has_later_is_fusion() -> None:
     assert "what the right has after relu" in cause.evidence
 
 
+def drawn_in_story(outputs: bool, parameters: bool) -> Story:
+    """A network whose norm was multiplied into the weight of the convolution before it, as it is dumped."""
+    normed, story = Normed(), Story()
+    between, right = normed.apart()
+    weight = (normed.weight * normed.slope.reshape(-1, 1, 1, 1)).astype(np.float32)
+    story.tell("conv", weight, normed.weight, "parameter", parameter="weight", order=0)
+    if parameters:
+        variance = np.square(normed.gamma / normed.slope) - np.float32(1e-5)
+        story.tell("norm", None, normed.gamma, "parameter", parameter="weight", order=1)
+        story.tell("norm", None, variance, "parameter", index=1, parameter="running_var", order=1)
+    if outputs:
+        story.tell("conv", normed.fused(), between, order=0)
+        story.tell("norm", normed.fused(), right, order=1)
+    return story
+
+
+@pytest.mark.parametrize(("outputs", "parameters"), [(True, False), (False, True), (True, True)])
+def test_a_norm_multiplied_into_a_weight_is_fusion_and_no_old_weight(outputs: bool, parameters: bool) -> None:
+    cause = drawn_in_story(outputs, parameters).causes(0, "parameter")[0]
+    assert cause.name == FUSION
+    assert "a factor a channel" in cause.evidence
+
+
+def test_a_weight_of_other_channels_sizes_alone_is_no_fusion() -> None:
+    story = drawn_in_story(outputs=False, parameters=False)
+    assert FUSION not in [cause.name for cause in story.causes(0, "parameter")]
+
+
 def test_a_difference_larger_than_rounding_is_no_fusion() -> None:
     normed = Normed()
     wrong = normed.fused() * np.linspace(0.9, 1.1, 16, dtype=np.float32).reshape(1, -1, 1, 1)

@@ -45,7 +45,12 @@ def check_mode(options: Options) -> None:
             "A run-time patch is one vendor's: it turns torch.cuda into that vendor's device.",
             "Give --to npu or --to mlu.",
         )
-    for flag, given in (("--int32-targets", options.int32_targets), ("--start-up", options.start_up)):
+    for flag, given in (
+        ("--int32-targets", options.int32_targets),
+        ("--start-up", options.start_up),
+        ("--reduction sum", options.reduction == "sum"),
+        ("--fusion-switch", options.fusion_switch),
+    ):
         if given and options.to != "npu":
             raise BadValue(f"--to {options.to} with {flag}.", f"{flag} is for the NPU: leave it out, or give --to npu.")
     if options.data_parallel == "report":

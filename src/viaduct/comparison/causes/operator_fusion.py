@@ -1,9 +1,10 @@
 """The left side computes several operators as one, so that a tensor between them is never rounded, or never exists.
 
-Two signs. The left side's tensor is the one that the right side has a few operators later: the names are the same, what
-they hold is not. Or the right side has a tensor just before that the left has not, its output is a slope and an offset
-of it in every channel (a norm, a bias, a scale; a ReLU behind it), and the sides differ by what rounding that tensor
-costs.
+Three signs. A weight is the right side's times one factor a channel: the slope of the norm that follows on the right,
+or its layer holds what the right has behind that norm. The left side's tensor is the one that the right has a few
+operators later: the names are the same, what they hold is not. Or the right side has a tensor just before that the left
+has not, its output is a slope and an offset of it in every channel (a norm, a bias, a scale; a ReLU behind it), and the
+sides differ by what rounding that tensor costs.
 """
 
 from __future__ import annotations
@@ -34,14 +35,62 @@ ROUNDINGS = 8.0
 
 def look(scene: Scene) -> Cause | None:
     both = scene.bad()
+    if scene.role == "parameter" and both is not None:
+        return drawn_into_weight(scene, both)
     if scene.role != "output" or both is None or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
         return None
-    return drawn_forward(scene, both) or never_rounded(scene, both)
+    later = find_later(scene, scene.row, both)
+    if later is not None:
+        evidence = f"the left side's {scene.row.op} holds what the right has after {later.op}: it does both"
+        return Cause(NAME, 0.96, evidence, ADVICE)
+    return never_rounded(scene, both)
 
 
-def drawn_forward(scene: Scene, both: Both) -> Cause | None:
-    """The left's tensor is what the right has only a few operators later."""
-    here, later = scene.row.stored, dict[str, Row]()
+def drawn_into_weight(scene: Scene, both: Both) -> Cause | None:
+    """A norm was multiplied into the weight before it."""
+    if both.left.ndim < 2 or both.left.dtype.kind != "f" or not np.isfinite(both.left).all():
+        return None
+    shape = (-1, *[1] * (both.left.ndim - 1))
+    energy = np.square(both.right).reshape(len(both.right), -1).sum(1)
+    factor = (both.left * both.right).reshape(len(both.right), -1).sum(1) / np.where(energy > 0, energy, 1.0)
+    if explained(factor.reshape(shape) * both.right, both) < SAME or np.ptp(factor) < 1e-3:
+        return None
+    span = (
+        f"the left side's weight is the right side's times {factor.min():.3g} to {factor.max():.3g}, a factor a channel"
+    )
+    for row in scene.of("output"):
+        output = scene.both(row)
+        later = find_later(scene, row, output) if output is not None else None
+        if later is not None:
+            return Cause(NAME, 0.97, f"{span}, and its layer holds what the right has after {later.op}", ADVICE)
+    norm = find_norm(scene, factor)
+    return Cause(NAME, 0.93, f"{span}, which is what {norm} on the right multiplies by", ADVICE) if norm else None
+
+
+def find_norm(scene: Scene, factor: Array) -> str:
+    """Return the norm of the right side whose gamma / sqrt(variance + epsilon) these factors are."""
+    vectors: dict[str, dict[str, Array]] = {}
+    for row in scene.rows:
+        stored = row.pair.right
+        if stored is not None and stored.role == "parameter" and stored.shape == factor.shape:
+            values = scene.golden(row)
+            if values is not None and (stored.step, stored.rank) == (scene.origin.step, scene.origin.rank):
+                vectors.setdefault(stored.op, {})[stored.parameter] = values
+    for op, named in vectors.items():
+        variance = next((values for name, values in named.items() if "var" in name), None)
+        gamma = next((values for name, values in named.items() if name in ("weight", "gamma", "scale")), None)
+        if variance is None or (variance < 0).any():
+            continue
+        for epsilon in (1e-5, 1e-3, 1e-4, 1e-6, 1.001e-5):
+            slope = (1.0 if gamma is None else gamma) / np.sqrt(variance + epsilon)
+            if rms(slope - factor) <= 0.01 * rms(factor):
+                return op
+    return ""
+
+
+def find_later(scene: Scene, origin: Row, both: Both) -> Row | None:
+    """Return the row of the right, a few operators later, whose tensor the left has already here."""
+    here, later = origin.stored, dict[str, Row]()
     for row in sorted(scene.rows, key=lambda row: row.stored.order):
         stored = row.pair.right
         behind = stored is not None and stored.role == "output" and row.stored.order > here.order
@@ -50,8 +99,7 @@ def drawn_forward(scene: Scene, both: Both) -> Cause | None:
     for row in list(later.values())[:LATER]:
         values = scene.golden(row)
         if values is not None and values.shape == both.right.shape and explained(values, both) > SAME:
-            evidence = f"the left side's {here.op} holds what the right has after {row.op}: it does both"
-            return Cause(NAME, 0.96, evidence, ADVICE)
+            return row
     return None
 
 
