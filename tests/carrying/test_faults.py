@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,15 @@ def test_an_exit_without_a_traceback_is_told_with_the_last_line(tmp_path: Path) 
     (Path(run.plan.record) / "output.txt").write_text("usage: train.py\ntrain.py: error: unrecognized arguments: --x\n")
     text = find_fault(run).text
     assert text.endswith("it ended with exit code 1 (train.py: error: unrecognized arguments: --x)")
+
+
+def test_horovod_that_a_migration_left_is_a_matter_of_review(tmp_path: Path) -> None:
+    run = run_that_failed(tmp_path, ["OWN"], "ModuleNotFoundError: No module named 'horovod'")
+    assert find_fault(run).whose == "viaduct"  # the original's is served by gloo
+    on_the_npu = replace(run, side="migrated", plan=replace(run.plan, on="npu"))
+    found = find_fault(on_the_npu)
+    assert found.whose == "limit"
+    assert "--migrated" in found.advice
 
 
 def test_a_module_that_shadows_a_package_is_the_script_s(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carrying.journeys import Journey, with_copy
+from carrying.journeys import Journey, with_copy, with_copy_in_forks
 from viaduct.carrying.repeating import can_run_beside
 from viaduct.rehearsal.plan import Plan
 
@@ -70,3 +70,29 @@ def test_two_runs_are_made_at_a_time_only_where_they_cannot_meet(tmp_path: Path)
     assert not can_run_beside(plan("--model_dir=/data/run"))
     script.write_text("import torch.distributed as d\nd.init_process_group('nccl')\n")
     assert not can_run_beside(plan())
+
+
+CHECKS_ITS_WEIGHTS = """\
+import torch
+from torch import nn
+torch.set_num_threads(1)
+net = nn.Linear(64, 1, bias=False).cuda()
+nn.init.constant_(net.weight, 0.5)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.rand(16, 64, generator=torch.Generator().manual_seed(1)).cuda()
+for step in range(3):
+    loss = net(x).square().sum() / 16
+    if step == 0 and net.weight[0, 0].item() != 0.5:
+        raise RuntimeError("the weights are not as they were made")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_yardstick_that_cannot_be_run_leaves_a_difference_unproved(tmp_path: Path) -> None:
+    copy = CHECKS_ITS_WEIGHTS.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace("cuda", "npu")
+    copy = copy.replace("net(x).square().sum() / 16", "(net(x).flip(0).square() / 16).sum()")
+    journey = with_copy_in_forks(tmp_path, CHECKS_ITS_WEIGHTS, copy)
+    assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk
+    assert "its weights moved by one unit failed (RuntimeError: the weights are not as they were made)" in journey.said

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from viaduct.carrying import agreement as judging
 from viaduct.carrying import coverage, reference, sharing
-from viaduct.carrying.agreement import Agreement, Pair
+from viaduct.carrying.agreement import Agreement
 from viaduct.carrying.asked import Asked
 from viaduct.carrying.branching import Branch, branches
 from viaduct.carrying.causes import Explanation, Other, explain, idle, without_effect
@@ -42,6 +42,10 @@ from viaduct.rehearsal.plan import StageName
 
 Tell = Callable[[str], None]
 Verdict = Literal["agrees", "differs", "not proved", "could not run"]
+NO_YARDSTICK = (
+    "They are not equal in every bit, and whether rounding explains it is not known: the run of the original with its "
+    "weights moved by one unit failed ({reason})"
+)
 EXIT_CODES: dict[Verdict, int] = {"agrees": 0, "differs": 1, "could not run": 2, "not proved": 3}
 
 
@@ -162,7 +166,7 @@ def compare(carried: Carried, tell: Tell) -> None:
     carried.agreement = found
     assert carried.base is not None
     assert carried.migrated is not None
-    shaken = carried.shaken.plan.record if carried.shaken is not None else None
+    shaken = carried.shaken.plan.record if carried.shaken is not None and carried.shaken.finished else None
     carried.drift = compare_tensors(carried.migrated.plan.record, carried.base.plan.record, shaken, found)
     carried.idle = idle(carried.base.observed, carried.migrated.observed)
     if found.verdict != "differ":
@@ -200,7 +204,8 @@ def compare_results(carried: Carried) -> None:
     allowed = max([1e-6, *judged]) if carried.agreement.verdict != "same" else 0.0
     base = again.get("original") if carried.base is carried.original else None
     carried.outcomes = compare_outcomes(carried.base, base, carried.migrated, again.get("migrated"), allowed)
-    shaken = carried.shaken if carried.agreement.verdict != "same" else None
+    shaken = carried.shaken if carried.shaken is not None and carried.shaken.finished else None
+    shaken = shaken if carried.agreement.verdict != "same" else None
     carried.written = compare_written(
         Runs(carried.base, carried.migrated, base, again.get("migrated"), shaken, allowed)
     )
@@ -235,10 +240,15 @@ def judged(carried: Carried, tell: Tell) -> Agreement:
     tell(
         "they are not equal in every bit: the original is run once more, its weights moved by one unit, as a yardstick."
     )
-    return judging.judge(pairs, yardstick(carried, base, tell), repeats=repeats_itself(carried))
+    shaken = run_shaken(carried, base, tell)
+    if not shaken.finished:
+        reason = shaken.summary.failure or f"exit code {shaken.summary.script_exit_code}"
+        return Agreement("unsure", pairs, [NO_YARDSTICK.format(reason=reason.splitlines()[0].rstrip("."))])
+    yardstick = judging.measure(base.observed, shaken.observed)
+    return judging.judge(pairs, yardstick, repeats=repeats_itself(carried))
 
 
-def yardstick(carried: Carried, base: Run, tell: Tell) -> list[Pair]:
+def run_shaken(carried: Carried, base: Run, tell: Tell) -> Run:
     """Run `base` with its weights moved by one unit, once."""
     shaken = carried.shaken
     if shaken is None or (shaken.plan.script, shaken.plan.joined) != (base.plan.script, base.plan.joined):
@@ -247,7 +257,7 @@ def yardstick(carried: Carried, base: Run, tell: Tell) -> list[Pair]:
         if shaken is not None:
             plan = reference.renamed(plan, "shaken_reference")
         carried.shaken = shaken = run("shaken", plan, carried.sides, tell)
-    return judging.measure(base.observed, shaken.observed)
+    return shaken
 
 
 def repeats_itself(carried: Carried) -> bool:

@@ -135,6 +135,14 @@ def missing_package(run: Run, name: str, who: str, wer: str) -> Fault:
             f"此处由 TensorFlow 2.15 扮演 TensorFlow 1,它没有{wer}导入的模块 {name!r}",
             *report_words(run),
         )
+    if top == "horovod" and run.plan.on == "npu":
+        return Fault(
+            "limit",
+            f"{who} still imports 'horovod', which an NPU does not have: its manual review is not done",
+            f"{wer}仍然导入 NPU 上没有的 'horovod':人工检查尚未完成",
+            "Change the lines that the page lists for manual review in the migrated copy, and give it with --migrated.",
+            "请在迁移后的副本中修改页面列出的需人工检查的行,然后用 --migrated 指定该副本。",
+        )
     if top in PROVIDED:
         return Fault(
             "viaduct",

@@ -80,7 +80,8 @@ class Shaking(sessions.Observer):
                 name = variable.op.name
                 source = variable._graph_element if hasattr(variable, "_graph_element") else variable
                 value = shaken(name, np.asarray(session.run(source)))
-                session.run(variable.initializer, {variable.initializer.inputs[1]: value})
+                assign = getattr(variable.initializer, "op", variable.initializer)  # restoring makes it a tensor
+                session.run(assign, {assign.inputs[1]: value})
 
 
 def operators(graph: Any) -> Iterator[Fact]:
