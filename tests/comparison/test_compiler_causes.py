@@ -363,6 +363,31 @@ def test_an_operator_that_enlarges_what_came_in_is_told(name: str) -> None:
     assert "times as" in cause.evidence
 
 
+def test_a_norm_that_enlarges_the_rounding_of_its_own_mean_is_told_and_no_matter_of_mode() -> None:
+    story = Story()
+    x = (np.float32(3) + np.float32(1e-4) * story.normal(8, 8, 12, 12)).astype(np.float32)
+    sides = []
+    for mean in (x.sum((0, 2, 3), dtype=np.float32) / np.float32(8 * 144), x.mean((0, 2, 3), dtype=np.float64)):
+        centred = x - mean.astype(np.float32).reshape(1, -1, 1, 1) + np.float32(0)
+        spread = np.sqrt(x.astype(np.float64).var((0, 2, 3)) + 1e-12).astype(np.float32)
+        sides.append(centred / spread.reshape(1, -1, 1, 1))
+    sides[0] = sides[0] + np.float32(3 * 2**-22) / np.float32(1e-4)  # four roundings of the mean
+    story.tell("norm", x, x, "input", op_type="BatchNorm2d")
+    story.tell("norm", *sides, op_type="BatchNorm2d")
+    cause = story.causes()[0]
+    assert cause.name == AMPLIFYING
+    assert "rounding of a mean" in cause.evidence
+
+
+def test_a_norm_in_another_mode_over_such_channels_is_still_that() -> None:
+    story = Story()
+    x = (np.float32(3) + np.float32(1e-3) * story.normal(8, 8, 12, 12)).astype(np.float32)
+    right = normalised(x)
+    story.tell("norm", x, x, "input", op_type="BatchNorm2d")
+    story.tell("norm", (x - np.float32(2.9)) / np.float32(0.5), right, op_type="BatchNorm2d")
+    assert AMPLIFYING not in [cause.name for cause in story.causes()]
+
+
 def test_equal_inputs_are_not_amplified() -> None:
     assert AMPLIFYING not in [cause.name for cause in norm_story(1e-3, 1e-5).causes()]
 

@@ -2,7 +2,8 @@
 
 What the right side's operator would make of the left side's inputs is worked out from the dumped numbers: a convolution
 is computed again, a norm is a slope and an offset in every channel, a function of single values is read off its own
-curve, a sum is a sum. If that gives the left side's output, the difference came in, and was only enlarged.
+curve, a sum is a sum. If that gives the left side's output, the difference came in, and was only enlarged. A norm whose
+input has a mean far above its deviation enlarges the rounding of its own mean, from equal inputs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from viaduct.comparison.judge import rounding
 from viaduct.comparison.replay import as_convolution, replayed
 from viaduct.comparison.rows import Cause
 from viaduct.comparison.scene import Both, Scene, explained, rms
@@ -26,6 +28,7 @@ ADVICE = (
 )
 FACTOR = 6.0  # how much larger the difference must become
 ENOUGH = 0.8
+STEEP = 100.0  # a mean so much larger than the deviation
 EXACT = 1e-3  # relative error up to which a guess at the operator gives the right side's output
 
 
@@ -35,6 +38,8 @@ def look(scene: Scene) -> Cause | None:
     if scene.role != "output" or bad is None or not inputs or not all(map(is_plain, [bad, *inputs])):
         return None
     coming, made = max(map(relative, inputs)), relative(bad)
+    if (words := own_rounding(scene, inputs[0], bad)) and coming <= rounding(scene.row):
+        return Cause(NAME, 0.95, words, ADVICE)
     if not 0 < FACTOR * coming <= made:
         return None
     share, words = max(guesses(scene, bad, inputs), default=(0.0, ""))
@@ -45,6 +50,26 @@ def look(scene: Scene) -> Cause | None:
         f"much; {words} makes of the left side's inputs {share:.0%} of that difference"
     )
     return Cause(NAME, 0.93, evidence, ADVICE)
+
+
+def own_rounding(scene: Scene, x: Both, y: Both) -> str:
+    """Describe a norm that enlarges the rounding of its own mean: it subtracts nearly all, and divides by little."""
+    if x.left.shape != y.left.shape or x.left.ndim < 2:
+        return ""
+    x_right, y_left, y_right = (channels(side) for side in (x.right, *y))
+    mean, deviation = x_right.mean(1), x_right.std(1)
+    slope = slope_of(x_right, y_right)
+    if slope is None or not deviation.all():
+        return ""
+    unit = rounding(scene.row) * rms(slope[:, 0] * mean)  # what one rounding of the means does to the output
+    size, count = rms(y_left - y_right), x_right.shape[1]
+    steep = float(np.median(np.abs(mean) / deviation))
+    if steep < STEEP or not 0 < size <= (16 + 2 * np.sqrt(count)) * unit:
+        return ""
+    return (
+        f"the means of the input are {steep:.3g} times its deviations, so that one rounding of a mean becomes "
+        f"{unit / rms(y_right):.2g} of the output; the sides differ by {size / unit:.2g} such roundings"
+    )
 
 
 def is_plain(both: Both) -> bool:
@@ -85,11 +110,8 @@ def by_slope(x: Both, y: Both) -> float:
     if x.left.ndim < 2:
         return 0.0
     x_left, x_right, y_left, y_right = (channels(side) for side in (*x, *y))
-    centred = x_right - x_right.mean(1, keepdims=True)
-    energy = np.square(centred).sum(1, keepdims=True)
-    slope = (centred * y_right).sum(1, keepdims=True) / np.where(energy > 0, energy, 1.0)
-    fit = slope * centred + y_right.mean(1, keepdims=True)
-    if x_right.shape[1] < 4 or rms(fit - y_right) > 0.05 * rms(y_right):
+    slope = slope_of(x_right, y_right)
+    if slope is None:
         return 0.0
     moved = slope * (x_left - x_right)
     level = y_left.mean(1, keepdims=True)
@@ -98,6 +120,15 @@ def by_slope(x: Both, y: Both) -> float:
     slope = slope * x_right.std(1, keepdims=True) / np.where(deviation > 0, deviation, 1.0)  # by its own statistics
     with_own = slope * (x_left - x_left.mean(1, keepdims=True)) + level
     return max(explained(prediction, Both(y_left, y_right)) for prediction in (with_slope, with_own))
+
+
+def slope_of(x: Array, y: Array) -> Array | None:
+    """The slope in every channel, if y is a slope and an offset of x there."""
+    centred = x - x.mean(1, keepdims=True)
+    energy = np.square(centred).sum(1, keepdims=True)
+    slope: Array = (centred * y).sum(1, keepdims=True) / np.where(energy > 0, energy, 1.0)
+    fit = slope * centred + y.mean(1, keepdims=True)
+    return slope if x.shape[1] >= 4 and rms(fit - y) <= 0.05 * rms(y) else None
 
 
 def channels(values: Array) -> Array:
