@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from old_torch import skip_with_old_torch
 from quick import LIMIT_S, forbid_processes, heavy_import, is_quick
 
 # As the command line does (cli.py): before torch is imported, so that a busy machine does not slow the suite tenfold.
@@ -38,6 +39,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skip_with_old_torch(items, Path(__file__).parent)
     if config.getoption("--quick"):
         left_out = [item for item in items if not is_quick(item)]
         config.hook.pytest_deselected(items=left_out)

@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from old_torch import skip_with_old_torch
 from viaduct.errors import BadValue
 from viaduct.rehearsal import stage
 
@@ -74,3 +76,25 @@ def test_a_torch_without_metadata_is_asked_itself(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch, "__version__", "2.6.0")
     with pytest.raises(BadValue, match=r"this is torch 2\.6\.0"):
         stage.refuse_old_torch()
+
+
+def test_tests_that_need_a_newer_torch_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (
+        "carrying/test_carry.py",
+        "rehearsal/torch_stage/test_amp.py",
+        "rehearsal/test_tf1_stage.py",
+        "data/test_a.py",
+    )
+    marks: dict[str, list[str]] = {name: [] for name in names}
+    items = [
+        SimpleNamespace(
+            path=Path("/tests") / name, add_marker=lambda mark, name=name: marks[name].append(mark.kwargs["reason"])
+        )
+        for name in names
+    ]
+    skip_with_old_torch(items, Path("/tests"))
+    assert not any(marks.values())
+    monkeypatch.setattr(stage, "find_torch_version", lambda: "2.9.1")
+    skip_with_old_torch(items, Path("/tests"))
+    assert [bool(reasons) for reasons in marks.values()] == [True, True, False, False]
+    assert "needs torch 2.13 or later; this is torch 2.9.1" in marks["carrying/test_carry.py"][0]

@@ -17,7 +17,7 @@ NAMES = {"Not proved": ("Not proved", "未证明"), "At fault": ("At fault", "�
 NAMES |= {"Not compared": ("Not compared", "未比较"), "Also": ("Also", "另外")}
 FAULTS: dict[Whose, tuple[str, str]] = {
     "script": ("the script itself", "脚本本身"),
-    "package": ("a package that is not installed", "缺少软件包"),
+    "package": ("a package that is missing, or of another release", "缺少软件包或版本不符"),
     "file": ("a file that is not there", "缺少文件"),
     "limit": ("a documented limit of the card", "加速卡的文档限制"),
     "bound": ("the bounds of this run", "本次运行的时间或内存限制"),
