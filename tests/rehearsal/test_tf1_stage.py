@@ -51,6 +51,9 @@ said["analyzed"] = slim.model_analyzer.analyze_vars(tf.global_variables()[:1], p
 said["variables"] = sorted(v.op.name for v in tf.global_variables())
 said["shape"] = y.shape.as_list()
 said["updates"] = len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
+inner = contrib_layers.batch_norm(tf.ones([2, 3]), is_training=True, updates_collections=None, scope="inner")
+contrib_layers.batch_norm(tf.ones([2, 3]), is_training=True, updates_collections="mine", scope="mine")
+said["updates_elsewhere"] = [len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)), len(tf.get_collection("mine"))]
 said["penalties"] = len(tf.losses.get_regularization_losses())
 total = tf.losses.get_total_loss(add_regularization_losses=True)
 train = slim.learning.create_train_op(total + tf.reduce_mean(y), tf.train.GradientDescentOptimizer(0.1))
@@ -98,6 +101,7 @@ def test_an_old_script_finds_the_world_it_was_written_for(tmp_path: Path) -> Non
     assert said["variables"] == sorted([*body, "logits/weights", "logits/biases"])
     assert said["shape"] == [2, 5]
     assert (said["updates"], said["penalties"]) == (4, 3)
+    assert said["updates_elsewhere"] == [4, 2]
     assert said["lookup"] == [1, -7]
     assert said["sequence_loss"] == pytest.approx(np.log(4))
     assert said["decoder"] == [4, 2]

@@ -235,6 +235,13 @@ def relu(inputs: Any, num_outputs: int, **named: Any) -> Any:
     return fully_connected(inputs, num_outputs, activation_fn=tf.nn.relu, **named)
 
 
+def remove_from_collection(name: str, removed: Any) -> None:
+    """Take out what a layer of tf.layers has put there by itself."""
+    known = {id(update) for update in removed}
+    kept = [update for update in tf.get_collection(name) if id(update) not in known]
+    tf.get_default_graph().get_collection_ref(name)[:] = kept
+
+
 @add_arg_scope
 def batch_norm(
     inputs: Any,
@@ -280,6 +287,8 @@ def batch_norm(
         outputs = layer.apply(inputs, training=is_training)
         for variable in layer.variables:
             tf.add_to_collection(tf.GraphKeys.MODEL_VARIABLES, variable)
+        if updates_collections != tf.GraphKeys.UPDATE_OPS:
+            remove_from_collection(tf.GraphKeys.UPDATE_OPS, layer.updates)
         if updates_collections is None:
             with tf.control_dependencies(layer.updates):
                 outputs = tf.identity(outputs)
