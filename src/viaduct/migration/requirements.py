@@ -65,7 +65,7 @@ REQUIREMENTS = (
     Requirement("shards", "data sharded by rank", "数据按 rank 切分", tf1("dataset_shard", "dataset_unsharded")),
     Requirement(
         "optimizers",
-        "gradients averaged over ranks",
+        "gradients brought together over ranks",
         "梯度在各 rank 间聚合",
         tf1(
             *("distribute_optimizer", "distribute_gradients", "keras_distributed_optimizer", "horovod_optimizer"),

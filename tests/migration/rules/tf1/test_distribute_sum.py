@@ -14,6 +14,7 @@ from migration.checking import check_noop, check_rewrite, check_says, migrated
 from viaduct.errors import BadValue
 from viaduct.migration.checks import check_options
 from viaduct.migration.options import Options
+from viaduct.migration.requirements import by_name
 
 HEAD = "import tensorflow as tf\n"
 HCCL = "from npu_bridge.hccl import hccl_ops\n"
@@ -163,3 +164,7 @@ def test_two_ranks_really_average_or_add_up(reduction: str, expected: float, tmp
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     weights = re.findall(r"weight ([\d.]+)", answer.stdout + answer.stderr)
     assert [float(weight) for weight in weights] == pytest.approx([expected] * 2, rel=1e-5), answer.stderr
+
+
+def test_the_summary_does_not_call_a_sum_an_average() -> None:
+    assert "average" not in by_name()["optimizers"].title
