@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import platform
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -51,6 +52,8 @@ def is_quick(item: pytest.Item) -> bool:
 
 def forbid_processes(patch: pytest.MonkeyPatch) -> None:
     """Let every start of a process fail the test."""
+    platform.processor()  # asks `uname`, once: h5py does so when it is imported
+    import numpy.testing  # noqa: F401  # asks `lscpu` when it is first imported
 
     def refuse(*arguments: object, **options: object) -> NoReturn:
         pytest.fail("this test is in the quick part and starts a process: mark it with @pytest.mark.process")

@@ -463,17 +463,31 @@ class Checkpoint(Part):
         require(self.keep >= 1, "checkpoint.keep", self.keep, "1 or more")
 
 
+OBSERVED = ("images", "histograms", "graph", "top5")
+
+
 @dataclass(frozen=True)
 class Log(Part):
-    """What is printed while training."""
+    """What is printed while training, and what TensorBoard is given beside the curves."""
 
     place: ClassVar[str] = "log"
 
     every_steps: int = 100
     format: Literal["resnext", "tf", "dll", "events", "mindspore"] = "resnext"
+    tensorboard: str = ""  # images, histograms, graph, top5, separated by commas; or all
+    tensorboard_every: int = 0  # steps between images and histograms; 0: as every_steps
+
+    @property
+    def observed(self) -> frozenset[str]:
+        """What TensorBoard is given beside the curves."""
+        words = frozenset(filter(None, (word.strip() for word in self.tensorboard.split(","))))
+        return frozenset(OBSERVED) if "all" in words else words
 
     def check(self) -> None:
         require(self.every_steps >= 1, "log.every_steps", self.every_steps, "1 or more")
+        require(self.tensorboard_every >= 0, "log.tensorboard_every", self.tensorboard_every, "0 or more")
+        wanted = f"some of {', '.join(OBSERVED)}, or all"
+        require(self.observed <= set(OBSERVED), "log.tensorboard", self.tensorboard, wanted)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ A recipe of your own may carry callbacks: instances of a subclass of `Callback`.
 
     start(training)                    once, before the first step; training.step tells where a resumed run begins
     forward(training, labels, loss)    after the forward pass of each part of a step, both still on the device
+    gradients(training, images, labels)  in observed steps, before the update: `parameter.grad` is what it gets
     log(training, record)              every `log.every_steps` steps, and before each evaluation and checkpoint
     evaluating(training, done, total)  after each batch of an evaluation
     evaluation(training, score)        after each evaluation
@@ -65,6 +66,7 @@ class LogRecord:
     loss_scale: float
     skipped: int  # steps skipped so far because of overflow
     losses: list[float] = field(repr=False)  # each step's
+    top5: float | None = None  # where the recipe asks for it
 
     @property
     def first_step(self) -> int:
@@ -80,6 +82,7 @@ class Callback:
 
     def start(self, training: Training) -> None: ...
     def forward(self, training: Training, labels: Tensor, loss: Tensor) -> None: ...
+    def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None: ...
     def log(self, training: Training, record: LogRecord) -> None: ...
     def evaluating(self, training: Training, done: int, total: int) -> None: ...
     def evaluation(self, training: Training, score: Score) -> None: ...
@@ -213,7 +216,10 @@ class TensorBoard(Callback):
 
     def log(self, training: Training, record: LogRecord) -> None:
         names = ("loss", "total_loss", "top1", "lr", "images_per_s", "loss_scale")
-        self.file.scalars(record.step, {f"train/{name}": getattr(record, name) for name in names})
+        values = {name: getattr(record, name) for name in names} | {"l2_loss": record.total_loss - record.loss}
+        if record.top5 is not None:
+            values["top5"] = record.top5
+        self.file.scalars(record.step, {f"train/{name}": value for name, value in values.items()})
 
     def evaluation(self, training: Training, score: Score) -> None:
         names = ("loss", "top1", "top5", "precision", "recall", "f1")

@@ -40,10 +40,11 @@ class DeviceStep:
         self.row = torch.zeros(columns, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(most, dtype=torch.float64, device=device)
-        self.hits = torch.zeros(most, dtype=torch.int64, device=device)
+        self.hits = torch.zeros((most, 1 + training.counts_top5), dtype=torch.int64, device=device)
         self.scale = DeviceScale(training.scale, device) if training.scale.watching else None
         self.updates = torch.zeros((), dtype=torch.float64, device=device)  # of the averaged weights
         self.capturing = False
+        self.observed = False  # callbacks look at the gradients of this step, which is not captured
 
     def begin(self, steps: int) -> None:
         """Everything that so many steps need to know, in one copy."""
@@ -81,6 +82,8 @@ class DeviceStep:
         self.unscale()
         if training.recipe.clip_norm:
             training.clip(training.recipe.clip_norm)
+        if self.observed:
+            training.emit("gradients", self.images, self.labels)
         with self.rates_on_device():
             take_step(training.optimizer)
         training.computation.publish_weights()

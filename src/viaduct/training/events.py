@@ -7,11 +7,14 @@ import socket
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 from viaduct.data.example import field as message
 from viaduct.data.example import pack_varint
 from viaduct.data.tfrecord import frame
 
+RGB = 3  # colour channels of an image
+PRODUCER = 22  # version of the graph's format
 SESSION_START = 1  # SessionLog.START: TensorBoard drops what it knew of later steps
 
 
@@ -29,6 +32,24 @@ class EventFile:
         summary = b"".join(message(1, text(1, tag) + fixed32(2, value)) for tag, value in values.items())
         self._write(varint(2, step) + message(5, summary))
 
+    def image(self, step: int, tag: str, height: int, width: int, encoded: bytes) -> None:
+        """Write an image that is encoded already, as PNG or JPEG."""
+        image = varint(1, height) + varint(2, width) + varint(3, RGB) + message(4, encoded)
+        self._write(varint(2, step) + message(5, message(1, text(1, tag) + message(4, image))))
+
+    def histograms(self, step: int, found: dict[str, dict[str, Any]]) -> None:
+        """Write histograms: of each min, max, num, sum, sum_squares and counts in bins of equal width."""
+        values = b"".join(message(1, text(1, tag) + message(5, histogram(found[tag]))) for tag in found)
+        self._write(varint(2, step) + message(5, values))
+
+    def graph(self, nodes: list[tuple[str, str, list[str]]]) -> None:
+        """Write the network's graph: name, operation and inputs of each node."""
+        encoded = b"".join(
+            message(1, text(1, name) + text(2, operation) + b"".join(text(3, source) for source in inputs))
+            for name, operation, inputs in nodes
+        )
+        self._write(message(4, encoded + message(4, varint(1, PRODUCER))))
+
     def _write(self, fields: bytes) -> None:
         wall_time = b"\x09" + struct.pack("<d", time.time())
         with self._path.open("ab") as file:
@@ -41,6 +62,26 @@ def varint(field: int, value: int) -> bytes:
 
 def fixed32(field: int, value: float) -> bytes:
     return pack_varint(field << 3 | 5) + struct.pack("<f", value)
+
+
+def double(field: int, value: float) -> bytes:
+    return pack_varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+def doubles(field: int, values: list[float]) -> bytes:
+    return message(field, struct.pack(f"<{len(values)}d", *values))
+
+
+def histogram(found: dict[str, Any]) -> bytes:
+    """TensorFlow's HistogramProto: each bin has a count and its upper edge, and the first begins at the minimum."""
+    counts, low, high = found["counts"], found["min"], found["max"]
+    width = (high - low) / len(counts)
+    edges = [low + width * (number + 1) for number in range(len(counts))]
+    edges[-1] = high
+    numbers = (low, high, found["num"], found["sum"], found["sum_squares"])
+    head = b"".join(double(field, float(value)) for field, value in enumerate(numbers, start=1))
+    # An empty bin below the minimum: readers take an edge before the first for minus infinity.
+    return head + doubles(6, [low, *edges]) + doubles(7, [0.0, *map(float, counts)])
 
 
 def text(field: int, value: str) -> bytes:

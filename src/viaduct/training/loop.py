@@ -304,6 +304,8 @@ class Training:
         if self.gradients_usable():
             if self.recipe.clip_norm:
                 self.clip(self.recipe.clip_norm)
+            if self.observes(self.step + 1):
+                self.emit("gradients", batch.images, batch.labels)
             self.optimizer.step()
             self.computation.publish_weights()
             if self.shadow:
@@ -311,6 +313,11 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         # Left on the device: reading them here would make the host wait for every step.
         self.pending.append(found)
+
+    def observes(self, step: int) -> bool:
+        """Return True if callbacks look at the gradients and images of this step, counted from 1."""
+        every = self.recipe.log.tensorboard_every or self.recipe.log.every_steps
+        return bool(self.recipe.log.observed & {"images", "histograms"}) and step % every == 0
 
     def passes(self, pictures: Tensor, targets: Any, scale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Forward and backward, part by part: the gradients are there then; the mean loss and how many were right."""
@@ -328,7 +335,7 @@ class Training:
                 (loss * (scale / parts * self.loss_weight)).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
             hits.append(self.count_right(logits.detach(), labels))
-        return torch.stack(losses).mean(), torch.stack(hits).sum()
+        return torch.stack(losses).mean(), torch.stack(hits).sum(0)
 
     @property
     def weight(self) -> float:
@@ -344,8 +351,14 @@ class Training:
 
     def count_right(self, logits: Tensor, labels: Any) -> Tensor:
         if self.hybrid:
-            return hybrid_count_right(logits, labels, self.hybrid.shards)
-        return count_right(logits, labels)
+            return hybrid_count_right(logits, labels, self.hybrid.shards)[None]
+        right = count_right(logits, labels)
+        return torch.stack([right, count_among_five(logits, labels)]) if self.counts_top5 else right[None]
+
+    @property
+    def counts_top5(self) -> bool:
+        """Return True if the training accuracy among the first five is counted, too; not of a shared classifier."""
+        return "top5" in self.recipe.log.observed and self.hybrid is None
 
     def clip(self, most: float) -> None:
         if self.hybrid:
@@ -466,7 +479,8 @@ class Training:
             epoch=self.epoch,
             loss=loss,
             total_loss=loss + float(l2_loss(self.optimizer, self.whole_norms)),
-            top1=hits / images,
+            top1=hits[0] / images,
+            top5=hits[1] / images if len(hits) > 1 else None,
             lr=self.rate,
             images_per_s=images / max(seconds, 1e-9),
             loss_scale=self.scale.value,
@@ -476,15 +490,15 @@ class Training:
         self.emit("log", record)
         self._window_began = time.monotonic()
 
-    def read_pending(self) -> tuple[list[float], int]:
+    def read_pending(self) -> tuple[list[float], list[int]]:
         """The losses of the steps since the last log line, as means over all ranks, and how many were right."""
         losses = torch.stack([loss.double() for loss, _ in self.pending])
-        hits = torch.stack([hits for _, hits in self.pending]).sum()
+        hits = torch.stack([hits for _, hits in self.pending]).sum(0)
         if self.group.ranks > 1:
-            both = torch.cat([losses * (self.weight / self.group.ranks), hits.double()[None]])
+            both = torch.cat([losses * (self.weight / self.group.ranks), hits.double()])
             self.group.add_up(both)
-            losses, hits = both[:-1], both[-1]
-        return losses.tolist(), int(hits)
+            losses, hits = both[: len(losses)], both[len(losses) :]
+        return losses.tolist(), [int(count) for count in hits.tolist()]
 
     def evaluate(self) -> None:
         """Score the validation pictures; given up without a trace if the run is interrupted meanwhile."""
@@ -670,6 +684,12 @@ def count_right(logits: Tensor, labels: Tensor) -> Tensor:
     """How many pictures have the largest logit at their label, or with mixup at the stronger of their two."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
     return (logits.argmax(1) == strongest).sum()
+
+
+def count_among_five(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return how many images have their label among the five largest logits; with mixup the stronger of two."""
+    strongest = labels if labels.ndim == 1 else labels.argmax(1)
+    return (logits.topk(min(5, logits.shape[1])).indices == strongest[:, None]).sum()
 
 
 def network_options(recipe: Recipe) -> dict[str, Any]:

@@ -39,7 +39,6 @@ from viaduct.training.callbacks import (
     ProgressBar,
     StepMark,
     StopAtThreshold,
-    TensorBoard,
 )
 from viaduct.training.compiling import unheard_compile
 from viaduct.training.distributed import Group, joined
@@ -47,6 +46,7 @@ from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
+from viaduct.training.observing import build_board
 from viaduct.training.outlet import put
 from viaduct.training.own_parts import ONE_VALUE, name_own_part
 from viaduct.training.report import write_report
@@ -252,7 +252,7 @@ def guardians(recipe: Recipe, group: Group) -> list[Callback]:
     """The loop's own callbacks around the recipe's. A bad loss is stopped before it is written down as progress;
     a checkpoint is written after everybody else has seen the step."""
     mark = [] if group.local_rank is None else [StepMark()]
-    watchers = [*mark, MetricsFile(), TensorBoard(), *onlookers(recipe), StopAtThreshold()]
+    watchers = [*mark, MetricsFile(), build_board(recipe), *onlookers(recipe), StopAtThreshold()]
     return [NanStop(), *watchers, *recipe.callbacks, Checkpointing()]
 
 

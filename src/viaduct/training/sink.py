@@ -151,6 +151,13 @@ class Sink:
         assert step is not None
         self.training.pulse.at("a sink", self.training.step + 1)
         step.load(batch)
+        if self.training.observes(self.training.step + 1):
+            step.observed = True
+            try:
+                self.feed.aside(step)
+            finally:
+                step.observed = False
+            return True
         if self.rehearsed < REHEARSALS:
             before = read_host_state(self.training)
             self.feed.aside(step)

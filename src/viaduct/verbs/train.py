@@ -57,6 +57,8 @@ ALIASES = {
     "keep": "checkpoint.keep",
     "log_every": "log.every_steps",
     "log_format": "log.format",
+    "tensorboard": "log.tensorboard",
+    "tensorboard_every": "log.tensorboard_every",
     "parallel": "parallel.mode",
     "sync_norm": "parallel.sync_norm",
     "compress": "parallel.compress",
@@ -155,6 +157,12 @@ def main(
     keep: Annotated[str | None, aliased("keep", "How many checkpoints are kept, beside the best.", "N")] = None,
     log_every: Annotated[str | None, aliased("log_every", "Steps between log lines.", "N")] = None,
     log_format: Annotated[str | None, aliased("log_format", "resnext, tf, dll, events or mindspore.", "WORD")] = None,
+    tensorboard: Annotated[
+        str | None, aliased("tensorboard", "Beside curves: images, histograms, graph, top5, or all.", "WORD,…")
+    ] = None,
+    tensorboard_every: Annotated[
+        str | None, aliased("tensorboard_every", "Steps between images and histograms; 0: as log lines.", "N")
+    ] = None,
     ranks: Annotated[
         int | None, typer.Option(help="So many ranks on this machine, each on a device of its own.", show_default="1")
     ] = None,

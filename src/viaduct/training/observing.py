@@ -1,0 +1,174 @@
+"""What TensorBoard and the live page show beside curves: input images, histograms, the network's graph.
+
+All of it is optional (`--tensorboard images,histograms,graph,top5`, or `all`). Images and histograms are taken from one
+step an interval (`--tensorboard-every`): that step is not replayed but run kernel by kernel, and computes the same.
+They go into the event file, RUN/histograms.jsonl and RUN/images/step-N.png. Gradients are those that the optimizer
+gets: unscaled, averaged over the ranks and clipped.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from viaduct.data.png_encoder import encode_png
+from viaduct.devices.base import first_line
+from viaduct.recipes import Recipe
+from viaduct.training.callbacks import TensorBoard
+from viaduct.training.checkpoint import write_whole
+from viaduct.training.layout import untouched
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+
+BINS = 30
+SHEET = 16  # images in a sheet, four in a row
+ROW = 4
+Pixels = npt.NDArray[np.uint8]
+Histogram = dict[str, Any]
+
+
+def build_board(recipe: Recipe) -> TensorBoard:
+    """Return the callback that writes TensorBoard's events, as the recipe asks for them."""
+    return Observer(recipe.log.observed) if recipe.log.observed else TensorBoard()
+
+
+class Observer(TensorBoard):
+    """Writes images and histograms of one step an interval, and the graph once."""
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self.wanted = wanted
+
+    def start(self, training: Training) -> None:
+        super().start(training)
+        self.histograms = training.run.path / "histograms.jsonl"
+        self.images = training.run.path / "images"
+        if self.histograms.is_file():  # of steps that were not saved, and are taken again
+            lines = self.histograms.read_text().splitlines()
+            kept = [line for line in lines if step_of(line) <= training.step]
+            write_whole(self.histograms, "".join(f"{line}\n" for line in kept).encode())
+        if "graph" in self.wanted and training.step == 0:
+            try:
+                self.file.graph(describe_graph(training.model, training.recipe.data.size, training.torch_device))
+            except Exception as error:  # a network of the user's own may do anything while it is traced
+                training.tell(f"--tensorboard graph: the network cannot be traced ({first_line(error)}).")
+
+    def gradients(self, training: Training, images: Tensor, labels: Tensor) -> None:
+        step = training.step + 1
+        if "images" in self.wanted:
+            sheet = lay_out(to_pixels(images[:SHEET], training.recipe))
+            encoded = encode_png(sheet)
+            self.images.mkdir(exist_ok=True)
+            write_whole(self.images / f"step-{step:08d}.png", encoded)
+            self.file.image(step, "input", sheet.shape[0], sheet.shape[1], encoded)
+        if "histograms" in self.wanted:
+            named = dict(training.model.named_parameters())
+            found = {
+                "parameters": measure_histograms(named),
+                "gradients": measure_histograms({name: p.grad for name, p in named.items() if p.grad is not None}),
+            }
+            for kind, histograms in found.items():
+                self.file.histograms(step, {f"{kind}/{name}": values for name, values in histograms.items()})
+            with self.histograms.open("a") as file:
+                file.write(json.dumps({"step": step, **found}) + "\n")
+
+
+def step_of(line: str) -> float:
+    """Return the step of a line of histograms; one that cannot be read is later than all."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
+
+
+@torch.no_grad()
+def measure_histograms(tensors: Mapping[str, Tensor]) -> dict[str, Histogram]:
+    """Return minimum, maximum, sums and counts of each tensor's finite values, read from the device at once."""
+    rows = [histogram_row(tensor) for tensor in tensors.values()]
+    if not rows:
+        return {}
+    found = torch.stack(rows).cpu().tolist()
+    return {name: to_histogram(row) for name, row in zip(tensors, found, strict=True)}
+
+
+def histogram_row(tensor: Tensor) -> Tensor:
+    values = tensor.detach().float().flatten()
+    finite = values.isfinite()
+    low = torch.where(finite, values, torch.inf).min()
+    high = torch.where(finite, values, -torch.inf).max()
+    values = torch.where(finite, values, low)
+    width = (high - low).clamp_min(torch.finfo(torch.float32).tiny)
+    bins = ((values - low) / width * BINS).nan_to_num(0.0).clamp(0, BINS - 1).long()
+    bins = torch.where(finite, bins, BINS)  # values that are not finite stand behind the last
+    counts = torch.bincount(bins, minlength=BINS + 1)[:BINS].double()
+    counted = torch.where(finite, values, 0.0).double()
+    sums = [low.double(), high.double(), counts.sum(), counted.sum(), counted.square().sum()]
+    return torch.cat([torch.stack(sums), counts])
+
+
+def to_histogram(row: list[float]) -> Histogram:
+    low, high, count, total, squares, *counts = row
+    if not count:  # nothing finite
+        low = high = 0.0
+    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": counts}
+
+
+def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
+    """Return normalised images as bytes again; images normalised one by one are stretched over the whole range."""
+    values = images.detach().float().cpu()
+    if getattr(recipe.data, "normalise", "") == "per_image":
+        low, high = values.amin((1, 2, 3), keepdim=True), values.amax((1, 2, 3), keepdim=True)
+        values = (values - low) / (high - low).clamp_min(1e-9) * 255
+    else:
+        mean, scale = (torch.tensor(numbers).view(1, 3, 1, 1) for numbers in recipe.data.normalisation())
+        values = values / scale + mean
+    pixels: Pixels = values.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+    return pixels
+
+
+def lay_out(pixels: Pixels) -> Pixels:
+    """Return a sheet of images, four in a row."""
+    count, height, width, _ = pixels.shape
+    columns = min(ROW, count)
+    rows = -(-count // columns)
+    sheet = np.zeros((rows * height, columns * width, 3), np.uint8)
+    for number, image in enumerate(pixels):
+        row, column = divmod(number, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = image
+    return sheet
+
+
+def describe_graph(model: nn.Module, size: int, device: torch.device) -> list[tuple[str, str, list[str]]]:
+    """Return (name, operation, inputs) of each node of the network in evaluation, named by its modules."""
+    with untouched(model), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # tracing warns of every shape that Python looks at
+        trace: Any = torch.jit.trace
+        graph = trace(model.eval(), torch.zeros(1, 3, size, size, device=device), check_trace=False).inlined_graph
+        values: dict[str, str] = {}
+        nodes: list[tuple[str, str, list[str]]] = []
+        for value in graph.inputs():
+            if value.debugName().startswith("self"):
+                continue
+            values[value.debugName()] = "input"
+            nodes.append(("input", "Placeholder", []))
+        for number, node in enumerate(operations(graph)):
+            kind = node.kind().removeprefix("aten::").strip("_")
+            scope = node.scopeName().split("/")[-1].removeprefix("__module.").replace(".", "/")
+            name = "/".join(filter(None, (scope, f"{kind}_{number}")))
+            inputs = [values[value.debugName()] for value in node.inputs() if value.debugName() in values]
+            nodes.append((name, kind, inputs))
+            for value in node.outputs():
+                values[value.debugName()] = name
+    return nodes
+
+
+def operations(graph: Any) -> Iterable[Any]:
+    """Return the nodes that compute something: not constants and attributes."""
+    return [node for node in graph.nodes() if not node.kind().startswith("prim::") or "Tuple" in node.kind()]
