@@ -24,6 +24,7 @@ FAULTS: dict[Whose, tuple[str, str]] = {
     "viaduct": ("viaduct, not the script", "viaduct 自身,而不是脚本"),
 }
 KINDS: tuple[Kind, ...] = ("loss", "gradient", "weight")
+LONG = 80  # letters of the arguments of an earlier carry
 SHOWN = 3  # things that were made with other numbers, places that ask for the device
 
 
@@ -136,7 +137,8 @@ def earlier_edits(carried: Carried) -> list[tuple[str, str]]:
         count = sum(edit.earlier == earlier.folder for edit in carried.edits)
         if not count:
             continue
-        given = f" (-- {shlex.join(earlier.arguments)})" if earlier.arguments else ""
+        words = shlex.join(earlier.arguments)
+        given = f" (-- {words[:LONG]}{' …' if len(words) > LONG else ''})" if words else ""
         if carried.asked.lang == "zh":
             found.append(("先前执行", f"{count} 处修改在 {earlier.folder}{given} 中执行,其比较结果一致。"))
         else:
