@@ -81,6 +81,22 @@ def test_shuffle_batch_with_several_threads_gives_the_same_batches_again(tmp_pat
     check_repeats(SHUFFLE_BATCH, tmp_path)
 
 
+def test_a_queue_that_shuffles_is_not_one_that_does_not(tmp_path: Path) -> None:
+    plain = SHUFFLE_BATCH.replace("40, shuffle=True", "40, shuffle=False")
+    in_order = plain.replace(
+        "shuffle_batch([tf.cast(number, tf.float32)], 4, capacity=30, min_after_dequeue=10, num_threads=4)",
+        "batch([tf.cast(number, tf.float32)], 4, capacity=30)",
+    )
+    assert in_order != plain
+    losses = []
+    for name, source in (("shuffled", plain), ("plain", in_order)):
+        script = tmp_path / f"{name}.py"
+        script.write_text(source)
+        losses.append(rehearsed("original", script).losses)
+    assert len(losses[1]) == 6
+    assert losses[0] != losses[1]
+
+
 def write_mnist(folder: Path) -> None:
     """Ten images for training whose first pixels are 0 to 9, and three for the test."""
     folder.mkdir()

@@ -1,8 +1,9 @@
 """Queues that threads fill, in an order that a second run repeats.
 
-What a shuffling queue hands out depends on how far its threads have come when it is asked, and no seed reaches that.
-Here it hands out in the order in which it was filled, and one thread does what several would do with the same
-operator. `tf.train.shuffle_batch` and `tf.estimator.inputs.numpy_input_fn` are made of such queues.
+What a shuffling queue hands out depends on how many elements its threads have put in when it is asked, and no seed
+reaches that. Here it holds as many as it must keep and one more, so that each draw is from the same number, and one
+thread does what several would do with the same operator. `tf.train.shuffle_batch` and
+`tf.estimator.inputs.numpy_input_fn` are made of such queues.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def install() -> None:
 
     feeding_functions.random = Repeating()
     shuffling = data_flow_ops.RandomShuffleQueue
-    shuffling.__init__ = in_order(shuffling.__init__, data_flow_ops.FIFOQueue)
+    shuffling.__init__ = without_slack(shuffling.__init__)
     runner = queue_runner_impl.QueueRunner
     runner._init_from_args = with_one_thread(runner._init_from_args)
 
@@ -32,22 +33,12 @@ class Repeating(random.Random):
         super().seed(0 if a is None else a, version)
 
 
-def in_order(plain: Callable[..., None], kind: Any) -> Callable[..., None]:
-    """A queue that takes the arguments of a shuffling one and hands out in order."""
+def without_slack(plain: Callable[..., None]) -> Callable[..., None]:
+    """A shuffling queue that has room for one element more than it keeps: each draw is from the same number of them."""
 
     @functools.wraps(plain)
-    def init(
-        self: Any,
-        capacity: int,
-        min_after_dequeue: int,
-        dtypes: Any,
-        shapes: Any = None,
-        names: Any = None,
-        seed: int | None = None,
-        shared_name: str | None = None,
-        name: str = "random_shuffle_queue",
-    ) -> None:
-        self.__dict__.update(kind(capacity, dtypes, shapes, names, shared_name, name).__dict__)
+    def init(self: Any, capacity: int, min_after_dequeue: int, *args: Any, **named: Any) -> None:
+        plain(self, min(capacity, min_after_dequeue + 1), min_after_dequeue, *args, **named)
 
     return init
 
