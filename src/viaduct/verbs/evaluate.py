@@ -186,7 +186,7 @@ def show(rows: list[dict[str, Any]]) -> None:
     from viaduct.terminal import figure_columns, print_table
 
     columns = {"top1": 100.0, "top5": 100.0, "loss": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
-    own = rows[0]["own_metrics"]
+    own = rows[0].get("own_metrics", [])
     columns |= dict.fromkeys(own, 1.0)
     heads = ("step", "epoch", "top-1 %", "top-5 %", "loss", "precision", "recall", "F1", *own, "images")
     table = Table(*figure_columns(*heads), "checkpoint_time(UTC)", "", box=None)
