@@ -65,6 +65,8 @@ def test_as_many_outputs_as_classes_count_labels_from_zero(folder: Path) -> None
     loaded, note = match_classes(with_classes(3), folder, given=True)
     assert (loaded.recipe.data.classes, loaded.recipe.data.label_shift) == (3, -1)
     assert "labels 1 to 3: with 3 outputs they are counted from 0" in note
+    with pytest.raises(BadValue, match="--classes 3 disagrees"):
+        match_classes(with_classes(3), folder, given=True, shift_given=True)
     (folder / "labels.txt").write_text("0:ant\n1:bee\n2:cat\n")
     assert match_classes(with_classes(3), folder, given=True) == (with_classes(3), "")
     with pytest.raises(BadValue, match="--classes 2 disagrees"):

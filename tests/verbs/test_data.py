@@ -483,12 +483,15 @@ def test_very_small_pictures_can_be_trained_on(records: Path, tmp_path: Path) ->
     answered("train", "resnet18_imagenet", "--data", records, *words)
 
 
-def test_training_on_one_output_too_few_says_which_flag_to_give(records: Path, tmp_path: Path) -> None:
+def test_training_on_too_few_outputs_says_which_flag_to_give(records: Path, tmp_path: Path) -> None:
     words = ["train", "resnet18_imagenet", "--data", records, *TINY, "--batch", "12", "--steps", "1"]
-    answer = viaduct(*words, "--classes", "2", "--run", tmp_path / "a")
-    refused(answer, "--classes 2 disagrees with the data", f"{records / 'labels.txt'} has 2 classes, labels 1 to 2")
-    refused(answer, "give --classes 3", "--classes 2 needs --set data.label_shift=-1")
-    answered(*words, "--classes", "2", "--set", "data.label_shift=-1", "--run", tmp_path / "b")
+    for wrong in (["--classes", "1"], ["--classes", "2", "--set", "data.label_shift=0"]):
+        answer = viaduct(*words, *wrong, "--run", tmp_path / "a")
+        refused(answer, "disagrees with the data", f"{records / 'labels.txt'} has 2 classes, labels 1 to 2")
+        refused(answer, "give --classes 3", "--classes 2 makes the labels begin with 0")
+    said = viaduct(*words, "--classes", "2", "--run", tmp_path / "b")
+    assert said.returncode == 0, said.stderr
+    assert "with 2 outputs they are counted from 0" in said.stderr
 
 
 def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_said(records: Path, tmp_path: Path) -> None:
@@ -499,8 +502,9 @@ def test_records_that_name_no_classes_keep_the_recipes_number_and_it_is_said(rec
 
 
 def test_a_recipe_without_records_says_so(tmp_path: Path) -> None:
-    answer = viaduct("train", "shapes_taster", "--on-bad-record", "skip", cwd=tmp_path)
-    refused(answer, "--on-bad-record: shapes_taster trains on shapes, which has no records")
+    for flag, value in (("--on-bad-record", "skip"), ("--increased-aug", "on"), ("--hue", "0.1")):
+        answer = viaduct("train", "shapes_taster", flag, value, cwd=tmp_path)
+        refused(answer, f"{flag}: shapes_taster trains on shapes, which has no records")
 
 
 def test_training_on_noise_needs_no_files(tmp_path: Path) -> None:

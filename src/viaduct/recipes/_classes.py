@@ -11,12 +11,13 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Loaded
 
 
-def match_classes(loaded: Loaded, path: Path | None, given: bool) -> tuple[Loaded, str]:
+def match_classes(loaded: Loaded, path: Path | None, given: bool, *, shift_given: bool = False) -> tuple[Loaded, str]:
     """Return the recipe with as many classes as its data have, and a note where that changed it.
 
     Data that name their classes decide over a shipped recipe. A number that a person gave (`given`: a flag; or a
     recipe file of their own) is never changed: where it disagrees, it is refused. Ten classes with labels 1 to 10 have
-    11 outputs, one of them unused; a person who asks for ten gets ten, and labels that begin with 0.
+    11 outputs, one of them unused; a person who asks for ten gets ten, and labels that begin with 0, unless they said
+    how labels are counted (`shift_given`).
     """
     data = loaded.recipe.data
     if not isinstance(data, Records) or path is None or path == SYNTHETIC:
@@ -24,7 +25,8 @@ def match_classes(loaded: Loaded, path: Path | None, given: bool) -> tuple[Loade
     stated = data.stated_classes(path)
     if stated is None or stated.fits(data.classes):
         return loaded, ""
-    if given and stated.first == 1 and data.label_shift == 0 and data.classes == stated.outputs - 1:
+    countable = stated.first == 1 and data.label_shift == 0 and not shift_given
+    if given and countable and data.classes == stated.outputs - 1:
         note = f"{stated}: with {data.classes:,} outputs they are counted from 0 (data.label_shift=-1)."
         return replace(loaded, recipe=replace(loaded.recipe, data=replace(data, label_shift=-1))), note
     if given or (loaded.file is not None and data.classes != Records.classes):

@@ -147,7 +147,7 @@ def load_recipe(
     loaded, _ = resolve(recipe, None, changes)
     given, note = "data.classes" in dict(changes), ""
     if not given or not has_room(loaded, data):  # weights may have more classes than the pictures that measure them
-        loaded, note = match_classes(loaded, data, given)
+        loaded, note = match_classes(loaded, data, given, shift_given="data.label_shift" in dict(changes))
     if note:
         print(note, file=sys.stderr)
     return loaded

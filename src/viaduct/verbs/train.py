@@ -300,7 +300,9 @@ def asked_for(given: dict[str, Any], ranks: int) -> Asked:
     run, device = given["run"] or Path("runs") / loaded.name, given["device"]
     data = given["data"] or stored_data(stored)
     if not stored:  # a run that is continued has its number of classes
-        loaded, note = match_classes(loaded, data, given="data.classes" in dict(changes))
+        settings_given = dict(changes)
+        shifted = "data.label_shift" in settings_given
+        loaded, note = match_classes(loaded, data, "data.classes" in settings_given, shift_given=shifted)
         if note:
             tell(note)
     check_init(loaded.recipe.init, {path for path, _ in changes}, run)
@@ -394,11 +396,13 @@ def resolve(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tu
 
 def check_flags(given: dict[str, str], loaded: Loaded) -> None:
     """What contradicts itself, or means nothing to this recipe."""
-    if "data.on_bad_record" in given and not hasattr(loaded.recipe.data, "on_bad_record"):
-        raise BadValue(
-            f"--on-bad-record: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
-            "It is for recipes that train on TFRecord files or folders of pictures.",
-        )
+    for field in ("on_bad_record", "increased_aug", "brightness", "contrast", "saturation", "hue"):
+        if f"data.{field}" in given and not hasattr(loaded.recipe.data, field):
+            flag = f"--{field.replace('_', '-')}"
+            raise BadValue(
+                f"{flag}: {loaded.name} trains on {loaded.recipe.data.name}, which has no records.",
+                "It is for recipes that train on TFRecord files or folders of pictures.",
+            )
     if "steps" in given and "epochs" in given:
         raise BadValue("--steps and --epochs both say how long to train.", "Give one of them.")
     if (steps := given.get("steps", "").strip()) == "0" or steps.startswith("-"):
