@@ -35,6 +35,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {"data": str | None, "device": str, "co
 PICTURES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}
 SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
+HEADLINE = ("count", *SCORE, "seconds")  # what is written down of every evaluation
 METRICS: dict[str, dict[str, Any]] = {
     "log": {"epoch": float, "images_per_s": Number, **dict.fromkeys(("loss", "top1", "lr"), Number)},
     "evaluation": {"epoch": float, **SCORE},

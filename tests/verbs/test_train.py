@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 QUICK = ["shapes_taster", "--device", "cpu", "--steps", "2", "--set", "data.train_images=64"]
 QUICK += ["--set", "data.validation_images=16", "--batch", "16"]
 RUN_FIELDS = {"recipe", "listing", "as_json", "data", "device", "run", "resume", "settings", "ranks"}
-RUN_FIELDS |= {"dump_steps", "dump_mode", "dump_only", "dump_level", "dump_statistics_only"}
+RUN_FIELDS |= {"dump_steps", "dump_mode", "dump_only", "dump_level", "dump_statistics_only", "watch", "watch_port"}
 
 
 def refused(answer: subprocess.CompletedProcess[str], *fragments: str) -> None:

@@ -17,7 +17,9 @@ from viaduct.reporting.facts import Facts
 from viaduct.reporting.graph_drawing import GraphDrawing, Node
 from viaduct.reporting.heatmap import Heatmap
 from viaduct.reporting.histogram_pair import HistogramPair
+from viaduct.reporting.histogram_steps import Histogram, HistogramSteps
 from viaduct.reporting.image_grid import ImageGrid, Picture
+from viaduct.reporting.image_sheet import ImageSheet
 from viaduct.reporting.line_chart import LineChart, Series
 from viaduct.reporting.links import Link
 from viaduct.reporting.named_bars import BarSeries, NamedBars
@@ -41,8 +43,11 @@ __all__ = [
     "Facts",
     "GraphDrawing",
     "Heatmap",
+    "Histogram",
     "HistogramPair",
+    "HistogramSteps",
     "ImageGrid",
+    "ImageSheet",
     "Level",
     "LineChart",
     "Link",

@@ -221,6 +221,8 @@ const page = (() => {
       stop = -1;
     }
 
+    // For a page that renews itself (live.js): what is being read stays being read.
+    frame.reading = { at: () => (stop < 0 ? null : reader.stops[stop]), read: (x) => show(nearest(reader.stops, x)) };
     surface.addEventListener("pointermove", (event) => {
       const box = surface.getBoundingClientRect();
       show(nearest(reader.stops, reader.at((event.clientX - box.left) / box.width)));
@@ -286,9 +288,13 @@ const page = (() => {
     image.addEventListener("pointerleave", () => (readout.hidden = true));
   }
 
+  function offerControls(root) {
+    root.querySelectorAll("table.sortable").forEach(offerSorting);
+    root.querySelectorAll(".chart:not(.scatter)").forEach(offerReading);
+    root.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
+  }
+
   offerThemes();
-  document.querySelectorAll("table.sortable").forEach(offerSorting);
-  document.querySelectorAll(".chart:not(.scatter)").forEach(offerReading);
-  document.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
-  return { make, breakable, draw, write, addReadout, placeReadout, alphabet, NEXT };
+  offerControls(document);
+  return { offerControls, make, breakable, draw, write, addReadout, placeReadout, alphabet, NEXT };
 })();

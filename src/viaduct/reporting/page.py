@@ -78,6 +78,8 @@ class Page:
     """Which verb made it, said in its head, where a verb replaces only its own pages."""
     kind: str = ""
     """What the page is, beside its title: `training report`."""
+    version: str = ""
+    """Version of a page that is served while it changes: its script (live.js) asks for newer ones. Empty: a file."""
 
     @property
     def full_title(self) -> str:
@@ -138,7 +140,8 @@ def scripts(page: Page) -> Markup:
     """The page's own script, and those of the parts that bring one and are on this page."""
     names = dict.fromkeys(part.template.removesuffix(".html") for part in page.parts)
     own = [f"{name}.js" for name in names if files("viaduct.reporting").joinpath(f"{name}.js").is_file()]
-    return Markup("").join(map(own_file, ["page.js", *own]))
+    live = ["live.js"] if page.version else []
+    return Markup("").join(map(own_file, ["page.js", *own, *live]))
 
 
 def own_file(name: str) -> Markup:

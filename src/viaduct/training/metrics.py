@@ -14,6 +14,7 @@ from torch import Tensor
 
 from viaduct.data.batches import Stream
 from viaduct.errors import BadValue
+from viaduct.run_files import HEADLINE
 from viaduct.training.distributed import ALONE, Group
 from viaduct.training.messages import sendable
 from viaduct.training.optim import Loss
@@ -24,7 +25,6 @@ Floats = npt.NDArray[np.float32]
 Metric = Callable[[Tensor, Tensor], Any]
 NO_LOGITS: Floats = np.empty((0, 0), np.float32)
 FIRST = 5  # a picture whose class is among so many counts for top5
-HEADLINE = ("count", "loss", "top1", "top5", "precision", "recall", "f1", "seconds")
 MOST_CONFUSION = 2000  # classes: a matrix of as many rows and columns has 4 million fields
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ from viaduct.errors import (
 )
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import to_record
+from viaduct.reporting import Remark
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import Averages, check_averages, looks_unsettled
 from viaduct.training.callbacks import (
@@ -44,6 +46,7 @@ from viaduct.training.compiling import unheard_compile
 from viaduct.training.distributed import Group, joined
 from viaduct.training.dumping import Dumping, DumpOptions
 from viaduct.training.interrupt import Interrupt
+from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import append, lines_for
 from viaduct.training.loop import FINISHED, Training
 from viaduct.training.observing import build_board
@@ -70,12 +73,18 @@ class Request:
     resume: Resume
     command: str
     dump: DumpOptions | None = None
+    watch: int | None = None
+    """Port of the live page, 0: any that is free; None: no page."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     finished: bool
     signal: int | None = None
+    step: int = 0
+    steps: int = 0
+    stopping: str = ""
+    """Why a run has finished before its last step."""
 
 
 def conduct(request: Request) -> Outcome:
@@ -87,7 +96,45 @@ def conduct(request: Request) -> Outcome:
             for line in finished_already(request):
                 tell(group, line)
             return Outcome(finished=True)
-        return conduct_together(request, group)
+        with live_page(request, group) as page:
+            outcome = conduct_together(request, group, page)
+            if page is not None:
+                page.end(describe_end(request, group, outcome))
+        return outcome
+
+
+@contextlib.contextmanager
+def live_page(request: Request, group: Group) -> Iterator[LivePage | None]:
+    """Serve the page of the run from rank 0 while the run goes on, and say on it how the run ended."""
+    opened: list[LivePage] = []
+    if request.watch is not None:
+        port = request.watch
+        group.first_does(lambda: opened.append(LivePage(request.run.path, port)))
+    if not opened:
+        yield None
+        return
+    page = opened[0]
+    say(f"Watch it at {page.url}")
+    with contextlib.closing(page):
+        try:
+            yield page
+        except ViaductError as error:
+            page.end(Ending("stopped", f"Stopped: {error.what}", tuple(Remark("Hint", hint) for hint in error.hints)))
+            raise
+        except Exception as error:
+            page.end(Ending("stopped", f"Stopped by an error: {type(error).__name__}: {error}"))
+            raise
+
+
+def describe_end(request: Request, group: Group, outcome: Outcome) -> Ending:
+    run = request.run
+    if not outcome.finished:
+        by = f" by {name_signal(outcome.signal)}" if outcome.signal else ""
+        resume = Remark("Resume", f"viaduct train --run {shlex.quote(str(run.path))}{ranks_again(group)}")
+        return Ending("interrupted", f"Interrupted{by} after step {outcome.step:,} of {outcome.steps:,}.", (resume,))
+    early = f", early: {outcome.stopping}" if outcome.stopping else ""
+    report = Remark("Report", str(run.report))
+    return Ending("finished", f"Finished after step {outcome.step:,} of {outcome.steps:,}{early}.", (report,))
 
 
 def refuse_ranks(request: Request, ranks: int) -> None:
@@ -106,9 +153,11 @@ def finished_already(request: Request) -> Iterator[str]:
     yield "A larger --steps or --epochs continues it."
     if request.dump is not None:
         yield "Nothing was dumped: no step was taken. For a dump begin anew with another --run."
+    if request.watch is not None:
+        yield f"There is nothing to watch: the page of the finished run is {run.report}."
 
 
-def conduct_together(request: Request, group: Group) -> Outcome:
+def conduct_together(request: Request, group: Group, page: LivePage | None = None) -> Outcome:
     """One rank's part, or all of it; rank 0 looks at the disk, writes and speaks."""
     run, recipe = request.run, request.loaded.recipe
     device, torch_device = devices.pick(request.device, group.local_rank)
@@ -132,6 +181,8 @@ def conduct_together(request: Request, group: Group) -> Outcome:
         interrupt.compiling = lambda: training.computation.compilation.underway
         group.first_does(lambda: start(request, training, saved))
         training.share_start()
+        if page is not None:
+            page.follow(lambda: (training.step, training.steps))
         for dump in dumping:
             held.callback(dump.close)
         streams = training.train_batches, training.validation
@@ -145,7 +196,8 @@ def conduct_together(request: Request, group: Group) -> Outcome:
             report_stop(request, training, name_signal(training.interrupted()))
         elif group.first and not recipe.evaluation.eval_only:
             hand_over(request, training)
-    return Outcome(outcome == FINISHED, training.interrupted() or None)
+    signal_number = training.interrupted() or None
+    return Outcome(outcome == FINISHED, signal_number, training.step, training.steps, training.stopping or "")
 
 
 @contextlib.contextmanager

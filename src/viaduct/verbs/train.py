@@ -177,6 +177,13 @@ def main(
     reduce: Annotated[
         str | None, aliased("reduce", "Gradients of the ranks: their mean, or their sum.", "WORD")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a page of the run while it goes on, on this machine only.")
+    ] = False,
+    watch_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="With --watch: its port.", show_default="one that is free", metavar="N"),
+    ] = None,
     dump_steps: Annotated[
         str | None, typer.Option(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
     ] = None,
@@ -230,6 +237,7 @@ class Asked:
     resume: Literal["auto", "never", "must"]
     command: str
     dump: dict[str, Any] | None
+    watch: int | None = None
 
     def request(self) -> Request:
         from viaduct.training.dumping import DumpOptions
@@ -237,7 +245,8 @@ class Asked:
         from viaduct.training.session import Request
 
         dump = DumpOptions(**self.dump) if self.dump else None
-        return Request(self.loaded, RunDir(self.run), self.data, self.device, self.resume, self.command, dump)
+        run = RunDir(self.run)
+        return Request(self.loaded, run, self.data, self.device, self.resume, self.command, dump, self.watch)
 
 
 def count_ranks(ranks: int | None) -> int:
@@ -314,7 +323,19 @@ def asked_for(given: dict[str, Any], ranks: int) -> Asked:
         resume=given["resume"],
         command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
         dump=dump,
+        watch=choose_watch_port(given["watch"], given["watch_port"], loaded.recipe.evaluation.eval_only),
     )
+
+
+def choose_watch_port(watch: bool, port: int | None, eval_only: bool) -> int | None:
+    """Return the port of the live page, 0: any that is free; None: there is no page."""
+    if not watch:
+        if port is not None:
+            raise BadValue(f"--watch-port {port} needs --watch.", f"Give both: --watch --watch-port {port}")
+        return None
+    if eval_only:
+        raise BadValue("--watch and --eval-only: an evaluation takes no steps to watch.", "Leave --watch out.")
+    return port or 0
 
 
 def dump_asked_for(
@@ -364,12 +385,17 @@ def begin(asked: Asked, ranks: int | None) -> None:
 def refuse_together(asked: Asked, ranks: int, here: int, first: bool = True) -> list[str]:
     """Better said once, before there are ranks, than by every rank; see `check`."""
     from viaduct import devices
+    from viaduct.training.live import check_port
     from viaduct.training.session import finished_already, refuse_or_find_finished, refuse_ranks
 
     devices.check_ranks(asked.device, here)
     request = asked.request()
     refuse_ranks(request, ranks)
-    return list(finished_already(request)) if first and refuse_or_find_finished(request) else []
+    if first and refuse_or_find_finished(request):
+        return list(finished_already(request))
+    if first and asked.watch is not None:
+        check_port(asked.watch)
+    return []
 
 
 def resolve(recipe: str, run: Path | None, changes: list[tuple[str, str]]) -> tuple[Loaded, dict[str, Any]]:

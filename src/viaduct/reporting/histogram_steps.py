@@ -1,0 +1,94 @@
+"""One distribution at several steps, drawn behind each other: how the values of a parameter move while it is trained.
+
+The earliest stands at the back, the newest in front. Each shape has its own height: what is seen is where values lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from viaduct.reporting.figures import write_count
+
+OVERLAP = 2.2
+"""Height of a shape, in distances between two of them."""
+NARROWEST = 1 / 60
+"""Width of a shape whose values are all equal, as a share of the drawing."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bins of equal width from `low` to `high`, both finite."""
+
+    step: int
+    low: float
+    high: float
+    counts: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.high - self.low) and self.low <= self.high and self.counts):
+            raise ValueError(f"a histogram has bins between finite ends, not {self.low} to {self.high}.")
+
+
+@dataclass(frozen=True)
+class HistogramSteps:
+    """`histograms` from the earliest step to the newest."""
+
+    template: ClassVar[str] = "histogram_steps.html"
+    beside: ClassVar[str] = "shapes"
+
+    title: str
+    histograms: Sequence[Histogram]
+
+    def drawing(self) -> StepsDrawing:
+        low = min((histogram.low for histogram in self.histograms), default=0.0)
+        high = max((histogram.high for histogram in self.histograms), default=0.0)
+        left, right = widen(low, high)
+        distance = 1000 / (len(self.histograms) - 1 + OVERLAP)
+        shapes = [
+            draw_shape(histogram, left, right, (place + OVERLAP) * distance, OVERLAP * distance)
+            for place, histogram in enumerate(self.histograms)
+        ]
+        ticks = [f"{value:.3g}" for value in (left, left / 2 + right / 2, right)]
+        return StepsDrawing(self.title, shapes, ticks, self.describe(low, high))
+
+    def describe(self, low: float, high: float) -> str:
+        if not self.histograms:
+            return "no values"
+        first, last = self.histograms[0], self.histograms[-1]
+        steps = f"step {first.step:,}"
+        if last is not first:
+            steps += f" (back) to {last.step:,} (front)"
+        return f"{steps}; values from {low:.3g} to {high:.3g}, {write_count(sum(last.counts))} of them"
+
+
+@dataclass(frozen=True)
+class StepsDrawing:
+    title: str
+    shapes: Sequence[str]
+    ticks: Sequence[str]
+    summary: str
+
+
+def widen(low: float, high: float) -> tuple[float, float]:
+    """Return the ends of the axis; values that are all equal stand in its middle."""
+    if high - low > 1e-9 * max(abs(low), abs(high)):
+        return low, high
+    air = 0.05 * abs(low) or 1.0
+    return low - air, high + air
+
+
+def draw_shape(histogram: Histogram, left: float, right: float, base: float, height: float) -> str:
+    """Return the outline of one histogram as an SVG path in a square of 1000."""
+    begin, end = ((value - left) / (right - left) for value in (histogram.low, histogram.high))
+    if end - begin < NARROWEST:
+        middle = min(max((begin + end) / 2, NARROWEST / 2), 1 - NARROWEST / 2)
+        begin, end = middle - NARROWEST / 2, middle + NARROWEST / 2
+    most, width = max(1, *histogram.counts), (end - begin) / len(histogram.counts)
+    corners = [
+        f"V{base - height * count / most:.0f}H{1000 * (begin + (place + 1) * width):.0f}"
+        for place, count in enumerate(histogram.counts)
+    ]
+    return f"M0 {base:.0f}H{1000 * begin:.0f}{''.join(corners)}V{base:.0f}H1000"

@@ -1,0 +1,26 @@
+"""An image that lies beside the page, as large as there is room, and links to its earlier versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from viaduct.reporting.links import Link, check_nearby
+
+
+@dataclass(frozen=True)
+class ImageSheet:
+    """`address` is a file beside the page; only a page that is served may show it (`Page.version`)."""
+
+    template: ClassVar[str] = "image_sheet.html"
+
+    address: str
+    caption: str
+    links: Sequence[Link] = ()
+
+    def __post_init__(self) -> None:
+        check_nearby(self.address)
+
+    def drawing(self) -> ImageSheet:
+        return self

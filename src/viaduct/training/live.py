@@ -1,0 +1,449 @@
+"""The page of a run while it goes on: `viaduct train … --watch`.
+
+    page = LivePage(Path("runs/try1"), port=0)      # listens on 127.0.0.1 only; page.url is what to open
+    page.follow(lambda: (step, steps))              # where the run is, if this process knows better than its files
+    page.end(Ending("finished", "Finished after step 600."))
+    page.close()
+
+    /              the page, made by `reporting`; its script renews it while the run goes on
+    /data.json     state and curves; `?since=VERSION` waits up to two seconds for the next state, without the curves
+    /images/…      the sheets of input images in RUN/images
+
+Files are read when somebody asks, and only what was added to them; nobody asking costs nothing. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import re
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+
+from viaduct.data.synthetic import SYNTHETIC
+from viaduct.errors import BadValue
+from viaduct.reporting import (
+    Callout,
+    HistogramSteps,
+    ImageSheet,
+    LineChart,
+    Link,
+    Page,
+    Part,
+    Remark,
+    Section,
+    Series,
+    Tile,
+    Tone,
+    render_page,
+)
+from viaduct.reporting.thinning import thin
+from viaduct.training.curves import NOISE, curves, evaluation_table, write_percent
+from viaduct.training.run_reader import IMAGE, RunContents, RunReader, open_regular, spread, step_of_image
+
+LOOPBACK = "127.0.0.1"
+HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
+"""Any port: a tunnel (`ssh -L`) has its own. Another name would be a foreign page that had its name lead here."""
+POINTS = 400  # of a curve
+LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
+EARLIER_IMAGES = 10
+WAIT_S, IDLE_WAIT_S = 2.0, 15.0  # how long a question for the next state waits; of a hidden tab
+FAREWELL_S = 3.0  # at most, for pages that are open to see the end
+PNG = b"\x89PNG\r\n\x1a\n"
+LARGEST_IMAGE = 64 << 20
+HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
+TONES: dict[str, Tone] = {"finished": "good", "interrupted": "warn", "stopped": "bad"}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run has ended, in a sentence, and what can be done now."""
+
+    kind: Literal["finished", "interrupted", "stopped"]
+    sentence: str
+    remarks: tuple[Remark, ...] = ()
+
+
+class LivePage:
+    """Serves the page of one run from a thread that does not keep the process alive."""
+
+    def __init__(self, run: Path, port: int = 0) -> None:
+        self.run = run
+        self.ending: Ending | None = None
+        self.ended = threading.Event()
+        self.closed = False
+        self._position: Callable[[], tuple[int, int]] | None = None
+        self._reader = RunReader(run)
+        self._lock = threading.Lock()
+        self._rendered: dict[tuple[str, str], str] = {}
+        self._visitors = Visitors()
+        self._server = open_server(self, port)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True, name="viaduct-watch"
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}/"
+
+    def follow(self, position: Callable[[], tuple[int, int]]) -> None:
+        """Ask `position` for the current step and the number of all steps: log lines come more rarely."""
+        self._position = position
+
+    def end(self, ending: Ending) -> None:
+        """Say how the run has ended, and give pages that are open the time to hear it."""
+        with self._lock:
+            self.ending = ending
+        self._visitors.say_farewell(self.ended)
+
+    def close(self) -> None:
+        """Stop listening; connections that are still open get no further answer. May be called twice."""
+        if self.closed:
+            return
+        self.closed = True
+        self.ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def read_state(self) -> tuple[RunContents, dict[str, Any]]:
+        """Return what the run directory holds, and the state that a page asks for."""
+        with self._lock:
+            contents = self._reader.read()
+            ending = self.ending
+            position = self._position() if self._position else (0, 0)
+        known = replace(contents, version=f"{contents.version}-{ending.kind}" if ending else contents.version)
+        return known, describe_state(self.run, known, position, ending)
+
+    def render(self, layers: str) -> str:
+        contents, state = self.read_state()
+        with self._lock:
+            key = (contents.version, layers)
+            if key not in self._rendered:
+                page = build_page(self.run, contents, state, self.ending, layers)
+                self._rendered = {key: render_page(page)}  # the newest only
+            return self._rendered[key]
+
+    def answer_page(self, query: dict[str, list[str]]) -> str:
+        text = self.render(query.get("layers", [""])[-1][:200])
+        self._visitors.note_page(self.ended.is_set())
+        return text
+
+    def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        if "since" in query:
+            with self._visitors.waiting():
+                self.ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
+            return self.read_state()[1]
+        contents, state = self.read_state()
+        return state | {"curves": [record_chart(chart) for chart in thin_curves(contents)]}
+
+
+class Visitors:
+    """Counts the pages that wait for news, so that a run that ends can tell them before its process is gone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._asked_at = -math.inf
+        self._told = 0
+
+    @contextlib.contextmanager
+    def waiting(self) -> Any:
+        with self._changed:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waiting -= 1
+                self._asked_at = time.monotonic()
+
+    def note_page(self, ended: bool) -> None:
+        with self._changed:
+            self._told += ended
+            self._changed.notify_all()
+
+    def say_farewell(self, ended: threading.Event) -> None:
+        """Set `ended`, and wait until each page that was waiting has fetched its last version."""
+        with self._changed:
+            between = time.monotonic() - self._asked_at < 1.0  # a page that is about to ask again
+            expected = max(self._waiting, int(between))
+            ended.set()
+            self._changed.wait_for(lambda: self._told >= expected, FAREWELL_S)
+
+
+# The server ----------------------------------------------------------------------------------------------------------
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    page: LivePage
+
+    def server_bind(self) -> None:
+        """Bind without asking the resolver for this machine's name, as http.server does."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Pass over browsers that have gone away; anything else is our mistake, and shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+def open_server(page: LivePage, port: int) -> Server:
+    server = bind(port)
+    server.page = page
+    return server
+
+
+def bind(port: int) -> Server:
+    """Listen on a port of this machine; 0: any that is free."""
+    try:
+        return Server((LOOPBACK, port), Handler)
+    except OSError as error:
+        reasons = {errno.EADDRINUSE: "another process listens there", errno.EACCES: "it needs privileges"}
+        reason = reasons.get(error.errno or 0, error.strerror or str(error))
+        raise BadValue(
+            f"--watch-port {port} cannot be used: {reason}.",
+            "Leave --watch-port out for a port that is free, or give another one.",
+        ) from None
+
+
+def check_port(port: int) -> None:
+    """Refuse a port that cannot be listened on now; for whoever starts the process that will."""
+    if port:
+        bind(port).server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD of the few addresses there are."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "viaduct", ""
+    timeout = 60  # seconds for which a connection may be silent
+    server: Server
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("do_GET", "do_HEAD"):
+            return self.answer
+        if name.startswith("do_"):
+            return self.refuse_method
+        raise AttributeError(name)
+
+    def answer(self) -> None:
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
+            self.send_text(HTTPStatus.FORBIDDEN, "This page is served as 127.0.0.1 or localhost only.")
+            return
+        address = urlsplit(self.path)
+        query = parse_qs(address.query)
+        if self.server.page.closed:
+            self.close_connection = True
+            return
+        if address.path == "/":
+            self.send(HTTPStatus.OK, HTML, self.server.page.answer_page(query).encode("utf-8", "backslashreplace"))
+        elif address.path == "/data.json":
+            self.send(HTTPStatus.OK, JSON, json.dumps(self.server.page.answer_data(query), allow_nan=False).encode())
+        elif image := read_image(self.server.page.run, address.path):
+            self.send(HTTPStatus.OK, "image/png", image)
+        else:
+            self.send_text(HTTPStatus.NOT_FOUND, "There is no such address: / is the page, /data.json its figures.")
+
+    def refuse_method(self) -> None:
+        self.close_connection = True  # a body that was sent is not read
+        self.send_text(HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only.", {"Allow": "GET, HEAD"})
+
+    def send_text(self, status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> None:
+        self.send(status, TEXT, f"{text}\n".encode(), headers)
+
+    def send(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        fixed = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Content-Security-Policy": "frame-ancestors 'none'",
+            "Referrer-Policy": "no-referrer",
+        }
+        for name, value in (fixed | (headers or {})).items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep requests out of the run's output."""
+
+
+def read_image(run: Path, address: str) -> bytes | None:
+    """Return a sheet of RUN/images; None for any other name, for links, and for what is no PNG."""
+    name = address.removeprefix("/images/")
+    if not address.startswith("/images/") or not IMAGE.fullmatch(name):
+        return None
+    try:
+        with open_regular(run / "images" / name, os.O_NOFOLLOW) as file:
+            image: bytes = file.read(LARGEST_IMAGE)
+    except OSError:
+        return None
+    return image if image.startswith(PNG) else None
+
+
+# What a page says ----------------------------------------------------------------------------------------------------
+
+
+def describe_state(
+    run: Path, contents: RunContents, position: tuple[int, int], ending: Ending | None
+) -> dict[str, Any]:
+    """Return where the run is, as /data.json has it."""
+    last = contents.logs[-1] if contents.logs else {}
+    evaluated = contents.evaluations[-1] if contents.evaluations else {}
+    step = max(position[0], last.get("step", 0), evaluated.get("step", 0))
+    steps = position[1] or contents.steps
+    rate = keep_finite(last.get("images_per_s"))
+    state = {
+        "run": str(run.absolute()),
+        "version": contents.version,
+        "step": step,
+        "steps": steps or None,
+        "epoch": keep_finite(last.get("epoch")),
+        "loss": keep_finite(last.get("loss")),
+        "images_per_s": rate,
+        "seconds_left": (steps - step) * contents.global_batch / rate if rate and steps > step and not ending else None,
+        "validation": {name: keep_finite(value) for name, value in evaluated.items() if name != "kind"} or None,
+        "ended": {"kind": ending.kind, "sentence": ending.sentence} if ending else None,
+    }
+    return state | {"tiles": [{"label": t.label, "value": t.value, "note": t.note} for t in build_tiles(state)]}
+
+
+def build_tiles(state: dict[str, Any]) -> list[Tile]:
+    """Return the headline figures; which there are does not change while a run goes on, only what they say."""
+    step, steps, validation = state["step"], state["steps"], state["validation"]
+    epoch, loss, rate, left = (state[name] for name in ("epoch", "loss", "images_per_s", "seconds_left"))
+    notes = [f"{math.floor(100 * min(1.0, step / steps))} % of {steps:,}"] if steps else []
+    notes += [] if epoch is None else [f"epoch {epoch:.2f}"]
+    tiles = [
+        Tile("step", f"{step:,}", "; ".join(notes) or "none yet"),
+        Tile("training loss", "–" if loss is None else f"{loss:.4g}", "at the last log line"),
+        Tile(
+            "validation top-1",
+            write_percent(validation["top1"]) if validation else "–",
+            f"at step {validation['step']:,}" if validation else "not evaluated yet",
+        ),
+        Tile("images/s", "–" if rate is None else f"{rate:,.0f}", "at the last log line"),
+    ]
+    if not state["ended"]:
+        tiles.append(Tile("time left", "–" if left is None else write_time(left), "without evaluations"))
+    return tiles
+
+
+def write_time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60:,} h {minutes % 60:02} min"
+
+
+def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: Ending | None, layers: str) -> Page:
+    sections = []
+    if charts := thin_curves(contents):
+        sections.append(Section("Curves", "", charts))
+    if contents.evaluations:
+        sections.append(Section("Evaluations", "", [evaluation_table(contents.evaluations)]))
+    if any(contents.histograms.values()):
+        sections.append(histogram_section(contents, layers))
+    if contents.images:
+        sections.append(image_section(contents))
+    return Page(
+        contents.name or run.absolute().name,
+        f"run {run.absolute()}",
+        build_tiles(state),
+        sections,
+        lead_parts(contents, ending),
+        kind="live",
+        version=contents.version,
+    )
+
+
+def lead_parts(contents: RunContents, ending: Ending | None) -> list[Part]:
+    """Return what stands first: how the run has ended, that it has nothing to show yet, or that it learns noise."""
+    lead: list[Part] = []
+    if ending is not None:
+        lead.append(Callout(TONES[ending.kind], ending.sentence, ending.remarks))
+    elif not contents.logs:
+        lead.append(Callout("muted", "The run is starting; its first log line is not written yet."))
+    if contents.record.get("data") == str(SYNTHETIC):
+        lead.append(Callout("warn", NOISE))
+    return lead
+
+
+def thin_curves(contents: RunContents) -> list[LineChart]:
+    """Return the curves with so many points as a screen shows."""
+    charts = curves(contents.logs, contents.evaluations)
+    return [replace(chart, series=[thin_series(series) for series in chart.series]) for chart in charts]
+
+
+def thin_series(series: Series) -> Series:
+    values = [keep_finite(value) for value in series.y]
+    kept = thin(np.array(values, dtype=np.float64), POINTS)
+    return Series(series.name, [series.x[place] for place in kept], [values[place] for place in kept])
+
+
+def keep_finite(value: Any) -> float | None:
+    """Return a number that JSON can say; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) < 1e300 else None
+
+
+def record_chart(chart: LineChart) -> dict[str, Any]:
+    series = [{"name": line.name, "step": list(line.x), "value": list(line.y)} for line in chart.series]
+    return {"title": chart.title, "unit": chart.unit, "series": series}
+
+
+def histogram_section(contents: RunContents, layers: str) -> Section:
+    """Return the distributions of some parameters, each beside its gradient; `layers` names them: 'stages.2*,head*'."""
+    parameters, gradients = contents.histograms["parameters"], contents.histograms["gradients"]
+    names = list(dict.fromkeys([*parameters, *gradients]))
+    globs = [glob.strip() for glob in layers.split(",") if glob.strip()]
+    matching = [name for name in names if any(fnmatchcase(name, glob) for glob in globs)] if globs else names
+    shown = spread(matching, LAYERS)
+    parts = []
+    for name in shown:
+        if name in parameters:
+            parts.append(HistogramSteps(name, parameters[name]))
+        if name in gradients:
+            parts.append(HistogramSteps(f"{name}, gradient", gradients[name]))
+    text = f"{len(shown)} of {len(names)} parameters."
+    if len(shown) < len(names):
+        text += " Others by name: add ?layers=head*,stages.2* to the address."
+    return Section("Histograms", text, parts)
+
+
+def image_section(contents: RunContents) -> Section:
+    newest, earlier = contents.images[-1], spread(contents.images[:-1], EARLIER_IMAGES)
+    links = [Link(f"step {step_of_image(name):,}", f"images/{name}") for name in earlier]
+    caption = f"Input images of step {step_of_image(newest):,}"
+    return Section("Input images", "", [ImageSheet(f"images/{newest}", caption, links)])

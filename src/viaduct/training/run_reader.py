@@ -1,0 +1,243 @@
+"""A run directory read again and again while a process trains in it: only what was added is read.
+
+    reader = RunReader(Path("runs/try1"))
+    contents = reader.read()            # logs, evaluations, histograms, images; cheap where nothing has changed
+    contents.version                    # changes whenever a file has changed
+
+Needs no torch and no `Training`: the run may be another process's, may not have begun, and its last line may be half
+written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadRun
+from viaduct.reporting import Histogram
+from viaduct.run_files import METRICS, Damaged, has_fields, parse_metric, parse_object, read_recipe_record
+
+IMAGE = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)
+"""A sheet of input images in RUN/images: the step in at least eight digits."""
+KEPT_HISTOGRAMS = 8
+"""Steps whose histograms are shown; twice as many are held in memory."""
+TAIL = 64  # bytes before the place where reading goes on: if they differ, the file is another one
+EACH_STEP = {"losses"}  # fields of a log line with a value for each of its steps: not held
+LONGEST_LINE = 64 << 20
+LARGEST = 1e300  # beyond it the width of an axis overflows
+HISTOGRAM = {"min": float, "max": float, "counts": tuple[float, ...]}
+SIGNED = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """What a run directory holds now."""
+
+    record: dict[str, Any]
+    """recipe.json; empty before the run has begun."""
+    logs: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    histograms: dict[str, dict[str, list[Histogram]]]
+    """`parameters` and `gradients`: the name of each, and its distribution from the earliest step to the newest."""
+    images: list[str]
+    """Names of the files in RUN/images, the newest last."""
+    version: str
+
+    @property
+    def name(self) -> str:
+        return str(self.record.get("name", ""))
+
+    @property
+    def global_batch(self) -> int:
+        return count_of(self.record.get("recipe", {}).get("data"), "global_batch")
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run as its recipe has them; 0 where that cannot be said."""
+        recipe = self.record.get("recipe", {})
+        if steps := count_of(recipe, "steps"):
+            return steps
+        images = count_of((self.record.get("pictures") or {}).get("training"), "count")
+        epochs = recipe.get("epochs")
+        if not images or not self.global_batch or not isinstance(epochs, int | float):
+            return 0
+        return max(1, int(epochs * (images // self.global_batch)))
+
+
+def count_of(record: Any, name: str) -> int:
+    """Return a number above 0 that a record has under this name, else 0."""
+    value = record.get(name) if isinstance(record, dict) else None
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+@dataclass
+class GrowingFile:
+    """A file of lines that another process adds to; `take` gets each new line that is whole.
+
+    `reset` is called before the first line, and again where the file has been replaced: its lines come anew.
+    """
+
+    path: Path
+    reset: Callable[[], None]
+    take: Callable[[bytes], None]
+    identity: tuple[int, int] = (0, 0)
+    offset: int = 0
+    tail: bytes = b""
+
+    def read_new_lines(self) -> None:
+        try:
+            file = open_regular(self.path)
+        except OSError:
+            self._restart((0, 0))
+            return
+        with file:
+            facts = os.fstat(file.fileno())
+            identity = (facts.st_dev, facts.st_ino)
+            file.seek(max(0, self.offset - TAIL))
+            if identity != self.identity or facts.st_size < self.offset or file.read(len(self.tail)) != self.tail:
+                self._restart(identity)
+                file.seek(0)
+            while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):
+                self.offset += len(line)
+                self.tail = (self.tail + line)[-TAIL:]
+                self.take(line)
+
+    def _restart(self, identity: tuple[int, int]) -> None:
+        if self.identity != (0, 0) or identity != (0, 0):
+            self.reset()
+        self.identity, self.offset, self.tail = identity, 0, b""
+
+
+def open_regular(path: Path, flags: int = 0) -> Any:
+    """Open a file to read bytes; an OSError for a pipe, a device or a folder, which would not answer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a file")
+    return os.fdopen(descriptor, "rb")
+
+
+@dataclass
+class RunReader:
+    """Reads a run directory; not for several threads at once."""
+
+    path: Path
+    logs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
+    histograms: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._metrics = GrowingFile(self.path / "metrics.jsonl", self._forget_metrics, self._take_metric)
+        self._distributions = GrowingFile(self.path / "histograms.jsonl", self.histograms.clear, self._take_histograms)
+        self._signature: tuple[Any, ...] | None = None
+        self._contents: RunContents | None = None
+
+    def read(self) -> RunContents:
+        """Return what the directory holds; the same object as before where no file has changed."""
+        images = self._list_images()
+        signature = (
+            *(sign(self.path / name) for name in ("recipe.json", "metrics.jsonl", "histograms.jsonl")),
+            *images,
+        )
+        if self._contents is None or signature != self._signature:
+            self._metrics.read_new_lines()
+            self._distributions.read_new_lines()
+            self._contents = RunContents(
+                record=self._read_record(),
+                logs=list(self.logs.values()),
+                evaluations=list(self.evaluations.values()),
+                histograms=gather_histograms(spread(self.histograms, KEPT_HISTOGRAMS)),
+                images=images,
+                version=hashlib.sha256(repr(signature).encode()).hexdigest()[:16],
+            )
+            self._signature = signature
+        return self._contents
+
+    def _read_record(self) -> dict[str, Any]:
+        try:
+            return read_recipe_record(self.path)
+        except (BadRun, OSError):
+            return {}
+
+    def _list_images(self) -> list[str]:
+        try:
+            names = [name for name in os.listdir(self.path / "images") if IMAGE.fullmatch(name)]
+        except OSError:
+            return []
+        return sorted(names, key=step_of_image)
+
+    def _forget_metrics(self) -> None:
+        self.logs.clear()
+        self.evaluations.clear()
+
+    def _take_metric(self, line: bytes) -> None:
+        record = parse_metric(line.decode("utf-8", errors="replace"))
+        if record is None or record["kind"] not in ("log", "evaluation"):
+            return
+        if not has_fields(record, METRICS[record["kind"]]):
+            return
+        kept = {name: value for name, value in record.items() if name not in EACH_STEP}
+        records = self.logs if record["kind"] == "log" else self.evaluations
+        records.pop(record["step"], None)  # the last of a step counts
+        records[record["step"]] = kept
+
+    def _take_histograms(self, line: bytes) -> None:
+        try:
+            record = parse_object(line)
+        except Damaged:
+            return
+        if not isinstance(record.get("step"), int) or isinstance(record["step"], bool):
+            return
+        self.histograms[:] = [earlier for earlier in self.histograms if earlier["step"] < record["step"]]
+        self.histograms.append(record)
+        if len(self.histograms) > 2 * KEPT_HISTOGRAMS:
+            self.histograms[:] = [*self.histograms[:-1:2], self.histograms[-1]]
+
+
+def step_of_image(name: str) -> int:
+    match = IMAGE.fullmatch(name)
+    return int(match[1]) if match else -1
+
+
+def sign(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from its earlier state."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def spread(items: list[Any], most: int) -> list[Any]:
+    """Return at most so many of them, evenly spread, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+
+
+def gather_histograms(records: list[dict[str, Any]]) -> dict[str, dict[str, list[Histogram]]]:
+    """Return the histograms by kind and name; what is damaged or not finite is left out."""
+    found: dict[str, dict[str, list[Histogram]]] = {"parameters": {}, "gradients": {}}
+    for record in records:
+        for kind, by_name in found.items():
+            parts = record.get(kind)
+            for name, part in parts.items() if isinstance(parts, dict) else ():
+                histogram = read_histogram(record["step"], part)
+                if histogram is not None:
+                    by_name.setdefault(name, []).append(histogram)
+    return found
+
+
+def read_histogram(step: int, part: Any) -> Histogram | None:
+    """Return the histogram in a record; None where it has no ends that can be drawn, or no counts."""
+    if not isinstance(part, dict) or not has_fields(part, HISTOGRAM):
+        return None
+    low, high, counts = float(part["min"]), float(part["max"]), [round(count) for count in part["counts"]]
+    is_drawable = -LARGEST < low <= high < LARGEST and counts and min(counts) >= 0
+    return Histogram(step, low, high, counts) if is_drawable else None

@@ -1,0 +1,30 @@
+"""An image beside a page that is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from viaduct.reporting import ImageSheet, Link, Page, Section, render_page
+
+SHEET = ImageSheet("images/step-1.png", "Input <images>", [Link("step 0", "images/step-0.png")])
+
+
+def test_a_served_page_may_ask_where_it_came_from_and_nobody_else() -> None:
+    html = render_page(Page("live", sections=[Section("Images", "", [SHEET])], version="v1"))
+    assert "img-src data: 'self'; connect-src 'self';" in html
+    assert 'data-version="v1"' in html
+    assert 'src="images/step-1.png" alt="Input &lt;images&gt;"' in html
+    assert 'href="images/step-0.png"' in html
+
+
+def test_a_page_that_is_a_file_asks_nobody() -> None:
+    html = render_page(Page("report"))
+    assert "'self'" not in html
+    assert "data-version" not in html
+    assert "data.json" not in html
+
+
+@pytest.mark.parametrize("address", ["https://example.com/x.png", "//example.com/x.png", "/x.png", "../x.png"])
+def test_an_image_from_elsewhere_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="beside it"):
+        ImageSheet(address, "")
