@@ -26,7 +26,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wanted(recipe: Recipe, plan: Plan = BF16, device: str = "cuda", closely: bool = False) -> bool:
-    return kernels_for(recipe, plan, device, closely)
+    return kernels_for(recipe, plan, device, closely, recipe.mode)
 
 
 OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {

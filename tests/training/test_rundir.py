@@ -68,7 +68,7 @@ def test_another_recipe_is_refused_by_both_names(run: RunDir) -> None:
         ("seed", "2", "begun with seed=1, not 2."),
         ("data.global_batch", "10", "begun with data.global_batch=8, not 10."),
         ("precision.compute", "bf16", "begun with precision.compute=fp32, not bf16."),
-        ("mode", "graph", "begun with mode=eager, not graph."),
+        ("mode", "graph", "begun with mode=auto, not graph."),
         ("model", "resnet20_cifar", "begun with model=plain, not resnet20_cifar."),
     ],
 )
