@@ -42,6 +42,8 @@ from viaduct.training import Callback
 class Slowly(Callback):
     def step(self, training):
         time.sleep(0.05)
+        if training.step == 20 and "diverge" in str(training.run.path):
+            next(training.model.parameters()).data.fill_(float("nan"))
 
 recipe = Recipe(
     model=lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, classes)),
@@ -205,6 +207,18 @@ def test_metrics_that_a_resumed_run_has_cut_are_read_anew(run: Path) -> None:
     assert reader.read().logs == []
 
 
+def test_histograms_of_a_long_run_are_few_and_end_with_the_newest(run: Path) -> None:
+    reader = RunReader(run)
+    for step in range(400, 10_000, 100):
+        append_histograms(run, step, names=1)
+        reader.read()
+    (by_name, *_) = reader.read().histograms["parameters"].values()
+    steps = [histogram.step for histogram in by_name]
+    assert len(steps) <= 8
+    assert (steps[0], steps[-1]) == (100, 9900)
+    assert len(reader.histograms) <= 16
+
+
 def test_nothing_is_read_again_where_nothing_has_changed(run: Path) -> None:
     reader = RunReader(run)
     assert reader.read() is reader.read()
@@ -270,6 +284,8 @@ def test_an_image_is_served_and_nothing_else_is(run: Path, page: LivePage) -> No
         "/images/step-00000100.png/",
         "/images/step-00000100.png%00",
         "//127.0.0.1/images/step-00000100.png.txt",
+        "http://127.0.0.1/",
+        "*",
     ):
         status, body = get_status(page, path)
         assert status == 404, path
@@ -296,6 +312,31 @@ def test_only_get_and_head_are_allowed(page: LivePage, method: str) -> None:
 
 def test_head_has_the_headers_without_the_page(page: LivePage) -> None:
     assert get_status(page, "/", "HEAD") == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET http://[/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + 200 * b"A: b\r\n" + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",  # and gone before the answer
+    ],
+)
+def test_odd_requests_leave_no_traceback_in_the_output_of_the_run(
+    page: LivePage, request_bytes: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as connection:
+        connection.sendall(request_bytes)
+    with socket.create_connection(("127.0.0.1", page.port), timeout=20) as connection:
+        connection.sendall(request_bytes)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):
+            pass
+    assert get_data(page)["step"] == 300
+    assert capfd.readouterr().err == ""
 
 
 def test_it_listens_on_loopback_only(page: LivePage) -> None:
@@ -388,6 +429,16 @@ def test_a_run_is_watched_while_it_goes_on_and_says_that_it_was_interrupted(tmp_
     assert "Traceback" not in talk
     with pytest.raises(urllib.error.URLError):
         get(url)
+
+
+def test_a_run_that_diverges_says_so_on_its_page(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_RECIPE)
+    with begun("train", "slow.py", "--device", "cpu", "--run", "diverge", "--watch", cwd=tmp_path) as command:
+        ended = hear_end(wait_for_address(command))
+        _, talk = command.communicate()
+    assert command.returncode == 2, talk
+    assert ended["kind"] == "stopped"
+    assert ended["sentence"].startswith("Stopped: the loss became ")
 
 
 def hear_end(url: str) -> dict[str, Any]:

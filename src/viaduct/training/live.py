@@ -31,7 +31,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import numpy as np
 
@@ -63,6 +63,7 @@ POINTS = 400  # of a curve
 LAYERS = 12  # parameters whose histograms are drawn, each with its gradient
 EARLIER_IMAGES = 10
 WAIT_S, IDLE_WAIT_S = 2.0, 15.0  # how long a question for the next state waits; of a hidden tab
+SHARE = 0.01  # of the time at most is spent on making pages: a training that is bound by Python would feel it
 FAREWELL_S = 3.0  # at most, for pages that are open to see the end
 PNG = b"\x89PNG\r\n\x1a\n"
 LARGEST_IMAGE = 64 << 20
@@ -91,6 +92,7 @@ class LivePage:
         self._reader = RunReader(run)
         self._lock = threading.Lock()
         self._rendered: dict[tuple[str, str], str] = {}
+        self._seconds = 0.0  # of processor time for the last page
         self._visitors = Visitors()
         self._server = open_server(self, port)
         self.port: int = self._server.server_address[1]
@@ -137,8 +139,10 @@ class LivePage:
         with self._lock:
             key = (contents.version, layers)
             if key not in self._rendered:
+                begun = time.thread_time()
                 page = build_page(self.run, contents, state, self.ending, layers)
                 self._rendered = {key: render_page(page)}  # the newest only
+                self._seconds = time.thread_time() - begun
             return self._rendered[key]
 
     def answer_page(self, query: dict[str, list[str]]) -> str:
@@ -146,10 +150,14 @@ class LivePage:
         self._visitors.note_page(self.ended.is_set())
         return text
 
+    def _choose_wait(self, idle: bool) -> float:
+        """Return the seconds until the next state is answered: longer where a page takes long to make."""
+        return IDLE_WAIT_S if idle else min(max(WAIT_S, self._seconds / SHARE), IDLE_WAIT_S)
+
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
             with self._visitors.waiting():
-                self.ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
+                self.ended.wait(self._choose_wait("idle" in query))
             return self.read_state()[1]
         contents, state = self.read_state()
         return state | {"curves": [record_chart(chart) for chart in thin_curves(contents)]}
@@ -252,16 +260,16 @@ class Handler(BaseHTTPRequestHandler):
         if len(hosts) != 1 or not HOST.fullmatch(hosts[0].strip()):
             self.send_text(HTTPStatus.FORBIDDEN, "This page is served as 127.0.0.1 or localhost only.")
             return
-        address = urlsplit(self.path)
-        query = parse_qs(address.query)
+        path, _, text = self.path.partition("?")
+        query = parse_qs(text)
         if self.server.page.closed:
             self.close_connection = True
             return
-        if address.path == "/":
+        if path == "/":
             self.send(HTTPStatus.OK, HTML, self.server.page.answer_page(query).encode("utf-8", "backslashreplace"))
-        elif address.path == "/data.json":
+        elif path == "/data.json":
             self.send(HTTPStatus.OK, JSON, json.dumps(self.server.page.answer_data(query), allow_nan=False).encode())
-        elif image := read_image(self.server.page.run, address.path):
+        elif image := read_image(self.server.page.run, path):
             self.send(HTTPStatus.OK, "image/png", image)
         else:
             self.send_text(HTTPStatus.NOT_FOUND, "There is no such address: / is the page, /data.json its figures.")

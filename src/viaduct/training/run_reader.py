@@ -31,8 +31,18 @@ TAIL = 64  # bytes before the place where reading goes on: if they differ, the f
 EACH_STEP = {"losses"}  # fields of a log line with a value for each of its steps: not held
 LONGEST_LINE = 64 << 20
 LARGEST = 1e300  # beyond it the width of an axis overflows
-HISTOGRAM = {"min": float, "max": float, "counts": tuple[float, ...]}
+HISTOGRAM = {"min": float, "max": float, "counts": list}
+KINDS = ("parameters", "gradients")
+LARGEST_COUNT = 1 << 62
 SIGNED = ("recipe.json", "metrics.jsonl", "histograms.jsonl")
+
+
+@dataclass(frozen=True)
+class StepHistograms:
+    """A line of histograms.jsonl: of each kind, the histograms by name."""
+
+    step: int
+    kinds: dict[str, dict[str, Histogram]]
 
 
 @dataclass(frozen=True)
@@ -130,7 +140,7 @@ class RunReader:
     path: Path
     logs: dict[int, dict[str, Any]] = field(default_factory=dict)
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)
-    histograms: list[dict[str, Any]] = field(default_factory=list)
+    histograms: list[StepHistograms] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._metrics = GrowingFile(self.path / "metrics.jsonl", self._forget_metrics, self._take_metric)
@@ -192,10 +202,12 @@ class RunReader:
             record = parse_object(line)
         except Damaged:
             return
-        if not isinstance(record.get("step"), int) or isinstance(record["step"], bool):
+        step = record.get("step")
+        if not isinstance(step, int):
             return
-        self.histograms[:] = [earlier for earlier in self.histograms if earlier["step"] < record["step"]]
-        self.histograms.append(record)
+        kinds = {kind: read_histograms(step, record.get(kind)) for kind in KINDS}
+        self.histograms[:] = [earlier for earlier in self.histograms if earlier.step < step]
+        self.histograms.append(StepHistograms(step, kinds))
         if len(self.histograms) > 2 * KEPT_HISTOGRAMS:
             self.histograms[:] = [*self.histograms[:-1:2], self.histograms[-1]]
 
@@ -221,23 +233,28 @@ def spread(items: list[Any], most: int) -> list[Any]:
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
 
 
-def gather_histograms(records: list[dict[str, Any]]) -> dict[str, dict[str, list[Histogram]]]:
-    """Return the histograms by kind and name; what is damaged or not finite is left out."""
-    found: dict[str, dict[str, list[Histogram]]] = {"parameters": {}, "gradients": {}}
-    for record in records:
+def gather_histograms(steps: list[StepHistograms]) -> dict[str, dict[str, list[Histogram]]]:
+    """Return the histograms of some steps by kind and name."""
+    found: dict[str, dict[str, list[Histogram]]] = {kind: {} for kind in KINDS}
+    for step in steps:
         for kind, by_name in found.items():
-            parts = record.get(kind)
-            for name, part in parts.items() if isinstance(parts, dict) else ():
-                histogram = read_histogram(record["step"], part)
-                if histogram is not None:
-                    by_name.setdefault(name, []).append(histogram)
+            for name, histogram in step.kinds[kind].items():
+                by_name.setdefault(name, []).append(histogram)
     return found
+
+
+def read_histograms(step: int, parts: Any) -> dict[str, Histogram]:
+    """Return the histograms of one step by name; what is damaged or cannot be drawn is left out."""
+    read = {name: read_histogram(step, part) for name, part in (parts.items() if isinstance(parts, dict) else ())}
+    return {name: histogram for name, histogram in read.items() if histogram is not None}
 
 
 def read_histogram(step: int, part: Any) -> Histogram | None:
     """Return the histogram in a record; None where it has no ends that can be drawn, or no counts."""
     if not isinstance(part, dict) or not has_fields(part, HISTOGRAM):
         return None
-    low, high, counts = float(part["min"]), float(part["max"]), [round(count) for count in part["counts"]]
-    is_drawable = -LARGEST < low <= high < LARGEST and counts and min(counts) >= 0
-    return Histogram(step, low, high, counts) if is_drawable else None
+    low, high, counts = float(part["min"]), float(part["max"]), part["counts"]
+    is_drawable = -LARGEST < low <= high < LARGEST and len(counts) > 0
+    if not is_drawable or not all(type(count) in (int, float) and 0 <= count < LARGEST_COUNT for count in counts):
+        return None
+    return Histogram(step, low, high, [int(count) for count in counts])
