@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from viaduct.data.addresses import read_address
 from viaduct.errors import BadData, BadValue
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ def main(
     ],
     every: Annotated[bool, typer.Option("--all", help="Every checkpoint of the run or folder, as a table.")] = False,
     step: Annotated[int | None, typer.Option(help="The checkpoint of this step.", show_default="the latest")] = None,
-    data: Annotated[Path | None, typer.Option(help="The data; of a run, if they have moved since.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The data; of a run, if they have moved since.", callback=read_address)
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="Another precision than the recipe's.")] = None,
     recipe: Annotated[

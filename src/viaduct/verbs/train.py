@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from viaduct.data.addresses import read_address
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def main(
     ] = "",
     listing: Annotated[bool, typer.Option("--list", help="Show the recipes and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: as JSON.")] = False,
-    data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.", callback=read_address)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
     run: Annotated[Path | None, typer.Option(help="The run's directory.", show_default="runs/RECIPE")] = None,
     resume: Annotated[
