@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reporting.browser import DevTools, browser, capture, complaints, evaluate, needs_browser, prepare, requested
-from training.made_up_run import append_evaluation, append_log, write_recipe, write_run
+from training.made_up_run import append_evaluation, append_log, write_image, write_recipe, write_run
 from viaduct.training.live import Ending, LivePage
 
 pytestmark = [pytest.mark.browser, needs_browser]
@@ -72,12 +72,15 @@ def test_the_page_grows_with_the_run_and_says_how_it_ended(tmp_path: Path, width
             assert after["step"] == "210"
             assert after["scroll"] == 400
             assert after["page"] == width
+            write_image(run, 210)
             page.follow(lambda: (217, 1000))
             wait_until(tools, "now.step === '217'")
+            write_image(run, 217)
             page.end(Ending("interrupted", "Interrupted by SIGINT after step 217 of 1,000."))
+            page.close()  # as when the process ends: the page has got all that it shows
             ended = wait_until(tools, "now.callouts.length === 1")
             assert ended["callouts"][0].endswith("Interrupted by SIGINT after step 217 of 1,000.")
-            assert ended["page"] == width
+            assert (ended["page"], ended["images"]) == (width, [256])
             asked = len(requested(tools))
             time.sleep(2.5)
             evaluate(tools, LOOK)

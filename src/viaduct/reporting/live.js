@@ -7,6 +7,7 @@
   let version = main.dataset.version;
   let run = null;
   let alarm = null;
+  let ended = "ended" in main.dataset;
 
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -122,6 +123,7 @@
       });
     }
     version = fresh.dataset.version;
+    ended = "ended" in fresh.dataset;
   }
 
   // The figures at the top change more often than the rest.
@@ -139,7 +141,7 @@
   }
 
   async function follow() {
-    for (;;) {
+    while (!ended) {
       let [state, text] = [null, ""];
       try {
         state = await askState();
@@ -151,8 +153,7 @@
       }
       sayLost(false);
       if (text) takeOver(text);
-      showTiles(state.tiles);
-      if (state.ended) return;
+      if (!ended) showTiles(state.tiles);
     }
   }
 

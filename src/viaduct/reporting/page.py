@@ -80,6 +80,8 @@ class Page:
     """What the page is, beside its title: `training report`."""
     version: str = ""
     """Version of a page that is served while it changes: its script (live.js) asks for newer ones. Empty: a file."""
+    ended: bool = False
+    """True for the last version of a page that was served."""
 
     @property
     def full_title(self) -> str:

@@ -65,6 +65,7 @@ EARLIER_IMAGES = 10
 WAIT_S, IDLE_WAIT_S = 2.0, 15.0  # how long a question for the next state waits; of a hidden tab
 SHARE = 0.01  # of the time at most is spent on making pages: a training that is bound by Python would feel it
 FAREWELL_S = 3.0  # at most, for pages that are open to see the end
+QUIET_S = 0.4  # without a request: a page has got the images of its last version too
 PNG = b"\x89PNG\r\n\x1a\n"
 LARGEST_IMAGE = 64 << 20
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
@@ -134,20 +135,26 @@ class LivePage:
         known = replace(contents, version=f"{contents.version}-{ending.kind}" if ending else contents.version)
         return known, describe_state(self.run, known, position, ending)
 
-    def render(self, layers: str) -> str:
+    def render(self, layers: str) -> tuple[str, bool]:
+        """Return the page, and whether it is the last version: the one that says how the run ended."""
         contents, state = self.read_state()
         with self._lock:
             key = (contents.version, layers)
             if key not in self._rendered:
                 begun = time.thread_time()
-                page = build_page(self.run, contents, state, self.ending, layers)
+                page = build_page(self.run, contents, state, self.ending if state["ended"] else None, layers)
                 self._rendered = {key: render_page(page)}  # the newest only
                 self._seconds = time.thread_time() - begun
-            return self._rendered[key]
+            return self._rendered[key], state["ended"] is not None
+
+    def read_image(self, path: str) -> bytes | None:
+        self._visitors.note_request()
+        return read_image(self.run, path)
 
     def answer_page(self, query: dict[str, list[str]]) -> str:
-        text = self.render(query.get("layers", [""])[-1][:200])
-        self._visitors.note_page(self.ended.is_set())
+        text, is_last = self.render(query.get("layers", [""])[-1][:200])
+        self._visitors.note_request()
+        self._visitors.note_page(is_last)
         return text
 
     def _choose_wait(self, idle: bool) -> float:
@@ -171,6 +178,11 @@ class Visitors:
         self._waiting = 0
         self._asked_at = -math.inf
         self._told = 0
+        self._quiet_since = -math.inf
+
+    def note_request(self) -> None:
+        with self._changed:
+            self._quiet_since = time.monotonic()
 
     @contextlib.contextmanager
     def waiting(self) -> Any:
@@ -183,9 +195,9 @@ class Visitors:
                 self._waiting -= 1
                 self._asked_at = time.monotonic()
 
-    def note_page(self, ended: bool) -> None:
+    def note_page(self, is_last: bool) -> None:
         with self._changed:
-            self._told += ended
+            self._told += is_last
             self._changed.notify_all()
 
     def say_farewell(self, ended: threading.Event) -> None:
@@ -195,6 +207,9 @@ class Visitors:
             expected = max(self._waiting, int(between))
             ended.set()
             self._changed.wait_for(lambda: self._told >= expected, FAREWELL_S)
+        end = time.monotonic() + FAREWELL_S
+        while expected and time.monotonic() - self._quiet_since < QUIET_S and time.monotonic() < end:
+            time.sleep(0.05)
 
 
 # The server ----------------------------------------------------------------------------------------------------------
@@ -269,8 +284,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(HTTPStatus.OK, HTML, self.server.page.answer_page(query).encode("utf-8", "backslashreplace"))
         elif path == "/data.json":
             self.send(HTTPStatus.OK, JSON, json.dumps(self.server.page.answer_data(query), allow_nan=False).encode())
-        elif image := read_image(self.server.page.run, path):
-            self.send(HTTPStatus.OK, "image/png", image)
+        elif image := self.server.page.read_image(path):
+            self.send(HTTPStatus.OK, "image/png", image, {"Cache-Control": "private, max-age=3600"})
         else:
             self.send_text(HTTPStatus.NOT_FOUND, "There is no such address: / is the page, /data.json its figures.")
 
@@ -392,6 +407,7 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
         lead_parts(contents, ending),
         kind="live",
         version=contents.version,
+        ended=ending is not None,
     )
 
 
