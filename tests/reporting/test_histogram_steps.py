@@ -14,7 +14,12 @@ def test_all_steps_share_one_axis() -> None:
     assert drawing.ticks == ["-1", "1", "3"]
     assert "H500" in drawing.shapes[0]  # 1 lies in the middle of -1 to 3
     assert drawing.shapes[1].startswith("M0 1000H250V")
-    assert drawing.summary == "step 1 (back) to 2 (front); values from -1 to 3, 4 of them"
+    assert drawing.summary == "step 1 (back) to 2 (front); 4 values, from -1 to 3"
+
+
+def test_ends_that_lie_close_together_are_told_apart() -> None:
+    drawing = HistogramSteps("norm", [Histogram(1, 0.998, 1.0006, [1, 1])]).drawing()
+    assert len(set(drawing.ticks)) == 3
 
 
 def test_shapes_stay_within_the_drawing() -> None:
@@ -27,6 +32,7 @@ def test_shapes_stay_within_the_drawing() -> None:
 def test_values_that_are_all_equal_are_seen(value: float) -> None:
     drawing = HistogramSteps("bias", [Histogram(1, value, value, [0, 9, 0])]).drawing()
     assert re.search(r"V0H", drawing.shapes[0])  # a bin as high as there is room
+    assert drawing.summary == f"step 1; 9 values, all {value:.4g}"
 
 
 def test_no_histograms_are_no_drawing() -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from viaduct.reporting import ImageSheet, Link, Page, Section, render_page
 
-SHEET = ImageSheet("images/step-1.png", "Input <images>", [Link("step 0", "images/step-0.png")])
+SHEET = ImageSheet("images/step-1.png", "Input <images>", 128, 96, [Link("step 0", "images/step-0.png")])
 
 
 def test_a_served_page_may_ask_where_it_came_from_and_nobody_else() -> None:
     html = render_page(Page("live", sections=[Section("Images", "", [SHEET])], version="v1"))
     assert "img-src data: 'self'; connect-src 'self';" in html
     assert 'data-version="v1"' in html
-    assert 'src="images/step-1.png" alt="Input &lt;images&gt;"' in html
+    assert 'src="images/step-1.png" width="128" height="96" alt="Input &lt;images&gt;" class="small"' in html
     assert 'href="images/step-0.png"' in html
 
 
@@ -27,4 +27,4 @@ def test_a_page_that_is_a_file_asks_nobody() -> None:
 @pytest.mark.parametrize("address", ["https://example.com/x.png", "//example.com/x.png", "/x.png", "../x.png"])
 def test_an_image_from_elsewhere_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="beside it"):
-        ImageSheet(address, "")
+        ImageSheet(address, "", 1, 1)

@@ -140,3 +140,20 @@ def test_a_page_whose_server_is_gone_says_so_and_keeps_what_it_shows(tmp_path: P
                 back.close()
     finally:
         page.close()
+
+
+def test_a_page_opened_before_the_run_has_begun_takes_its_name(tmp_path: Path) -> None:
+    page = LivePage(tmp_path / "run")
+    try:
+        with opened(page.url, 390) as tools:
+            assert evaluate(tools, "document.querySelector('h1').textContent") == "run"
+            write_run(tmp_path / "run", steps=100)
+            name = "document.querySelector('h1').textContent"
+            end = time.monotonic() + 60
+            while evaluate(tools, name) != "made_up":
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            assert evaluate(tools, "document.title") == "made_up: live"
+            assert complaints(tools) == []
+    finally:
+        page.close()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from viaduct.reporting.axis import even_labels
 from viaduct.reporting.figures import write_count
 
 OVERLAP = 2.2
@@ -51,17 +52,18 @@ class HistogramSteps:
             draw_shape(histogram, left, right, (place + OVERLAP) * distance, OVERLAP * distance)
             for place, histogram in enumerate(self.histograms)
         ]
-        ticks = [f"{value:.3g}" for value in (left, left / 2 + right / 2, right)]
-        return StepsDrawing(self.title, shapes, ticks, self.describe(low, high))
+        ticks = even_labels([left, left / 2 + right / 2, right])
+        values = f"from {ticks[0]} to {ticks[2]}" if (left, right) == (low, high) else f"all {low:.4g}"
+        return StepsDrawing(self.title, shapes, ticks, self.describe(values))
 
-    def describe(self, low: float, high: float) -> str:
+    def describe(self, values: str) -> str:
         if not self.histograms:
             return "no values"
         first, last = self.histograms[0], self.histograms[-1]
         steps = f"step {first.step:,}"
         if last is not first:
             steps += f" (back) to {last.step:,} (front)"
-        return f"{steps}; values from {low:.3g} to {high:.3g}, {write_count(sum(last.counts))} of them"
+        return f"{steps}; {write_count(sum(last.counts))} values, {values}"
 
 
 @dataclass(frozen=True)

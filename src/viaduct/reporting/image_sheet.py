@@ -8,6 +8,9 @@ from typing import ClassVar
 
 from viaduct.reporting.links import Link, check_nearby
 
+SMALL = 400
+"""Below this many pixels across, a sheet is enlarged."""
+
 
 @dataclass(frozen=True)
 class ImageSheet:
@@ -17,10 +20,17 @@ class ImageSheet:
 
     address: str
     caption: str
+    width: int
+    height: int
     links: Sequence[Link] = ()
 
     def __post_init__(self) -> None:
         check_nearby(self.address)
+
+    @property
+    def small(self) -> bool:
+        """Return True if it is enlarged, with its pixels left square."""
+        return self.width < SMALL
 
     def drawing(self) -> ImageSheet:
         return self

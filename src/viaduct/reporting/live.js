@@ -105,20 +105,24 @@
   }
 
   function takeOver(text) {
-    const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main[data-version]");
+    const news = new DOMParser().parseFromString(text, "text/html");
+    const fresh = news.querySelector("main[data-version]");
     if (!fresh) return;
+    const [heading, title] = [document.querySelector("h1"), news.querySelector("h1")];
+    if (heading.textContent !== title.textContent) heading.replaceChildren(...title.childNodes);
+    document.title = news.title;
     rememberServed(fresh);
     if (keysOf(fresh) !== keysOf(main)) {
       replaceAll(fresh);
     } else {
-      const news = [...fresh.children];
+      const children = [...fresh.children];
       [...main.children].forEach((old, place) => {
-        const [before, after] = [partsOf(old), partsOf(news[place])];
+        const [before, after] = [partsOf(old), partsOf(children[place])];
         if (old.tagName === "SECTION" && before.length === after.length) {
-          old.querySelector(".lead")?.replaceChildren(...(news[place].querySelector(".lead")?.childNodes ?? []));
+          old.querySelector(".lead")?.replaceChildren(...(children[place].querySelector(".lead")?.childNodes ?? []));
           before.forEach((part, each) => replace(part, after[each]));
         } else {
-          replace(old, news[place]);
+          replace(old, children[place]);
         }
       });
     }

@@ -67,6 +67,7 @@ SHARE = 0.01  # of the time at most is spent on making pages: a training that is
 FAREWELL_S = 3.0  # at most, for pages that are open to see the end
 QUIET_S = 0.4  # without a request: a page has got the images of its last version too
 PNG = b"\x89PNG\r\n\x1a\n"
+PNG_HEAD = 24  # bytes: signature, and the beginning of the first chunk with width and height
 LARGEST_IMAGE = 64 << 20
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
 TONES: dict[str, Tone] = {"finished": "good", "interrupted": "warn", "stopped": "bad"}
@@ -319,17 +320,23 @@ class Handler(BaseHTTPRequestHandler):
         """Keep requests out of the run's output."""
 
 
-def read_image(run: Path, address: str) -> bytes | None:
-    """Return a sheet of RUN/images; None for any other name, for links, and for what is no PNG."""
+def read_image(run: Path, address: str, most: int = LARGEST_IMAGE) -> bytes | None:
+    """Return a sheet of RUN/images, or its first bytes; None for any other name, for links, and for what is no PNG."""
     name = address.removeprefix("/images/")
     if not address.startswith("/images/") or not IMAGE.fullmatch(name):
         return None
     try:
         with open_regular(run / "images" / name, os.O_NOFOLLOW) as file:
-            image: bytes = file.read(LARGEST_IMAGE)
+            image: bytes = file.read(most)
     except OSError:
         return None
-    return image if image.startswith(PNG) else None
+    return image if image.startswith(PNG) and len(image) >= PNG_HEAD else None
+
+
+def read_size(run: Path, name: str) -> tuple[int, int] | None:
+    """Return width and height of a sheet of RUN/images: a page that knows them does not move when it is loaded."""
+    head = read_image(run, f"/images/{name}", PNG_HEAD)
+    return (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")) if head else None
 
 
 # What a page says ----------------------------------------------------------------------------------------------------
@@ -397,8 +404,8 @@ def build_page(run: Path, contents: RunContents, state: dict[str, Any], ending: 
         sections.append(Section("Evaluations", "", [evaluation_table(contents.evaluations)]))
     if any(contents.histograms.values()):
         sections.append(histogram_section(contents, layers))
-    if contents.images:
-        sections.append(image_section(contents))
+    if contents.images and (size := read_size(run, contents.images[-1])):
+        sections.append(image_section(contents, size))
     return Page(
         contents.name or run.absolute().name,
         f"run {run.absolute()}",
@@ -466,8 +473,8 @@ def histogram_section(contents: RunContents, layers: str) -> Section:
     return Section("Histograms", text, parts)
 
 
-def image_section(contents: RunContents) -> Section:
+def image_section(contents: RunContents, size: tuple[int, int]) -> Section:
     newest, earlier = contents.images[-1], spread(contents.images[:-1], EARLIER_IMAGES)
     links = [Link(f"step {step_of_image(name):,}", f"images/{name}") for name in earlier]
     caption = f"Input images of step {step_of_image(newest):,}"
-    return Section("Input images", "", [ImageSheet(f"images/{newest}", caption, links)])
+    return Section("Input images", "", [ImageSheet(f"images/{newest}", caption, *size, links)])
