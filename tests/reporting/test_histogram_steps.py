@@ -11,15 +11,24 @@ from viaduct.reporting import Histogram, HistogramSteps
 
 def test_all_steps_share_one_axis() -> None:
     drawing = HistogramSteps("w", [Histogram(1, -1, 1, [1, 1]), Histogram(2, 0, 3, [2, 2])]).drawing()
-    assert drawing.ticks == ["-1", "1", "3"]
+    assert drawing.ticks == ["-1.0", "1.0", "3.0"]
     assert "H500" in drawing.shapes[0]  # 1 lies in the middle of -1 to 3
     assert drawing.shapes[1].startswith("M0 1000H250V")
-    assert drawing.summary == "step 1 (back) to 2 (front); 4 values, from -1 to 3"
+    assert drawing.summary == "step 1 (back) to 2 (front); 4 values, from -1.0 to 3.0"
 
 
-def test_ends_that_lie_close_together_are_told_apart() -> None:
-    drawing = HistogramSteps("norm", [Histogram(1, 0.998, 1.0006, [1, 1])]).drawing()
-    assert len(set(drawing.ticks)) == 3
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.998, 1.0006, ["0.9980", "0.9993", "1.0006"]),
+        (-0.2, 0.167, ["-0.20", "-0.02", "0.17"]),
+        (-0.2, 0.1999, ["-0.20", "0.00", "0.20"]),  # no minus before a zero
+        (-2000, 4000, ["-2,000", "1,000", "4,000"]),
+        (-0.0004, 0.0005, ["-4×10⁻⁴", "5×10⁻⁵", "5×10⁻⁴"]),
+    ],
+)
+def test_the_ends_are_told_apart_in_few_digits(low: float, high: float, ticks: list[str]) -> None:
+    assert HistogramSteps("norm", [Histogram(1, low, high, [1, 1])]).drawing().ticks == ticks
 
 
 def test_shapes_stay_within_the_drawing() -> None:

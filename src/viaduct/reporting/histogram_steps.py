@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from viaduct.reporting.axis import even_labels
-from viaduct.reporting.figures import write_count
+from viaduct.reporting.figures import write_count, write_scientific
 
 OVERLAP = 2.2
 """Height of a shape, in distances between two of them."""
@@ -52,7 +51,7 @@ class HistogramSteps:
             draw_shape(histogram, left, right, (place + OVERLAP) * distance, OVERLAP * distance)
             for place, histogram in enumerate(self.histograms)
         ]
-        ticks = even_labels([left, left / 2 + right / 2, right])
+        ticks = write_ends([left, left / 2 + right / 2, right])
         values = f"from {ticks[0]} to {ticks[2]}" if (left, right) == (low, high) else f"all {low:.4g}"
         return StepsDrawing(self.title, shapes, ticks, self.describe(values))
 
@@ -80,6 +79,15 @@ def widen(low: float, high: float) -> tuple[float, float]:
         return low, high
     air = 0.05 * abs(low) or 1.0
     return low - air, high + air
+
+
+def write_ends(values: Sequence[float]) -> list[str]:
+    """Write evenly spaced values with a digit more than tells them apart, the very small and large by powers."""
+    largest = max(map(abs, values))
+    if not 1e-3 <= largest < 1e9:
+        return [write_scientific(value) for value in values]
+    decimals = max(0, 1 - math.floor(math.log10(values[1] - values[0])))
+    return [f"{round(value, decimals) + 0.0:,.{decimals}f}" for value in values]
 
 
 def draw_shape(histogram: Histogram, left: float, right: float, base: float, height: float) -> str:
