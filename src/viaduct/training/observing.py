@@ -117,7 +117,8 @@ def to_histogram(row: list[float]) -> Histogram:
     low, high, count, total, squares, *counts = row
     if not count:  # nothing finite
         low = high = 0.0
-    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": counts}
+    whole = [int(number) for number in counts]
+    return {"min": low, "max": high, "num": int(count), "sum": total, "sum_squares": squares, "counts": whole}
 
 
 def to_pixels(images: Tensor, recipe: Recipe) -> Pixels:
