@@ -22,7 +22,9 @@ from viaduct.scripts.runner import StopScript
 @pytest.fixture
 def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """Watches this process, which then is as it was."""
-    for owner, name in ((torch.Tensor, "backward"), (torch.autograd, "backward"), (torch.amp.GradScaler, "scale")):
+    replaced = [(torch.Tensor, "backward"), (torch.autograd, "backward"), (torch.amp.GradScaler, "scale")]
+    replaced += [(torch.autograd, "grad"), (torch.func, "grad"), (torch.func, "grad_and_value")]
+    for owner, name in replaced:
         monkeypatch.setattr(owner, name, getattr(owner, name))
     plan = Plan("npu", "torch", str(tmp_path / "train.py"), (), str(tmp_path), str(tmp_path), steps=2)
     watching = Counter(plan, ours=True)

@@ -322,7 +322,8 @@ class SignalOne(Callback):
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(tmp_path: Path) -> None:
     run = tmp_path / "run"
     ended = together(3, conducted, run, replace(TINY, epochs=20, callbacks=(SignalOne(),)))
-    assert [one.value for one in ended] == [Outcome(finished=False, signal=signal.SIGTERM)] * 3
+    assert [(one.value.finished, one.value.signal) for one in ended] == [(False, signal.SIGTERM)] * 3
+    assert len({one.value.step for one in ended}) == 1
     assert "Stopped after step 5 of 100" in ended[0].output
     assert f"viaduct train --run {run} --ranks 3" in ended[0].output
     assert [one.output for one in ended[1:]] == ["", ""]
