@@ -15,6 +15,7 @@ import simplejpeg
 import torch
 
 import viaduct.data
+from viaduct.data import geometry
 from viaduct.data.batches import Batch
 from viaduct.data.example import encode_example
 from viaduct.data.index import RecordFolder
@@ -110,6 +111,19 @@ def test_training_follows_the_order_and_drops_the_remainder(folder: Path, device
         assert numbers == permutation(SEED, epoch, COUNT)[:40].tolist()
         assert len(set(numbers)) == 40
     assert seen[0] != seen[1] != seen[2]
+
+
+def test_a_missing_extension_is_told_once_since_it_costs_speed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches(folder, torch.device("cpu"))
+    told = "compiled image code is missing here"
+    if geometry.compiled_lerp() is not None:
+        assert told not in capsys.readouterr().err
+    monkeypatch.setattr(geometry, "compiled_lerp", lambda: None)
+    batches(folder, torch.device("cpu"))
+    batches(folder, torch.device("cpu"), train=False)
+    assert capsys.readouterr().err.count(told) == 1
 
 
 def test_labels_belong_to_their_pictures(folder: Path, device: torch.device) -> None:

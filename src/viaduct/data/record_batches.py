@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from viaduct.data import geometry
 from viaduct.data.arrival import Arrival
 from viaduct.data.auto_augment import policy_named
 from viaduct.data.balance import balanced_order, describe
@@ -51,6 +52,12 @@ def counts_from_zero(split: RecordSplit) -> bool:
     if not isinstance(split.folder, MindRecordFolder) or split.records.label_shift:
         return False
     return bool(split.labels.min() == 0 and split.labels.max() <= split.records.classes - 2)
+
+
+SLOW_NOTE = (
+    "Note: viaduct's compiled image code is missing here, so images are prepared many times slower. "
+    "Install it again where a C compiler is (gcc), or from a wheel made with `make wheel`."
+)
 
 
 @dataclass
@@ -94,6 +101,8 @@ class RecordBatches:
         self._labels = split.labels
         self._policy = policy_named(records.auto_augment) if train else None
         self._colours = records.colours
+        if train and share.rank == 0 and geometry.compiled_lerp() is None:
+            tell(SLOW_NOTE)
         if train and records.balance and share.rank == 0:
             tell(describe(split.labels, records.balance, split.names))
         if not train and share.rank == 0 and counts_from_zero(split):
