@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viaduct.data.addresses import read_address
+from viaduct.addresses import read_address
 from viaduct.errors import BadData, BadValue
 
 if TYPE_CHECKING:

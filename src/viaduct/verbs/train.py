@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from viaduct.data.addresses import read_address
+from viaduct.addresses import read_address
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:

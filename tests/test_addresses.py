@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from viaduct.data.addresses import read_address
+from viaduct.addresses import read_address
 
 
 @pytest.mark.parametrize("path", ["records", "/data/records", "synthetic", "profile:/x", "file"])
