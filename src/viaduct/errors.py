@@ -51,6 +51,10 @@ class BadValue(ViaductError):
     """A value of the wrong type or out of range."""
 
 
+class MetricFails(BadValue):
+    """A metric of the recipe's own that raises, or gives no number; the weights are sound."""
+
+
 class BadData(ViaductError):
     """A data file that is missing, truncated or mislabelled."""
 

@@ -12,6 +12,7 @@ A run may have been cut off by a full disk, copied in part or edited by hand; no
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -209,3 +210,12 @@ def has_fields(record: Json, fields: Mapping[str, Any]) -> bool:
     except Damaged:
         return False
     return True
+
+
+def finite_or_null(value: Any) -> Any:
+    """Return the value with None in place of NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: finite_or_null(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [finite_or_null(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

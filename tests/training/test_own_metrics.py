@@ -65,8 +65,8 @@ def test_it_is_written_down_beside_the_others(run: RunDir) -> None:
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
-        (lambda logits, labels: logits, "metric 'mine' returned a Tensor, not a number"),
-        (lambda logits, labels: "good", "metric 'mine' returned a str, not a number"),
+        (lambda logits, labels: logits, "metric 'mine' returned a Tensor"),
+        (lambda logits, labels: "good", "metric 'mine' returned a str .'good'., not a number"),
         (lambda logits, labels: 1 / 0, "metric 'mine' fails: ZeroDivisionError"),
     ],
 )
@@ -95,3 +95,21 @@ def test_a_run_shows_it_in_its_logs_its_page_and_in_evaluate(tmp_path: Path) -> 
     assert f"zeros: {value['zeros']:g}" == shown, record
     assert "zeros" in viaduct("evaluate", tmp_path / "run").stdout
     assert "zeros" in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("returned", ["float('nan')", "'good'", "1 / 0"])
+def test_whatever_a_metric_returns_the_training_is_kept(tmp_path: Path, returned: str) -> None:
+    text = RECIPE_FILE.replace("(logits.argmax(1) == 0).double().mean()", returned)
+    (tmp_path / "mine.py").write_text(text)
+    words = ("train", tmp_path / "mine.py", "--device", "cpu", "--run", tmp_path / "run")
+    answer = viaduct(*words, "--steps", "2", "--batch", "8")
+    assert "Traceback" not in answer.stderr
+    manifest = json.loads((tmp_path / "run" / "checkpoints" / "step-2" / "manifest.json").read_text())
+    if "nan" in returned:
+        assert answer.returncode == 0, answer.stderr
+        assert manifest["evaluation"]["zeros"] is None
+        assert viaduct("evaluate", tmp_path / "run").returncode == 0
+        return
+    assert answer.returncode == 2
+    assert "the recipe's metric 'zeros'" in answer.stderr
+    assert "viaduct train --run" in answer.stderr  # after the metric is mended

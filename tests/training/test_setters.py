@@ -146,7 +146,11 @@ def test_a_change_outlives_an_interruption_and_holds_in_captured_steps(
     [
         (lambda training: training.change_learning_rate(), "takes a rate or a factor"),
         (lambda training: training.change_learning_rate(0.1, 0.1), "takes a rate or a factor"),
-        (lambda training: training.change_learning_rate(factor=-1), "a factor of -1 is none"),
+        (lambda training: training.change_learning_rate(factor=-1), "factor is -1"),
+        (lambda training: training.change_learning_rate(-1), "rate is -1"),
+        (lambda training: training.change_learning_rate("fast"), "rate is 'fast'"),  # type: ignore[arg-type]
+        (lambda training: training.change_loss_weights(main="x"), "main is 'x'"),  # type: ignore[arg-type]
+        (lambda training: training.change_order_seed(10**30), "below 2"),
         (lambda training: training.change_order_seed(-1), "-1 is no seed"),
         (lambda training: training.change_loss_weights(main=float("nan")), "main is nan"),
     ],

@@ -40,6 +40,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from viaduct.errors import Diverged
+from viaduct.run_files import finite_or_null
 from viaduct.training.checkpoint import Saved, newest_whole, prune
 from viaduct.training.events import EventFile
 from viaduct.training.metrics import Score
@@ -197,15 +198,6 @@ class MetricsFile(Callback):
     def write(self, kind: str, record: dict[str, Any]) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(finite_or_null({"kind": kind, **record}), allow_nan=False) + "\n")
-
-
-def finite_or_null(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
-    if isinstance(value, dict):
-        return {name: finite_or_null(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [finite_or_null(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class TensorBoard(Callback):

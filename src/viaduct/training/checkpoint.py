@@ -25,7 +25,15 @@ from torch import Tensor, nn
 
 from viaduct.devices.base import first_line
 from viaduct.errors import BadRun, DiskFull, lacks_memory
-from viaduct.run_files import MANIFEST, Damaged, read_manifest, require_fields, require_type, step_folders
+from viaduct.run_files import (
+    MANIFEST,
+    Damaged,
+    finite_or_null,
+    read_manifest,
+    require_fields,
+    require_type,
+    step_folders,
+)
 from viaduct.training.messages import sendable
 
 MODEL, STATE = "model.safetensors", "state.pt"
@@ -127,7 +135,7 @@ def save(
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in contents.items()
         },
     }
-    contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
+    contents[MANIFEST] = json.dumps(finite_or_null(manifest), indent=1).encode()
     temporary = folder / f".step-{step}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)

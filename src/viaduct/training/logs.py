@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, Literal
 
-from viaduct.training.callbacks import Callback, LogRecord, finite_or_null
+from viaduct.run_files import finite_or_null
+from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.checkpoint import Saved
 from viaduct.training.metrics import Score
 from viaduct.training.outlet import put

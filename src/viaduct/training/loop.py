@@ -211,6 +211,9 @@ class Training:
         The schedule continues from there: all later rates are changed by the same factor, also after a resume.
         """
         self.refuse_lone_rank("change_learning_rate")
+        for name, value in (("rate", rate), ("factor", factor)):
+            if value is not None and not is_share(value):
+                raise BadValue(f"change_learning_rate: {name} is {value!r}.", "It must be a number, 0 or more.")
         if (rate is None) == (factor is None):
             raise BadValue("change_learning_rate takes a rate or a factor.", "One of them: factor=0.1")
         if factor is None:
@@ -220,15 +223,15 @@ class Training:
                     f"change_learning_rate: the schedule's rate is {planned:g} here; no factor makes it {rate:g}."
                 )
             factor = cast(float, rate) / planned
-        if not (math.isfinite(factor) and factor >= 0):
-            raise BadValue(f"change_learning_rate: a factor of {factor:g} is none.", "It must be 0 or more.")
         self.initial_rates = [initial * factor for initial in self.initial_rates]
 
     def change_order_seed(self, seed: int) -> None:
         """For callbacks: order and augment the epochs that have not begun by this seed."""
         self.refuse_lone_rank("change_order_seed")
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-            raise BadValue(f"change_order_seed: {seed!r} is no seed.", "It must be a whole number, 0 or more.")
+            raise BadValue(
+                f"change_order_seed: {seed!r} is no seed.", "It must be a whole number, at least 0 and below 2**63."
+            )
         first = -(-self.step // self.pace.steps_per_epoch)
         self.order_seeds = [change for change in self.order_seeds if change[0] != first] + [(first, seed)]
 
@@ -237,8 +240,8 @@ class Training:
         self.refuse_lone_rank("change_loss_weights")
         given = {"main": main, "auxiliary": auxiliary}
         for name, weight in given.items():
-            if weight is not None and not (math.isfinite(weight) and weight >= 0):
-                raise BadValue(f"change_loss_weights: {name} is {weight!r}.", "It must be 0 or more.")
+            if weight is not None and not is_share(weight):
+                raise BadValue(f"change_loss_weights: {name} is {weight!r}.", "It must be a number, 0 or more.")
         self.loss_weights |= {name: float(weight) for name, weight in given.items() if weight is not None}
         if self.sink:
             self.sink.capture_anew()
@@ -664,6 +667,11 @@ class Training:
         for callback in self.callbacks:
             self._told_to_all = callback.every_rank
             getattr(callback, event)(self, *details)
+
+
+def is_share(value: Any) -> bool:
+    """Return True for a finite number that is not below 0."""
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
 def build_model(recipe: Recipe) -> nn.Module:

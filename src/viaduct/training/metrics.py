@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from viaduct.data.batches import Stream
-from viaduct.errors import BadValue
+from viaduct.errors import BadValue, MetricFails
 from viaduct.run_files import HEADLINE
 from viaduct.training.distributed import ALONE, Group
 from viaduct.training.messages import sendable
 from viaduct.training.optim import Loss
 from viaduct.training.own_parts import name_own_part
+from viaduct.typed_fields import show_value
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -112,11 +113,16 @@ def measure_own(metrics: Mapping[str, Metric], whole: Counted) -> dict[str, floa
     found = {}
     for name, metric in metrics.items():
         logits, labels = torch.from_numpy(whole.logits), torch.from_numpy(whole.true)
-        with name_own_part(f"metric {name!r}", metric):
-            value = metric(logits, labels)
-            if not is_number(value):
-                raise BadValue(f"the recipe's metric {name!r} returned a {type(value).__name__}, not a number.")
-            found[name] = float(value)
+        try:
+            with name_own_part(f"metric {name!r}", metric):
+                value = metric(logits, labels)
+        except BadValue as error:
+            raise MetricFails(error.what, *error.hints) from error
+        if not is_number(value):
+            shown = f"{type(value).__name__} ({show_value(value)})"
+            hint = "It gets the logits and labels of all images and must return one number."
+            raise MetricFails(f"the recipe's metric {name!r} returned a {shown}, not a number.", hint)
+        found[name] = float(value)
     return found
 
 

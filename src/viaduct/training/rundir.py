@@ -29,7 +29,7 @@ from typing import Any
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
 from viaduct.recipes._fields import differences, from_record, to_record
-from viaduct.run_files import LATEST_STEP, metric_lines, read_metrics, read_recipe_record, read_summary
+from viaduct.run_files import LATEST_STEP, finite_or_null, metric_lines, read_metrics, read_recipe_record, read_summary
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import write_whole
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
@@ -229,4 +229,4 @@ def show(value: Any) -> str:
 
 
 def write_json(path: Path, record: Any) -> None:
-    write_whole(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    write_whole(path, (json.dumps(finite_or_null(record), indent=1, allow_nan=False) + "\n").encode())

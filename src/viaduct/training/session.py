@@ -24,6 +24,7 @@ from viaduct.errors import (
     BadValue,
     DiskFull,
     LostRank,
+    MetricFails,
     OutOfMemory,
     ViaductError,
     lacks_memory,
@@ -233,7 +234,7 @@ def fitted(training: Training) -> str:
     began = training.step
     try:
         return training.fit()
-    except BadData:
+    except (BadData, MetricFails):
         # Of several ranks, the others would wait for this one.
         if training.step > began and training.group.ranks == 1:
             training.conclude("interrupted")

@@ -104,7 +104,9 @@ def main(
     if not rows:  # another rank speaks for this one
         return
     if as_json:
-        print(json.dumps(rows if every else rows[-1], indent=1))
+        from viaduct.run_files import finite_or_null
+
+        print(json.dumps(finite_or_null(rows if every else rows[-1]), indent=1))
     else:
         show(rows)
 
