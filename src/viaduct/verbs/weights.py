@@ -94,13 +94,13 @@ def export_weights(
     ] = "tf-checkpoint",
     model: Model = "",
     layout: Annotated[
-        Literal["", "a", "b", "zoo", "mindcv", "own"],
+        Literal["a", "b", "zoo", "mindcv", "own"] | None,
         typer.Option(
             help="TensorFlow, ResNeXt's grouped kernels: a, one variable each; b, one for each group. "
             "MindSpore, whose names: zoo, mindcv, own.",
             show_default="b; of the network that computes the same",
         ),
-    ] = "",
+    ] = None,
     ema: Annotated[
         bool, typer.Option("--ema", help="The run's averaged weights: beside the others in TensorFlow's form.")
     ] = False,
@@ -130,9 +130,9 @@ def export_weights(
         if form == "safetensors":
             written = export_safetensors(averages or stored, out, model)
         elif form == "mindspore":
-            written = export_mindspore(averages or stored, out, model=model, layout=layout)
+            written = export_mindspore(averages or stored, out, model=model, layout=layout or "")
         else:
-            written = export_tf_checkpoint(stored, out, model=model, layout=layout, averages=averages)
+            written = export_tf_checkpoint(stored, out, model=model, layout=layout or "", averages=averages)
     if written.recognised:
         tell(f"{weights} looks like {written.model}.")
     tell_all(f"Note: {note}." for note in written.notes)
