@@ -118,7 +118,9 @@ def test_every_way_of_finding_a_module_leads_into_the_own_tree(tmp_path: Path) -
         assert not [one for one in journey.record["runs"][side]["modules"] if one["problem"]]
 
 
-@pytest.mark.parametrize("way", ["PYTHONPATH", "full path", "bytecode"])
+@pytest.mark.parametrize(
+    "way", ["PYTHONPATH", *(pytest.param(way, marks=pytest.mark.slow) for way in ("full path", "bytecode"))]
+)
 def test_a_changed_number_in_a_module_is_found_whichever_tree_is_named(way: str, tmp_path: Path) -> None:
     """Seen: with PYTHONPATH=. the migrated script imported the original's module, and was said to be equal."""
     root = tmp_path / "project"

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from carrying.journeys import ON_THE_NPU, TORCH, once, with_copy, with_copy_in_forks
 from carrying.numbers import no_drift, observed
@@ -31,6 +32,7 @@ for step in range(9):
 """
 
 
+@pytest.mark.slow
 def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_path: Path) -> None:
     copy = SECOND.replace("import torch\n", "import torch\nimport torch_npu\n", 1).replace(".cuda()", ".npu()")
     journey = with_copy(tmp_path, SECOND, copy, "--steps", "4")
@@ -58,6 +60,7 @@ def test_an_optimizer_that_took_no_step_is_told(tmp_path: Path) -> None:
     assert "Note: Optimizer 2 of 2 (Adam) took no step in 1 step (migrated train.py:8)" in journey.said
 
 
+@pytest.mark.slow
 def test_a_schedule_that_no_longer_steps_is_told_though_no_step_follows(tmp_path: Path) -> None:
     source = SECOND.replace("for step", "schedule = torch.optim.lr_scheduler.StepLR(one, 1)\nfor step").replace(
         "range(9)", "range(1)"

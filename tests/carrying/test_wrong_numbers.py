@@ -57,7 +57,13 @@ TF1_MISTAKES: dict[str, tuple[str, str, list[str], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", TORCH_MISTAKES)
+QUICK_MISTAKES = ("learning_rate", "all_reduce_lost")  # the others in `make test-all`
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [pytest.param(mistake, marks=() if mistake in QUICK_MISTAKES else pytest.mark.slow) for mistake in TORCH_MISTAKES],
+)
 def test_a_wrong_number_is_found_and_its_line_is_named(mistake: str, tmp_path: Path) -> None:
     old, new, words, said, line = TORCH_MISTAKES[mistake]
     options = words if "--steps" in words else ["--steps", "6", *words]

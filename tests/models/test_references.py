@@ -83,7 +83,7 @@ def test_resnexts_older_layout_holds_the_same_kernels(size: tuple[int, int]) -> 
     assert_alike("resnext50", size, RESNETS["resnext50"], layout="b")
 
 
-@pytest.mark.parametrize("size", [(64, 64), (75, 90)])
+@pytest.mark.parametrize("size", [(64, 64), pytest.param((75, 90), marks=pytest.mark.slow)])
 def test_amoebanet_answers_as_tensorflow_does(size: tuple[int, int]) -> None:
     assert_alike("amoebanet_d", size, {**AMOEBANET, "aux": False})
 
