@@ -19,7 +19,7 @@ from traceback import walk_tb
 from viaduct.errors import ViaductError
 
 # Package -> the extra that installs it; pyproject.toml has the versions.
-EXTRAS = {"torch": "train", "simplejpeg": "train", "tensorflow": "tf"}
+EXTRAS = {"torch": "train", "simplejpeg": "train", "PIL": "train", "tensorflow": "tf"}
 NO_TENSORFLOW = (3, 12)  # the first Python for which there is no TensorFlow 2.15
 PACKAGE = Path(__file__).parent
 

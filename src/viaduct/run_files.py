@@ -3,6 +3,7 @@
     read_recipe_record(run)      RUN/recipe.json             a BadRun that names file and field where it is damaged
     read_summary(run)            RUN/summary.json            None where there is none that can be used: not finished
     read_metrics(run)            RUN/metrics.jsonl           lines that are cut off or damaged are left out
+    read_labels(run)             RUN/labels.json             names of the classes; a BadRun; none before they were kept
     read_manifest(folder)        …/step-N/manifest.json      a BadRun
     step_folders(checkpoints)    …/step-N                    by number; a folder of another name is none
 
@@ -27,12 +28,19 @@ LARGEST_METRICS = 4 << 30
 DEEPEST = 50  # levels of lists and objects; a recipe has three
 LATEST_STEP = 1 << 62
 MANIFEST = "manifest.json"
+LABELS = "labels.json"
 Json = dict[str, Any]
 Number = float | None  # JSON has no NaN: what is not finite is null
 
 STEP_FOLDER = re.compile(r"step-(0|[1-9][0-9]{0,18})")
 RECIPE_FIELDS: dict[str, Any] = {"name": str, "file": str | None, "recipe": dict}
-OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {"data": str | None, "device": str, "command": str, "pictures": dict | None}
+OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
+    "data": str | None,
+    "device": str,
+    "command": str,
+    "pictures": dict | None,
+    "image_shape": list | None,
+}
 PICTURES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}
 SCORE = dict.fromkeys(("loss", "top1", "top5", "precision", "recall", "f1"), Number)
@@ -133,6 +141,17 @@ def read_recipe_record(run: Path) -> Json:
     except Damaged as error:
         raise BadRun(f"{file} is damaged: {error}.") from None
     return record
+
+
+def read_labels(run: Path) -> tuple[str, ...]:
+    """Return the class names that a run keeps, in the order of its outputs; none where there is no such file."""
+    file = run / LABELS
+    if not file.is_file():
+        return ()
+    labels = read_json_object(file).get("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise BadRun(f"{file} is damaged: labels must be a list of names.", "Give the names with --labels FILE.")
+    return tuple(labels)
 
 
 def read_summary(run: Path) -> Json | None:

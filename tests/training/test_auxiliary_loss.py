@@ -14,8 +14,8 @@ from training.test_loop import interrupted_at, resumed, same
 from training.tiny import CLASSES, RECIPE, Recorder, trained, training, weights, within
 from viaduct.errors import BadValue
 from viaduct.recipes import Amoebanet, CrossEntropy, Precision, Recipe, Sgd, Shapes
-from viaduct.training.loop import build_model
 from viaduct.training.metrics import evaluate
+from viaduct.training.networks import build_model
 from viaduct.training.optim import build_loss
 from viaduct.training.rundir import RunDir
 

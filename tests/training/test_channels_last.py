@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from viaduct import models
-from viaduct.training.loop import place
+from viaduct.training.networks import place_model
 
 CPU = torch.device("cpu")
 
@@ -63,7 +63,7 @@ NETWORKS = [
 def test_every_convolution_reads_and_gets_back_channels_last(
     name: str, options: dict[str, Any], size: int, compute: torch.dtype
 ) -> None:
-    network = place(models.build(name, classes=10, **options).train(), CPU)
+    network = place_model(models.build(name, classes=10, **options).train(), CPU)
     with watching(network) as wrong:
         one_step(network, compute, size)
     assert wrong == []
@@ -73,7 +73,7 @@ def test_a_layer_that_leaves_channels_last_is_noticed() -> None:
     leaving = [nn.Flatten(2), nn.Unflatten(2, (6, 6))]
     first = nn.Conv2d(3, 8, 3)
     first.register_forward_hook(lambda module, given, made: made.contiguous())
-    network = place(nn.Sequential(first, *leaving, nn.Conv2d(8, 4, 6), nn.Flatten()), CPU)
+    network = place_model(nn.Sequential(first, *leaving, nn.Conv2d(8, 4, 6), nn.Flatten()), CPU)
     with watching(network) as wrong:
         one_step(network, torch.float32, 8)
     assert "3 forwards" in wrong

@@ -17,7 +17,7 @@ from viaduct.models import build
 from viaduct.recipes import load
 from viaduct.recipes._fields import override
 from viaduct.training.foreign import WeightsFile, find_weights
-from viaduct.verbs.evaluate import has_room
+from viaduct.verbs._weights import has_room
 from viaduct.weights.exporting import write_safetensors
 from viaduct.weights.maps import mindspore
 from viaduct.weights.mindspore import write_mindspore

@@ -42,8 +42,9 @@ from viaduct.training.checkpoint import Saved
 from viaduct.training.distributed import ALONE, Group, joined
 from viaduct.training.hybrid import Mixed, Shards, SplitLoss, best_classes, count_right, mixed_labels
 from viaduct.training.layout import CannotSplit, choose, find_classifier
-from viaduct.training.loop import Training, build_model
+from viaduct.training.loop import Training
 from viaduct.training.mixup import mix
+from viaduct.training.networks import build_model
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import Request, conduct
 

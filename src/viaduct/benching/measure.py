@@ -20,7 +20,7 @@ from viaduct.devices.base import Device, first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory
 from viaduct.recipes import Recipe
-from viaduct.training.loop import build_model
+from viaduct.training.networks import build_model
 from viaduct.training.precision import DTYPES, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import limits_named

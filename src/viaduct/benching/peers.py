@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from viaduct.devices.base import first_line
 from viaduct.errors import BadValue, UnknownName
 from viaduct.recipes import Recipe
-from viaduct.training.loop import build_model, place
+from viaduct.training.networks import build_model, place_model
 
 # Ours -> what others call it. Only networks that do the same work: a stem for small pictures is another network.
 RESNETS = {f"resnet{depth}_v1": f"resnet{depth}" for depth in (18, 34, 50, 101, 152)}
@@ -139,7 +139,7 @@ class Loop:
 
     def __init__(self, peer: Peer, recipe: Recipe, device: torch.device, compute: torch.dtype) -> None:
         self.device, self.compute = device, compute
-        network = place(peer.make().train(), device)
+        network = place_model(peer.make().train(), device)
         options = WAYS[peer.way]
         self.network: Any = network if options is None else torch.compile(network, **options)
         fused = device.type in ("cpu", "cuda") or None

@@ -44,6 +44,13 @@ class Cifar10(Images):
     mean: Colour = (0.4914, 0.4822, 0.4465)
     std: Colour = (0.2023, 0.1994, 0.2010)
 
+    def read_label_names(self, path: Path | None) -> dict[int, str]:
+        return dict(enumerate(NAMES))
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        return SIDE, SIDE
+
     def load(self, path: Path | None) -> ImageSet:
         if path is None:
             raise BadData("cifar10 is read from a folder; none was given.", "Give --data DIR.", WHERE_TO_GET_IT)

@@ -37,6 +37,13 @@ class FashionMnist(Images):
     def usual_count(self) -> int:
         return 60_000
 
+    def read_label_names(self, path: Path | None) -> dict[int, str]:
+        return dict(enumerate(NAMES))
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        return 28, 28
+
     def load(self, path: Path | None) -> ImageSet:
         if path is None:
             raise BadData("fashion-mnist is read from a folder; none was given.", "Give --data DIR.", GET_IT)

@@ -102,16 +102,15 @@ class Records(Source):
         train = None if only_validation else RecordFolder(path, "train")
         return RecordSet(self, train, RecordFolder(path, "validation"))
 
+    def read_label_names(self, path: Path | None) -> dict[int, str]:
+        if path is None or not path.exists():
+            return {}
+        return {label + self.label_shift: name for label, name in find_class_names(path)[1].items()}
+
     def stated_classes(self, path: Path) -> StatedClasses | None:
         """What the data at a path say of their classes; None where they say nothing, or cannot be read."""
         try:
-            if holds_mindrecords(path):
-                folder = path if path.is_dir() else path.parent
-                place, names = folder / LABELS_FILE, read_label_names(folder)
-            elif holds_pictures(path):
-                place, names = path, read_class_names(path)
-            else:
-                place, names = path / LABELS_FILE, read_label_names(path)
+            place, names = find_class_names(path)
         except (OSError, BadData, BadValue):
             return None  # loading the data will say what is wrong with them
         if not names:
@@ -124,6 +123,16 @@ class Records(Source):
         from viaduct.data.record_batches import RecordBatches  # torch is imported here
 
         return RecordBatches(self, split, device=device, train=train, seed=seed, share=share or WHOLE)
+
+
+def find_class_names(path: Path) -> tuple[Path, dict[int, str]]:
+    """Return where data name their classes, and the name of each label; none where nothing states them."""
+    if holds_mindrecords(path):
+        folder = path if path.is_dir() else path.parent
+        return folder / LABELS_FILE, read_label_names(folder)
+    if holds_pictures(path):
+        return path, read_class_names(path)
+    return path / LABELS_FILE, read_label_names(path)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,13 @@ class Shapes(Images):
     def usual_count(self) -> int:
         return self.train_images
 
+    def read_label_names(self, path: Path | None) -> dict[int, str]:
+        return dict(enumerate(NAMES))
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
     def load(self, path: Path | None = None) -> ImageSet:
         train = draw_split(self.draw_seed, self.train_images, self.size, TRAIN)
         validation = draw_split(self.draw_seed, self.validation_images, self.size, VALIDATION)

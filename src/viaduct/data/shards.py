@@ -77,6 +77,11 @@ def read_label_names(folder: Path) -> dict[int, str]:
         raise BadData(f"{file}: could not be read: {reason(error)}.") from error
     while lines and not lines[-1]:
         lines.pop()
+    return parse_label_names(lines) if lines else {}
+
+
+def parse_label_names(lines: list[str]) -> dict[int, str]:
+    """Return label to class name of the lines of a labels file, as `read_label_names` says."""
     numbered = [re.fullmatch(r"(\d{1,18}):\s*(.*)", line) for line in lines]
     if all(numbered):
         return {int(match[1]): match[2] for match in numbered if match}

@@ -112,6 +112,15 @@ class Source(ABC):
         """Training pictures that such data usually have: the length of an epoch of noise."""
         return 50_000
 
+    def read_label_names(self, path: Path | None) -> dict[int, str]:
+        """Return the name of each output that is known without training data, or stated by those at a path."""
+        return {}
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width at which images are stored, where the source fixes them."""
+        return None
+
     def normalisation(self) -> tuple[Colour, Colour]:
         """Mean and scale of bytes that become the network's input: (byte - mean) * scale."""
         return (127.0, 127.0, 127.0), (1 / 60, 1 / 60, 1 / 60)

@@ -26,7 +26,7 @@ from viaduct.errors import BadValue
 from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.freezing import freeze, rest_frozen_norms
-from viaduct.training.loop import build_model, place
+from viaduct.training.networks import build_model, place_model
 from viaduct.training.optim import Loss, build_loss
 from viaduct.training.precision import Computation, plan_for
 
@@ -99,7 +99,7 @@ def check_averages(
 
 def open_checkpoint(recipe: Recipe, saved: checkpoint.Saved, device: Device, torch_device: torch.device) -> Computation:
     """Build a checkpoint's network anew, uncompiled, as an evaluation computes it."""
-    model = place(build_model(recipe), torch_device)
+    model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
     return Computation(model, plan_for(recipe.precision, device), torch_device, False, False)

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from viaduct import models
 from viaduct.data.batches import Batch, Share, Stream
 from viaduct.data.source import PictureSet
 from viaduct.devices.base import Device
 from viaduct.errors import BadRun, BadValue
-from viaduct.recipes import Amoebanet, Recipe
+from viaduct.recipes import Recipe
 from viaduct.training import checkpoint
 from viaduct.training.callbacks import Callback, LogRecord
 from viaduct.training.compiling import choose_mode
@@ -35,10 +34,11 @@ from viaduct.training.lars import LarsOptimizer, WholeNorms
 from viaduct.training.layout import choose
 from viaduct.training.metrics import Judge, Score, evaluate
 from viaduct.training.mixup import mix, mix_pictures, mixing_weights
+from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.optim import Loss, build_loss, build_optimizer, l2_loss, smoothing_of
 from viaduct.training.outlet import put
 from viaduct.training.own_kernels import fuse, kernels_for
-from viaduct.training.own_parts import blame_own_parts, made_by
+from viaduct.training.own_parts import blame_own_parts
 from viaduct.training.precision import Computation, LossScale, all_finite, plan_for, software_note, unscale
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
@@ -75,7 +75,7 @@ class Training:
         built = build_model(recipe)
         self.layout = choose(recipe, built, group)
         self.hybrid = share_out(built, self.layout.classifier, recipe, self.share) if self.layout.classifier else None
-        self.model = place(built, torch_device)
+        self.model = place_model(built, torch_device)
         if group.ranks > 1 and recipe.parallel.sync_norm:
             synchronise(self.model, torch_device.type)
         freeze(self.model, recipe.init.freeze)
@@ -674,13 +674,6 @@ def is_share(value: Any) -> bool:
     return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
-def build_model(recipe: Recipe) -> nn.Module:
-    if isinstance(recipe.model, str):
-        return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
-    built: nn.Module = made_by("model", recipe.model, recipe.data.classes)
-    return built
-
-
 def share_out(model: nn.Module, name: str, recipe: Recipe, share: Share) -> Hybrid:
     """Leave this rank its rows of the classifier."""
     others = [replace(share, rank=rank) for rank in range(share.ranks)]
@@ -698,29 +691,6 @@ def count_among_five(logits: Tensor, labels: Tensor) -> Tensor:
     """Return how many images have their label among the five largest logits; with mixup the stronger of two."""
     strongest = labels if labels.ndim == 1 else labels.argmax(1)
     return (logits.topk(min(5, logits.shape[1])).indices == strongest[:, None]).sum()
-
-
-def network_options(recipe: Recipe) -> dict[str, Any]:
-    """What a network is built with, beside its classes."""
-    if str(recipe.model).startswith("amoebanet"):
-        # Its auxiliary head is made for one size of picture.
-        return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
-    if recipe.network is not None:
-        raise BadValue(
-            f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have.",
-            "Take them out: --set network=none.",
-        )
-    return {}
-
-
-def place(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model on its device, its kernels laid out as convolutions are quickest."""
-    placed: nn.Module = cast(Any, model).to(device, memory_format=torch.channels_last)
-    return placed
-
-
-def describe_model(recipe: Recipe) -> str:
-    return recipe.model if isinstance(recipe.model, str) else getattr(recipe.model, "__qualname__", "own model")
 
 
 def seed_all(seed: int) -> None:

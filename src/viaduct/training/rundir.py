@@ -3,6 +3,7 @@
 RUN/recipe.json        the resolved recipe, where it came from, the data and the device
 RUN/recipe.py          a copy of the user's own recipe file, if it was one
 RUN/recipe_modules/    what that file imports from its own folder
+RUN/labels.json        names of the classes, in the order of the network's outputs
 RUN/metrics.jsonl      one record per log line, evaluation and checkpoint
 RUN/log.txt            what was printed
 RUN/event_log.txt      with the log format events: its lines alone
@@ -29,7 +30,15 @@ from typing import Any
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
 from viaduct.recipes._fields import differences, from_record, to_record
-from viaduct.run_files import LATEST_STEP, finite_or_null, metric_lines, read_metrics, read_recipe_record, read_summary
+from viaduct.run_files import (
+    LABELS,
+    LATEST_STEP,
+    finite_or_null,
+    metric_lines,
+    read_metrics,
+    read_recipe_record,
+    read_summary,
+)
 from viaduct.terminal import escape_controls
 from viaduct.training.checkpoint import write_whole
 from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_copy, read_checksums
@@ -105,6 +114,10 @@ class RunDir:
         elif loaded.file is not None and self.begun:
             record = {**record, **{name: value for name, value in self.stored().items() if name in ("file", "files")}}
         write_json(self.path / "recipe.json", record)
+
+    def keep_labels(self, labels: tuple[str, ...]) -> None:
+        """Write the class names down, so that the run can be used where its data are not."""
+        write_json(self.path / LABELS, {"labels": list(labels)})
 
     def refuse_special_files(self) -> None:
         """Stop if what the run adds to is no file: a pipe would be waited for, a device never fill."""

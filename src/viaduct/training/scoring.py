@@ -10,30 +10,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from viaduct import devices
 from viaduct.data.batches import Share, Stream
 from viaduct.data.source import PictureSet
 from viaduct.data.synthetic import SYNTHETIC, stored_data
-from viaduct.errors import BadRun, BadValue
+from viaduct.errors import BadValue
 from viaduct.recipes import Loaded, Recipe
 from viaduct.recipes._fields import override
 from viaduct.training import checkpoint
 from viaduct.training.batch_norm import recompute_statistics, training_batches
 from viaduct.training.distributed import ALONE, Group, joined
-from viaduct.training.foreign import WeightsFile, find_weights
+from viaduct.training.foreign import find_weights
 from viaduct.training.freezing import freeze
-from viaduct.training.loop import build_model, describe_model, place
 from viaduct.training.metrics import evaluate
+from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.optim import build_loss
 from viaduct.training.own_parts import blame_own_parts
 from viaduct.training.precision import Computation, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
+from viaduct.training.trained import Weights, choose_checkpoints, load_weights
 from viaduct.weights.exporting import write_safetensors
-
-Weights = checkpoint.Saved | WeightsFile
 
 
 def score_checkpoints(
@@ -60,7 +57,7 @@ def score_checkpoints(
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with joined(device, recipe.parallel.hang_seconds) as group:
-        chosen = group.first_does(lambda: choose(run, step, every))
+        chosen = group.first_does(lambda: choose_checkpoints(run, step, every))
         found = score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
     return found if group.first else []
 
@@ -127,7 +124,7 @@ def score_all(
     if path == SYNTHETIC and group.first:
         print("Measured on noise (--data synthetic): the figures say nothing about the network.", file=sys.stderr)
     images = load_images(recipe.data, path)
-    model = place(build_model(recipe), torch_device)
+    model = place_model(build_model(recipe), torch_device)
     freeze(model, recipe.init.freeze)
     plan, graph = plan_for(recipe.precision, room), recipe.mode == "graph" and not recomputing.batches
     if (note := software_note(plan, room)) and group.first:
@@ -166,39 +163,6 @@ def renew_statistics(
         print(f"{recomputing.save}: the weights of step {step or 0:,} with recomputed averages.", file=sys.stderr)
 
 
-def choose(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
-    found = checkpoint.checkpoints(run.checkpoints)
-    if not found:
-        raise BadRun(f"{str(run.path)!r} has no checkpoint yet.")
-    if step is not None:
-        matching = [saved for saved in found if saved.step == step]
-        if not matching:
-            there = ", ".join(str(saved.step) for saved in found)
-            raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {there}.")
-        found = matching
-    whole = list(without_damage(found if every or step is not None else reversed_until_whole(found)))
-    if not whole:
-        raise BadRun(f"no whole checkpoint is left in {run.checkpoints}.")
-    return whole
-
-
-def reversed_until_whole(found: list[checkpoint.Saved]) -> list[checkpoint.Saved]:
-    """The newest whole checkpoint and the damaged ones after it."""
-    for position in range(len(found) - 1, -1, -1):
-        if found[position].damage() is None:
-            return found[position:]
-    return found
-
-
-def without_damage(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
-    for saved in found:
-        damage = saved.damage()
-        if damage is None:
-            yield saved
-        else:
-            print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
-
-
 def rows(
     saved: Weights,
     recipe: Recipe,
@@ -209,7 +173,7 @@ def rows(
     renew: Callable[[int | None], None] | None = None,
     ema: bool | None = None,
 ) -> Iterator[dict[str, Any]]:
-    step, epoch = put_into(saved, recipe, computation.master, group, ema)
+    step, epoch = load_weights(saved, recipe, computation.master, group, ema)
     computation.publish_weights()
     computation.publish_statistics()
     computation.train(False)
@@ -229,19 +193,6 @@ def rows(
             "checkpoint": str(saved.path),
             "checkpoint_time": saved.saved_at.strftime("%Y-%m-%d %H:%M:%S"),
         }
-
-
-def put_into(
-    saved: Weights, recipe: Recipe, model: nn.Module, group: Group, ema: bool | None
-) -> tuple[int | None, float | None]:
-    """Give the network the weights that are scored next; return their step and epoch, where known."""
-    if isinstance(saved, WeightsFile):
-        step, notes = saved.put_into(model, ema)
-        for note in notes if group.first else []:
-            print(f"{saved.path}: {note}.", file=sys.stderr)
-        return step, None
-    checkpoint.load_model(model, saved.ema() if recipe.ema else saved.model(), saved.path)
-    return saved.step, saved.manifest().get("epoch", 0.0)
 
 
 def find_epoch(row: dict[str, Any], recipe: Recipe, images: PictureSet) -> float | None:

@@ -286,6 +286,12 @@ def fingerprint(images: PictureSet) -> dict[str, dict[str, int]]:
     return {name: {"count": len(split), "labels": zlib.crc32(split.labels.tobytes())} for name, split in splits.items()}
 
 
+def find_image_shape(images: PictureSet) -> list[int] | None:
+    """Return height and width of images that are stored in memory; None of encoded ones: each has its own."""
+    stored = getattr(images.train, "images", None)
+    return None if stored is None else [int(side) for side in stored.shape[1:3]]
+
+
 def ranks_again(group: Group) -> str:
     """For ranks on one machine, how they are asked for; across machines it is `viaduct launch` that is repeated."""
     return f" --ranks {group.ranks}" if 1 < group.ranks == group.local_ranks else ""
@@ -422,8 +428,10 @@ def begin(request: Request, training: Training) -> None:
         "device": request.device,
         "command": request.command,
         "pictures": fingerprint(training.images),
+        "image_shape": find_image_shape(training.images),
     }
     run.begin(loaded, record, anew=training.step == 0)
+    run.keep_labels(tuple(training.images.names))
     if training.group.local_rank is not None and reached > training.step:
         name_redone(training, reached)
     if told := training.layout.told():

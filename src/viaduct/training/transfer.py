@@ -103,7 +103,7 @@ def from_foreign_names(checkpoint: Checkpoint, training: Training, excluded: set
 
 def whole_model(training: Training) -> nn.Module:
     """The network with all of its classifier, though without values where other ranks have a part of it."""
-    from viaduct.training.loop import build_model
+    from viaduct.training.networks import build_model
 
     if not training.hybrid:
         return training.model
@@ -254,7 +254,7 @@ def read_slots_file(file: Path) -> Slots:
 
 def state_of_run(folder: Path, training: Training) -> tuple[State, str]:
     """The optimizer's state in a run's checkpoint, by parameter: its recipe says in which order they are."""
-    from viaduct.training.loop import build_model
+    from viaduct.training.networks import build_model
     from viaduct.training.optim import build_optimizer
 
     if not (folder / checkpoint.STATE).is_file():

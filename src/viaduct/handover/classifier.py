@@ -1,0 +1,139 @@
+"""A trained classifier, ready to be handed over: the network, what its images must look like, what its outputs mean.
+
+classifier = open_run(Path("runs/try1"))
+inputs = torch.from_numpy(classifier.prepare(encoded)).permute(2, 0, 1)[None]
+classifier.labels[int(classifier.network(inputs).argmax())]
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.errors import BadRun
+from viaduct.handover.labels import find_labels
+from viaduct.handover.preparing import Prepare, build_prepare
+from viaduct.recipes import Loaded, Recipe
+from viaduct.training.distributed import ALONE
+from viaduct.training.foreign import WeightsFile, find_weights
+from viaduct.training.networks import build_model, describe_model, place_model
+from viaduct.training.rundir import RunDir
+from viaduct.training.trained import Weights, choose_checkpoints, load_weights
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A trained network with everything that its users need; the network is in evaluation mode, float32, on the CPU."""
+
+    network: nn.Module
+    recipe: Recipe
+    recipe_name: str
+    labels: tuple[str, ...]  # one for each output
+    image_shape: tuple[int, int] | None  # of images stored in memory, where that is known
+    weights: Path  # the checkpoint or file that they were read from
+    run: Path | None
+    step: int | None
+    averaged: bool  # whether these are moving averages of the weights
+    accuracy: dict[str, Any] | None  # the evaluation that the checkpoint's manifest records
+    notes: tuple[str, ...] = ()  # for the user
+
+    @property
+    def name(self) -> str:
+        """Return the network's name: resnet50_v1, or that of the user's own function."""
+        return describe_model(self.recipe)
+
+    @property
+    def size(self) -> int:
+        """Return the side of the square input."""
+        return self.recipe.data.size
+
+    @cached_property
+    def prepare(self) -> Prepare:
+        """Return what makes the network's input, float32 size x size x 3, of an encoded image."""
+        return build_prepare(self.recipe.data, self.image_shape)
+
+    @cached_property
+    def weights_sha256(self) -> str:
+        """Return a checksum of names, shapes and values of all weights and buffers."""
+        checksum = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            checksum.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return checksum.hexdigest()
+
+
+def open_run(
+    path: Path, *, step: int | None = None, file: Path | None = None, labels: Path | None = None
+) -> Classifier:
+    """Open the newest undamaged checkpoint of a run, or that of a step.
+
+    `file` is executed instead of the run's own copy of its recipe; `labels` names the outputs.
+    """
+    run = RunDir(path)
+    record, loaded = run.stored(), run.recipe(file)
+    saved: Weights = choose_weights(run, loaded.recipe, step)
+    data = stored_data(record)
+    data = None if data == SYNTHETIC or data is None or not data.exists() else data
+    shape = record.get("image_shape")
+    known = (int(shape[0]), int(shape[1])) if shape and len(shape) == 2 else None
+    return load_classifier(saved, loaded, run=path, data=data, labels=labels, image_shape=known, ema=None)
+
+
+def open_weights_file(
+    path: Path, loaded: Loaded, *, ema: bool | None = None, data: Path | None = None, labels: Path | None = None
+) -> Classifier:
+    """Open weights that no run of ours trained; the recipe says the network and how images are prepared."""
+    (found,) = find_weights(path, every=False)
+    averages = ema if ema is not None else (None if loaded.recipe.ema else False)
+    return load_classifier(found, loaded, run=None, data=data, labels=labels, image_shape=None, ema=averages)
+
+
+def choose_weights(run: RunDir, recipe: Recipe, step: int | None) -> Weights:
+    """Return a checkpoint of a run, or its final weights where the checkpoints were removed."""
+    final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
+    if step is None and not any(run.checkpoints.glob("step-*")) and final.is_file():
+        return WeightsFile(final)
+    return choose_checkpoints(run, step, every=False)[-1]
+
+
+def load_classifier(
+    saved: Weights,
+    loaded: Loaded,
+    *,
+    run: Path | None,
+    data: Path | None,
+    labels: Path | None,
+    image_shape: tuple[int, int] | None,
+    ema: bool | None,
+) -> Classifier:
+    """Build the network, give it these weights, and find the names of its outputs."""
+    recipe = loaded.recipe
+    names, notes = find_labels(recipe.data, run, data, labels)
+    network = place_model(build_model(recipe), CPU)
+    step, _ = load_weights(saved, recipe, network, ALONE, ema if run is None else None)
+    network.eval().requires_grad_(False)
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in network.state_dict().values()):
+        raise BadRun(f"{saved.path}: the weights hold values that are not finite.", "Choose another checkpoint.")
+    accuracy = None if isinstance(saved, WeightsFile) else saved.manifest().get("evaluation")
+    return Classifier(
+        network=network,
+        recipe=recipe,
+        recipe_name=loaded.name,
+        labels=names,
+        image_shape=image_shape,
+        weights=saved.path,
+        run=run,
+        step=step,
+        averaged=bool(recipe.ema) if ema is None else ema,
+        accuracy=accuracy,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,65 @@
+"""Encoded images of any common format to pixels, as evaluation decodes them.
+
+    image_size(data)       (height, width) from the header: nothing is decoded
+    decode_image(data)     uint8 height x width x 3
+
+JPEG and PNG are decoded as in training and evaluation (data/jpeg.py, data/png.py), so that a prediction is what
+evaluation would have counted. GIF, BMP, WebP and TIFF are decoded by Pillow where it is installed; of an animation the
+first frame. EXIF rotation is ignored, as in evaluation.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+
+from viaduct.data import jpeg, png
+from viaduct.errors import BadData
+from viaduct.extras import MissingExtra, is_installed
+
+PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
+MOST_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
+
+
+def image_size(data: bytes) -> tuple[int, int]:
+    """Return height and width by the header; BadData for what is no image."""
+    if png.is_png(data) or jpeg.is_jpeg(data):
+        return jpeg.dimensions(data)
+    with open_pillow(data) as image:
+        width, height = image.size
+        return height, width
+
+
+def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MOST_PIXELS) -> jpeg.Pixels:
+    """Return the pixels; BadData, with the reason, for what cannot be decoded or has more than so many."""
+    height, width = image_size(data)
+    if height * width > most_pixels:
+        raise BadData(f"it has {width:,} x {height:,} pixels; at most {most_pixels:,} are decoded.")
+    if png.is_png(data) or jpeg.is_jpeg(data):
+        return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
+    with open_pillow(data) as image:
+        try:
+            return np.asarray(image.convert("RGB"))
+        except Exception as error:  # Pillow's decoders raise almost anything for damaged files
+            raise BadData(f"the {image.format} cannot be decoded: {error}.") from None
+
+
+def open_pillow(data: bytes) -> Any:
+    """Open an image that is neither JPEG nor PNG; only its header is read."""
+    instead = jpeg.what_instead(data)
+    if not instead.startswith("it is a "):
+        raise BadData(f"not an image of a known format: {instead}.")
+    if not is_installed("PIL"):
+        missing = MissingExtra("PIL")
+        raise BadData(f"{instead}, which needs Pillow; JPEG and PNG do not.", *missing.hints)
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sizes: the caller has a limit of its own
+            return Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadData(f"{instead}, but it cannot be opened: {error}.") from None

@@ -1,0 +1,61 @@
+"""Names of a classifier's outputs: from a file, the run, the data, or what the source is known to hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from viaduct.data.shards import LABELS_FILE, parse_label_names
+from viaduct.data.source import Source
+from viaduct.errors import BadData, BadRun
+from viaduct.run_files import LABELS, read_labels
+from viaduct.terminal import escape_controls
+
+
+def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
+    """Return the names in a file of the user's: a line for each output, or the numbered lines of `data build`."""
+    if file.is_dir():
+        file = file / LABELS_FILE
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        raise BadData(f"--labels {file}: there is no such file.") from None
+    except UnicodeDecodeError as error:
+        raise BadData(f"--labels {file}: byte {error.start:,} is not UTF-8.") from None
+    lines = [line.strip() for line in lines]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise BadData(f"--labels {file}: it is empty.")
+    numbered = parse_label_names(lines)
+    if len(lines) == outputs and not all(line[:1].isdigit() and ":" in line for line in lines):
+        return tuple(escape_controls(line) for line in lines)  # a line for each output
+    names = {label + shift: name for label, name in numbered.items()}
+    wrong = [label for label in names if not 0 <= label < outputs]
+    if wrong:
+        raise BadData(
+            f"--labels {file}: it has {len(lines):,} names, and the network {outputs:,} outputs.",
+            "Give a line for each output, or NUMBER:NAME lines.",
+        )
+    return name_outputs(names, outputs)
+
+
+def find_labels(
+    source: Source, run: Path | None, data: Path | None, file: Path | None
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return a name for each output, and notes for the user where names are missing."""
+    outputs = source.classes
+    if file is not None:
+        return read_labels_file(file, outputs, getattr(source, "label_shift", 0)), []
+    if run is not None and (kept := read_labels(run)):
+        if len(kept) != outputs:
+            raise BadRun(f"{run / LABELS} has {len(kept):,} names, and the network {outputs:,} outputs.")
+        return kept, []
+    known = source.read_label_names(data)
+    if known:
+        return name_outputs(known, outputs), []
+    return name_outputs({}, outputs), ["The classes have no names here, only numbers; --labels FILE gives them names."]
+
+
+def name_outputs(names: dict[int, str], outputs: int) -> tuple[str, ...]:
+    """Return a name for each output: its own, or its number."""
+    return tuple(escape_controls(names.get(output, str(output))) for output in range(outputs))

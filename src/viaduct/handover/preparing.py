@@ -1,0 +1,73 @@
+"""One encoded image to the network's input, as evaluation prepares it.
+
+    prepare = build_prepare(recipe.data, image_shape=(32, 32))
+    prepare(Path("photo.jpg").read_bytes())        float32 size x size x 3, normalised
+
+Recipes that read encoded images (TFRecord files, class folders) crop and resize them as their reference does. Recipes
+of small images in memory (CIFAR-10, the built-in shapes) know one size: another image is cut to that shape around its
+middle and resized to it, with antialiasing; an image that has the size is taken as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+
+from viaduct.data import jpeg, png, preprocess
+from viaduct.data.augment import Normalise, resize
+from viaduct.data.geometry import resample
+from viaduct.data.records import Records
+from viaduct.data.source import Images, Source
+from viaduct.errors import BadValue
+from viaduct.handover.decoding import decode_image
+
+Floats = npt.NDArray[np.float32]
+Prepare = Callable[[bytes], Floats]
+CPU = torch.device("cpu")
+
+
+def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepare:
+    """Return what turns an encoded image into the network's input; the shape is that of images stored in memory."""
+    if isinstance(source, Records):
+        return lambda data: prepare_encoded(source, data)
+    if isinstance(source, Images):
+        shape = image_shape or source.image_shape or (source.size, source.size)
+        return lambda data: prepare_pixels(source, fit_pixels(decode_image(data), shape))
+    raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
+
+
+def prepare_encoded(source: Records, data: bytes) -> Floats:
+    """Return the input that evaluation makes of an encoded image."""
+    name = source.preprocess
+    if png.is_png(data) or jpeg.is_jpeg(data):
+        return preprocess.see(name, data, size=source.size, mode=source.decode, normalised=True)
+    pixels = decode_image(data)
+    height, width = pixels.shape[:2]
+    view = preprocess.look(name, height, width, size=source.size)
+    return preprocess.finish(resample(pixels, view.rows, view.columns), None, name)
+
+
+def fit_pixels(pixels: jpeg.Pixels, shape: tuple[int, int]) -> jpeg.Pixels:
+    """Cut an image to an aspect ratio around its middle and resize it; one of this shape stays as it is."""
+    height, width = pixels.shape[:2]
+    if (height, width) == shape:
+        return pixels
+    rows = min(height, max(1, round(width * shape[0] / shape[1])))
+    columns = min(width, max(1, round(height * shape[1] / shape[0])))
+    top, left = (height - rows) // 2, (width - columns) // 2
+    cut = torch.from_numpy(np.ascontiguousarray(pixels[top : top + rows, left : left + columns]))
+    planes = cut.permute(2, 0, 1)[None].to(torch.float32)
+    resized = F.interpolate(planes, size=shape, mode="bilinear", align_corners=False, antialias=True)
+    fitted: jpeg.Pixels = resized[0].permute(1, 2, 0).round_().clamp_(0, 255).to(torch.uint8).numpy()
+    return fitted
+
+
+def prepare_pixels(source: Images, pixels: jpeg.Pixels) -> Floats:
+    """Return the input that evaluation makes of an image in memory."""
+    normalised = Normalise(source, CPU)(torch.from_numpy(np.ascontiguousarray(pixels))[None])
+    prepared: Floats = resize(normalised, source.size)[0].permute(1, 2, 0).contiguous().numpy()
+    return prepared

@@ -1,0 +1,45 @@
+"""The network that a recipe names, built and laid out for a device."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from viaduct import models
+from viaduct.errors import BadValue
+from viaduct.recipes import Amoebanet, Recipe
+from viaduct.training.own_parts import made_by
+
+
+def build_model(recipe: Recipe) -> nn.Module:
+    """Return the fresh network of a recipe: one of ours, or what the user's own function makes."""
+    if isinstance(recipe.model, str):
+        return models.build(recipe.model, classes=recipe.data.classes, **network_options(recipe))
+    built: nn.Module = made_by("model", recipe.model, recipe.data.classes)
+    return built
+
+
+def network_options(recipe: Recipe) -> dict[str, Any]:
+    """Return the keywords that a network is built with, beside its classes."""
+    if str(recipe.model).startswith("amoebanet"):
+        # Its auxiliary head is made for one image size.
+        return {**vars(recipe.network or Amoebanet()), "image": recipe.data.size}
+    if recipe.network is not None:
+        raise BadValue(
+            f"network holds settings of {type(recipe.network).__name__}, which {recipe.model!r} does not have.",
+            "Take them out: --set network=none.",
+        )
+    return {}
+
+
+def place_model(model: nn.Module, device: torch.device) -> nn.Module:
+    """Move a model to its device, in the memory format in which convolutions are fastest."""
+    placed: nn.Module = cast(Any, model).to(device, memory_format=torch.channels_last)
+    return placed
+
+
+def describe_model(recipe: Recipe) -> str:
+    """Return the network's name as checkpoints have it."""
+    return recipe.model if isinstance(recipe.model, str) else getattr(recipe.model, "__qualname__", "own model")

@@ -1,0 +1,156 @@
+"""What every verb that takes trained weights shares: a run, one of its checkpoints, or a file with --recipe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from viaduct.errors import BadData, BadValue
+
+if TYPE_CHECKING:
+    from viaduct.handover.classifier import Classifier
+    from viaduct.recipes import Loaded
+
+WeightsArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A run or a checkpoint of it; with --recipe a TensorFlow or MindSpore one, .safetensors or .pth file.",
+    ),
+]
+StepOption = Annotated[int | None, typer.Option(help="The checkpoint of this step.", show_default="the latest")]
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="For weights from elsewhere: a recipe's name or file. For a run: a file instead of the copy it keeps.",
+        metavar="RECIPE",
+        show_default="the run's own",
+    ),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="With --recipe NAME: change a field of it; may be repeated.", metavar="FIELD=VALUE"),
+]
+ClassesOption = Annotated[
+    int | None, typer.Option(help="The network's outputs.", show_default="the recipe's, or as the data say", min=1)
+]
+EmaOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--ema/--no-ema",
+        help="Weights from elsewhere: their moving averages, or not.",
+        show_default="as the recipe has it, where they are there",
+    ),
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Names of the classes: a line for each output, or NUMBER:NAME lines.",
+        metavar="FILE",
+        show_default="those that the run keeps",
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")]
+
+
+def open_classifier(
+    weights: Path,
+    *,
+    step: int | None = None,
+    recipe: str | None = None,
+    settings: list[str] | None = None,
+    classes: int | None = None,
+    ema: bool | None = None,
+    labels: Path | None = None,
+) -> Classifier:
+    """Return the trained classifier that the flags of a verb mean; notes about it go to stderr."""
+    found = find_run(weights, step)
+    if found is None:
+        loaded = load_recipe(weights, recipe, settings, classes, None, step, None)
+        from viaduct.handover.classifier import open_weights_file
+
+        classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
+    else:
+        refuse_flags(settings, classes, ema)
+        from viaduct.handover.classifier import open_run
+
+        classifier = open_run(found[0], step=found[1], file=Path(recipe) if recipe else None, labels=labels)
+    for note in classifier.notes:
+        print(note, file=sys.stderr)
+    return classifier
+
+
+def find_run(path: Path, step: int | None) -> tuple[Path, int | None] | None:
+    """Return the run and step that a path means; None if it is no run."""
+    if (path / "recipe.json").is_file():
+        return path, step
+    if (path / "manifest.json").is_file() and (path.parent.parent / "recipe.json").is_file():
+        number = path.name.removeprefix("step-")
+        return path.parent.parent, int(number) if number.isdecimal() else step
+    return None
+
+
+def refuse_flags(settings: list[str] | None, classes: int | None, ema: bool | None) -> None:
+    """Refuse what a run's own record decides."""
+    for flag, value in (("--set", settings), ("--classes", classes), ("--ema", ema)):
+        if value not in (None, []):
+            raise BadValue(f"{flag}: a run is measured with the recipe that it keeps.", "Leave it out.")
+
+
+def load_recipe(
+    weights: Path,
+    recipe: str | None,
+    settings: list[str] | None,
+    classes: int | None,
+    precision: str | None,
+    step: int | None,
+    data: Path | None,
+) -> Loaded:
+    """Return the recipe, changed as asked, by which weights that no run of ours trained are measured."""
+    from viaduct.recipes._classes import match_classes
+    from viaduct.verbs.train import changes_from, resolve
+
+    if not recipe:
+        raise BadValue(
+            f"{str(weights)!r} is not a run, so it does not say how it is evaluated.", *advise_recipe(weights)
+        )
+    if step is not None:
+        raise BadValue("--step is for runs.", "Name the checkpoint itself, such as model.ckpt-601000.")
+    flags = {"classes": ("data.classes", classes), "precision": ("precision.compute", precision)}
+    changes = changes_from({name: (path, str(value)) for name, (path, value) in flags.items() if value}, settings)
+    loaded, _ = resolve(recipe, None, changes)
+    given, note = "data.classes" in dict(changes), ""
+    if not given or not has_room(loaded, data):  # weights may have more classes than the pictures that measure them
+        loaded, note = match_classes(loaded, data, given, shift_given="data.label_shift" in dict(changes))
+    if note:
+        print(note, file=sys.stderr)
+    return loaded
+
+
+def has_room(loaded: Loaded, data: Path | None) -> bool:
+    """Return True if the network has an output for every class that the data name."""
+    from viaduct.data.records import Records
+
+    source = loaded.recipe.data
+    stated = source.stated_classes(data) if isinstance(source, Records) and data is not None else None
+    return stated is None or stated.outputs <= source.classes
+
+
+def advise_recipe(weights: Path) -> list[str]:
+    """Say what weights look like and which recipes are for such a network; nothing where there are none."""
+    from viaduct import recipes
+    from viaduct.weights.stored import open_weights
+
+    try:
+        with open_weights(weights) as stored:
+            likely = [stored.facts.model] if stored.facts.model else [model for model, _, _ in stored.likely_models()]
+    except BadData as error:
+        if not weights.exists():
+            raise
+        return [*error.hints, "For weights from elsewhere give --recipe NAME; `viaduct train --list` shows them."]
+    fitting = [name for name in recipes.names() if recipes.load(name).recipe.model in likely]
+    if not fitting:
+        return ["Say which recipe: --recipe NAME; `viaduct train --list` shows them."]
+    return [f"It looks like {likely[0]}: --recipe {fitting[0]} (or: {', '.join(fitting[1:]) or 'your own file'})."]

@@ -1,0 +1,124 @@
+"""A trained run opened for use: the inputs of evaluation, the names of its classes, undamaged weights."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+import torch
+from PIL import Image
+
+from viaduct.data.png_encoder import encode_png
+from viaduct.data.preprocess import preprocess
+from viaduct.data.records import Records
+from viaduct.errors import BadData, BadRun
+from viaduct.handover.classifier import Classifier, open_run
+from viaduct.handover.decoding import decode_image, image_size
+from viaduct.handover.labels import read_labels_file
+from viaduct.handover.preparing import build_prepare, fit_pixels
+
+
+@pytest.fixture(scope="module")
+def classifier(shapes_run: Path) -> Classifier:
+    return open_run(shapes_run)
+
+
+def test_a_prepared_image_is_what_evaluation_sees(classifier: Classifier) -> None:
+    source = classifier.recipe.data
+    images = source.load(None)
+    stream = source.open_batches(images.validation, device=torch.device("cpu"), train=False, seed=0)
+    with stream as batches:
+        batch = next(iter(batches.epoch(0)))
+    for position in (0, 7):
+        prepared = classifier.prepare(encode_png(images.validation.images[position]))
+        assert np.array_equal(prepared, batch.images[position].permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("name", ["official", "v15", "resnext", "amoebanet"])
+def test_an_encoded_image_is_prepared_as_its_reference_does(name: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (90, 120, 3), np.uint8)
+    data = simplejpeg.encode_jpeg(pixels, colorspace="RGB")
+    prepare = build_prepare(Records(global_batch=8, size=64, preprocess=name), None)  # type: ignore[arg-type]
+    assert np.array_equal(prepare(data), preprocess(name, data, size=64))  # type: ignore[operator]
+
+
+def test_a_bitmap_is_prepared_as_a_png_of_the_same_pixels() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 50, 3), np.uint8)
+    bitmap = io.BytesIO()
+    Image.fromarray(pixels).save(bitmap, "BMP")
+    prepare = build_prepare(Records(global_batch=8, size=32), None)
+    assert np.allclose(prepare(bitmap.getvalue()), prepare(encode_png(pixels)), atol=1e-4)
+
+
+def test_the_names_of_the_classes_come_from_the_run(classifier: Classifier, shapes_run: Path) -> None:
+    assert classifier.labels[:2] == ("disc", "square")
+    assert json.loads((shapes_run / "labels.json").read_text())["labels"] == list(classifier.labels)
+
+
+def test_a_run_without_checkpoints_is_opened_by_its_final_weights(shapes_run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(shapes_run, copy, ignore=shutil.ignore_patterns("checkpoints"))
+    assert open_run(copy).weights_sha256 == open_run(shapes_run).weights_sha256
+
+
+def test_damaged_labels_are_named(shapes_run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(shapes_run, copy)
+    (copy / "labels.json").write_text('{"labels": [1, 2]}')
+    with pytest.raises(BadRun, match=r"labels\.json is damaged"):
+        open_run(copy)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a\nb\nc\n", ("a", "b", "c")), ("0:a\n2:c\n", ("a", "1", "c")), ("x\ny\n", ("0", "x", "y"))],
+)
+def test_a_labels_file_names_outputs(text: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text(text)
+    assert read_labels_file(tmp_path / "names.txt", 3, 0) == expected
+
+
+def test_too_many_labels_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("a\nb\nc\nd\n")
+    with pytest.raises(BadData, match="4 names, and the network 3 outputs"):
+        read_labels_file(tmp_path / "names.txt", 3, 0)
+
+
+def test_an_image_is_cut_around_its_middle_and_resized() -> None:
+    pixels = np.zeros((20, 60, 3), np.uint8)
+    pixels[:, 20:40] = 200
+    assert (fit_pixels(pixels, (10, 10)) == 200).all()
+    assert fit_pixels(pixels[:1, :1], (10, 10)).shape == (10, 10, 3)
+
+
+def test_an_animated_gif_is_its_first_frame() -> None:
+    frames = [Image.new("RGB", (8, 6), colour) for colour in ("red", "blue")]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    assert image_size(file.getvalue()) == (6, 8)
+    assert decode_image(file.getvalue())[0, 0].tolist() == [255, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "it is empty"),
+        (b"hello", "not an image of a known format"),
+        (b"GIF89a", "it is a GIF, but it cannot be opened"),
+        (b"RIFF1234", "it is a WebP, but it cannot be opened"),
+    ],
+)
+def test_what_is_no_image_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(BadData, match=reason):
+        decode_image(data)
+
+
+def test_too_many_pixels_are_refused_before_they_are_decoded() -> None:
+    data = encode_png(np.zeros((100, 100, 3), np.uint8))
+    with pytest.raises(BadData, match="100 x 100 pixels; at most 9,999"):
+        decode_image(data, most_pixels=9_999)
