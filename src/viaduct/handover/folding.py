@@ -1,0 +1,190 @@
+"""A trained network as a plain graph for inference: batch norms folded into the convolutions before them.
+
+    folded = fold_batch_norms(network, size=224)        a torch.fx GraphModule; the network itself stays as it is
+
+A convolution followed by a batch norm computes w * x + b with other numbers; in evaluation these are known, so the norm
+disappears. A norm that follows something else (the first of a version 2 block) stays.
+"""
+
+from __future__ import annotations
+
+import copy
+from operator import attrgetter, setitem
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.node import map_aggregate
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from viaduct.errors import ViaductError
+from viaduct.models.padding import SameConv2d, SameMaxPool2d, same_padding
+
+LEAVES = (nn.Conv2d, SameMaxPool2d)  # of our own; those of torch.nn are leaves anyway
+
+
+class CannotTrace(ViaductError):
+    """A network whose forward pass cannot be written down as a graph."""
+
+
+class SampleProxy(fx.Proxy):
+    """A value of the graph together with what it is for a sample, so that code may ask for its size."""
+
+    sample: Any = None
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Return the sizes as numbers; the batch stays open."""
+        sample_shape = self.sample.shape
+        return (self.size(0), *sample_shape[1:]) if len(sample_shape) else ()
+
+
+class LayerTracer(fx.Tracer):
+    """Trace a network down to its layers, for images of one size and batches of any."""
+
+    def __init__(self, twin: nn.Module, inputs: Tensor) -> None:
+        super().__init__()
+        self.twin, self.inputs = twin, inputs  # a copy that computes: tracing watches the network itself
+
+    def is_leaf_module(self, module: nn.Module, qualified_name: str) -> bool:
+        return isinstance(module, LEAVES) or super().is_leaf_module(module, qualified_name)
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return SampleProxy(node, self)
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **options: Any) -> fx.Proxy:
+        """Record an operation, and compute it for the sample."""
+        made: fx.Proxy = super().create_proxy(kind, target, args, kwargs, *more, **options)
+        if isinstance(made, SampleProxy):
+            made.sample = self.compute_sample(kind, target, *map_aggregate((args, kwargs), sample_of))
+            made.node.meta["sample_shape"] = getattr(made.sample, "shape", None)
+        return made
+
+    def compute_sample(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+        if kind == "placeholder":
+            return self.inputs
+        if kind == "get_attr":
+            return attrgetter(target)(self.twin)
+        if kind == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        function = self.twin.get_submodule(target).forward if kind == "call_module" else target
+        return function(*args, **kwargs) if callable(function) else None
+
+
+def sample_of(value: Any) -> Any:
+    """Return the sample of a value of the graph; a value that is none stays."""
+    if isinstance(value, SampleProxy):
+        return value.sample
+    return getattr(value.root.sample, value.attr) if isinstance(value, fx.proxy.Attribute) else value
+
+
+def trace_layers(network: nn.Module, size: int) -> fx.GraphModule:
+    """Return a copy of a network in evaluation mode as a graph of its layers.
+
+    Convolutions with TensorFlow's padding become plain ones, for inputs of this size. The sample has two images: a
+    batch of one would hide operations that mix them.
+    """
+    network = copy.deepcopy(network).eval()
+    inputs = torch.zeros(2, 3, size, size)
+    try:
+        with torch.inference_mode(False), torch.no_grad():
+            traced = fx.GraphModule(network, LayerTracer(copy.deepcopy(network), inputs).trace(network))
+    except Exception as error:  # the network may be anybody's, and tracing meets whatever its code does
+        raise CannotTrace(f"the network cannot be traced: {type(error).__name__}: {first_line(error)}.") from error
+    traced.graph.eliminate_dead_code(is_impure_node=changes_its_input)
+    for node in list(traced.graph.nodes):
+        if isinstance(layer := find_layer(traced, node), SameConv2d):
+            fix_padding(traced, node, layer)
+    traced.recompile()
+    return traced
+
+
+def changes_its_input(node: fx.Node) -> bool:
+    """Return True if an operation works in place, so that it must stay though nobody uses its output."""
+    if node.op in ("placeholder", "output"):
+        return True
+    in_place = node.op == "call_method" and str(node.target).endswith("_")
+    return in_place or bool(node.kwargs.get("inplace")) or (node.op == "call_function" and node.target is setitem)
+
+
+def fold_batch_norms(network: nn.Module, size: int) -> fx.GraphModule:
+    """Return a graph in which every batch norm that follows a convolution is folded into it."""
+    traced = trace_layers(network, size)
+    for node in list(traced.graph.nodes):
+        norm, conv = find_layer(traced, node), single_input(node)
+        if not isinstance(norm, nn.BatchNorm2d) or conv is None:
+            continue
+        layer = find_layer(traced, conv)
+        if type(layer) is nn.Conv2d and len(conv.users) == 1:
+            set_layer(traced, conv, fold(layer, norm))
+            node.replace_all_uses_with(conv)
+            traced.graph.erase_node(node)
+    traced.graph.lint()
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced
+
+
+def fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
+    """Return a convolution that computes what these two do one after the other."""
+    folded = copy.deepcopy(conv)
+    weight, bias = fuse_conv_bn_weights(
+        conv.weight.double(),
+        None if conv.bias is None else conv.bias.double(),
+        norm.running_mean.double(),  # type: ignore[union-attr]
+        norm.running_var.double(),  # type: ignore[union-attr]
+        norm.eps,
+        None if norm.weight is None else norm.weight.double(),
+        None if norm.bias is None else norm.bias.double(),
+    )
+    folded.weight = nn.Parameter(weight.to(conv.weight.dtype), requires_grad=False)
+    folded.bias = nn.Parameter(bias.to(conv.weight.dtype), requires_grad=False)
+    return folded
+
+
+def fix_padding(traced: fx.GraphModule, node: fx.Node, layer: SameConv2d) -> None:
+    """Replace a convolution that pads by the size of its input by a plain one; a lopsided padding goes before it."""
+    height, width = node.args[0].meta["sample_shape"][2:]  # type: ignore[union-attr]
+    kernel, stride = layer.kernel_size, layer.stride
+    top, bottom = same_padding(height, kernel[0], stride[0])
+    left, right = same_padding(width, kernel[1], stride[1])
+    plain = nn.Conv2d(
+        layer.in_channels,
+        layer.out_channels,
+        (kernel[0], kernel[1]),
+        (stride[0], stride[1]),
+        padding=(top, left),
+        groups=layer.groups,
+        bias=layer.bias is not None,
+        device="meta",
+    )
+    plain.weight, plain.bias = layer.weight, layer.bias
+    if (top, left) != (bottom, right):
+        with traced.graph.inserting_before(node):
+            pads = (0, right - left, 0, bottom - top)
+            padded = traced.graph.call_function(torch.nn.functional.pad, (node.args[0], pads))
+        node.args = (padded,)
+    set_layer(traced, node, plain)
+
+
+def set_layer(traced: fx.GraphModule, node: fx.Node, layer: nn.Module) -> None:
+    """Let a node call another layer; where several nodes share the old one, the others keep it."""
+    name = str(node.target)
+    if sum(other.op == "call_module" and other.target == name for other in traced.graph.nodes) > 1:
+        name = f"{name}_{node.name}"
+        node.target = name
+    traced.add_submodule(name, layer)
+
+
+def find_layer(traced: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    """Return the layer that a node calls; None where it calls something else."""
+    return traced.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def single_input(node: fx.Node) -> fx.Node | None:
+    """Return the node whose output is this one's only input; None where there are others."""
+    return node.args[0] if len(node.args) == 1 and isinstance(node.args[0], fx.Node) and not node.kwargs else None
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no reason given"])[0][:200]
