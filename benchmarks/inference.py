@@ -1,0 +1,208 @@
+"""How fast is inference? The engine of `viaduct serve` against the network as written, torch.compile and ONNX Runtime.
+
+    python benchmarks/inference.py --device cuda --batch 1,8,64,256
+    python benchmarks/inference.py --device cpu --network resnet18_v1 --batch 1,8 --onnx resnet18.onnx
+
+All run the same network with the same weights on the same inputs, which lie ready on the device, in the same
+precision, and take turns in short windows. torch.compile runs in its default mode and with CUDA graphs
+(mode="reduce-overhead"); ONNX Runtime runs a file given with --onnx (from `viaduct export --input tensor`) if it is
+installed and has a provider for the device. Prints milliseconds and images/s for each, and how many times faster the
+engine is than the best of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct import devices, models
+from viaduct.devices.timing import Clock, Sample, ratio, take_turns
+from viaduct.errors import ViaductError
+from viaduct.handover.engine import capture_pass
+from viaduct.handover.folding import fold_batch_norms
+from viaduct.handover.fusing import fuse_convolutions, pack_weights
+from viaduct.training.networks import place_model
+from viaduct.training.precision import DTYPES
+from viaduct.training.summary import commit, machine
+
+OURS = "viaduct"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="resnet50_v1")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", choices=sorted(DTYPES), help="default: bf16 on an accelerator, fp32 on the CPU")
+    parser.add_argument("--batch", default="1,8,64,256", help="batch sizes, with commas between them")
+    parser.add_argument("--windows", type=int, default=15, help="turns of each variant")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a turn, about")
+    parser.add_argument("--onnx", type=Path, help="the same network as an ONNX file whose input is the prepared tensor")
+    parser.add_argument("--without", default="", help="variants to leave out, with commas between them")
+    parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
+    options = parser.parse_args()
+    try:
+        measure_all(options, [int(number) for number in options.batch.split(",")])
+    except ViaductError as error:
+        sys.exit(str(error))
+
+
+def measure_all(options: argparse.Namespace, batches: list[int]) -> None:
+    room, device = devices.pick(options.device)
+    precision = options.precision or ("fp32" if device.type == "cpu" else "bf16")
+    torch.manual_seed(0)
+    network = settle(models.build(options.network, classes=1000), options.size)
+    print(f"{options.network} at {options.size}, {precision}, {room.description()}, torch {torch.__version__}")
+    rows = []
+    for batch in batches:
+        variants = build_variants(network, options, batch, device, precision)
+        row = measure(variants, Clock(room, device.type), options)
+        rows.append({"batch": batch, **row})
+        show(rows[-1])
+    if options.out:
+        record = {
+            "network": options.network,
+            "size": options.size,
+            "precision": precision,
+            "command": "python benchmarks/inference.py " + " ".join(hide_paths(sys.argv[1:])),
+            "machine": machine(room),
+            "commit": commit(),
+            "torch": torch.__version__,
+            "date": time.strftime("%Y-%m-%d"),
+            "rows": rows,
+        }
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def hide_paths(words: list[str]) -> list[str]:
+    return [Path(word).name if "/" in word else word for word in words]
+
+
+@torch.no_grad()
+def settle(network: nn.Module, size: int) -> nn.Module:
+    """Give batch norms the statistics of their inputs, so that values stay in range through all layers."""
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = None
+            layer.weight.fill_(1.0)  # also of those that begin with zero, which would hide their branch
+    network.train()
+    network(torch.randn(8, 3, size, size))
+    return network.eval().requires_grad_(False)
+
+
+def build_variants(
+    network: nn.Module, options: argparse.Namespace, batch: int, device: torch.device, precision: str
+) -> dict[str, Callable[[], Any]]:
+    """Return what computes the logits of one batch, by name; all were run once and agree with the network."""
+    dtype, size = DTYPES[precision], options.size
+    inputs = torch.randn(batch, 3, size, size).to(device, dtype).contiguous(memory_format=torch.channels_last)
+    plain = place_model(copy.deepcopy(network), device).to(dtype)
+    made: dict[str, Callable[[], Tensor]] = {"as written": lambda: plain(inputs)}
+    compiled = torch.compile(plain)
+    made["torch.compile"] = lambda: compiled(inputs)
+    if device.type == "cuda":
+        replayed = torch.compile(plain, mode="reduce-overhead")
+        made["torch.compile with CUDA graphs"] = lambda: replayed(inputs)
+    folded = place_model(fuse_convolutions(fold_batch_norms(network, size)), device).to(dtype)
+    pack_weights(folded, batch, size)  # type: ignore[arg-type]
+    made[OURS] = capture(folded, inputs) if device.type == "cuda" else lambda: folded(inputs)
+    for name in options.without.split(","):
+        made.pop(name, None)
+    if options.onnx:
+        made |= open_onnx(options.onnx, inputs)
+    with torch.inference_mode():
+        expected = place_model(copy.deepcopy(network), device)(inputs.float()).softmax(1)
+        for name, run in made.items():
+            for _ in range(3):
+                logits = run()
+            difference = float((logits.float().softmax(1) - expected).abs().max())
+            print(f"  batch {batch}: {name}: largest difference of a probability {difference:.1e}", file=sys.stderr)
+            if not difference < 0.05:
+                raise ViaductError(f"{name} does not compute the network: probabilities differ by {difference:.2g}.")
+    return made
+
+
+def capture(network: nn.Module, inputs: Tensor) -> Callable[[], Tensor]:
+    captured = capture_pass(network, len(inputs), inputs.shape[2], inputs.device, inputs.dtype)
+    captured.inputs.copy_(inputs)
+
+    def replay() -> Tensor:
+        captured.graph.replay()
+        return captured.logits
+
+    return replay
+
+
+def open_onnx(file: Path, inputs: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """Return ONNX Runtime's pass over the file, its input bound to the device's memory; nothing where it cannot run."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        print(f"ONNX Runtime is left out: {error}.", file=sys.stderr)
+        return {}
+    provider = "CUDAExecutionProvider" if inputs.is_cuda else "CPUExecutionProvider"
+    if provider not in onnxruntime.get_available_providers():
+        print(f"ONNX Runtime is left out: it has no {provider}.", file=sys.stderr)
+        return {}
+    session = onnxruntime.InferenceSession(str(file), providers=[provider])
+    value, output = session.get_inputs()[0], session.get_outputs()[0]
+    whole = inputs.contiguous().to(torch.float16 if "float16" in value.type else torch.float32)
+    if not inputs.is_cuda:
+        array = whole.numpy()
+        return {"ONNX Runtime": lambda: torch.from_numpy(session.run([output.name], {value.name: array})[0])}
+    logits = torch.empty(len(inputs), output.shape[1], device=inputs.device, dtype=whole.dtype)
+    binding = session.io_binding()
+    kind = "float16" if whole.dtype == torch.float16 else "float32"
+    for bind, name, tensor in ((binding.bind_input, value.name, whole), (binding.bind_output, output.name, logits)):
+        bind(name, "cuda", 0, kind, tuple(tensor.shape), tensor.data_ptr())
+
+    def run() -> Tensor:
+        session.run_with_iobinding(binding)
+        return logits
+
+    return {"ONNX Runtime": run}
+
+
+def measure(variants: dict[str, Callable[[], Any]], clock: Clock, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the milliseconds of each, and how many times faster the engine is than each of the others."""
+
+    def repeat(run: Callable[[], Any]) -> Callable[[int], object]:
+        def steps(count: int) -> None:
+            with torch.inference_mode():
+                for _ in range(count):
+                    run()
+
+        return steps
+
+    ready = {name: repeat(run) for name, run in variants.items()}
+    slowest = max(clock.seconds(lambda steps=steps: steps(3)) / 3 for steps in ready.values())  # type: ignore[misc]
+    count = max(1, round(options.seconds / slowest))
+    seconds = take_turns(ready, clock, steps=count, windows=options.windows)
+    others = {name: ratio(taken, seconds[OURS]) for name, taken in seconds.items() if name != OURS}
+    return {
+        "milliseconds": {name: 1000 * Sample(taken).median for name, taken in seconds.items()},
+        "spread": {name: Sample(taken).spread for name, taken in seconds.items()},
+        "times_faster": others,
+        "best_other": min(others, key=lambda name: others[name]) if others else None,
+    }
+
+
+def show(row: dict[str, Any]) -> None:
+    for name, taken in row["milliseconds"].items():
+        rate = 1000 * row["batch"] / taken
+        print(f"batch {row['batch']:>4}  {name:<32} {taken:9.3f} ms  {rate:10,.0f} images/s")
+    if best := row["best_other"]:
+        print(f"batch {row['batch']:>4}  viaduct is {row['times_faster'][best]:.2f} times as fast as {best}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""A trained network made fast for inference on one device.
+
+    engine = build_engine(classifier, device="cuda")
+    logits = engine.run(inputs)            float32 N x 3 x size x size on the host, to float32 N x classes on the host
+
+With `fold` the batch norms are folded into the convolutions, sums and ReLUs fused into them, the weights brought to the
+precision of computation, and on NVIDIA cards the whole pass is captured once for each batch size and replayed. How far
+the outputs are from the network's own is measured when the engine is built (`difference`). Without `fold` the network
+runs as `viaduct evaluate` runs it.
+
+An engine belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from viaduct import devices
+from viaduct.devices.base import Device
+from viaduct.errors import BadValue
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.folding import CannotTrace, fold_batch_norms
+from viaduct.handover.fusing import fuse_convolutions, pack_weights
+from viaduct.recipes._fields import override
+from viaduct.training.networks import place_model
+from viaduct.training.precision import DTYPES, Computation, Plan, plan_for
+
+SAMPLES = 4  # noise images on which the engine is compared with the network
+LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches run in parts
+
+
+@dataclass
+class Engine:
+    """A network on its device; `run` is all that callers need."""
+
+    size: int
+    device: torch.device
+    room: Device
+    precision: str  # fp32 | bf16 | fp16
+    network: Callable[[Tensor], Tensor]  # inputs on the device, in `dtype`, to logits
+    dtype: torch.dtype
+    folded: bool
+    note: str = ""
+    difference: float = 0.0  # largest, of probabilities, from the network itself; 0 where it is the network itself
+    passes: dict[int, CapturedPass] = field(default_factory=dict)
+
+    @torch.inference_mode()
+    def run(self, inputs: Tensor) -> Tensor:
+        """Return the logits, float32 on the host, of prepared images on the host."""
+        if not len(inputs):
+            raise BadValue("an engine needs at least one image.")
+        if self.device.type != "cuda" or not self.folded:
+            moved = inputs.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
+            return self.network(moved).to("cpu", torch.float32)
+        parts = [self.run_captured(part) for part in inputs.split(LARGEST_CAPTURE)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def run_captured(self, inputs: Tensor) -> Tensor:
+        """Replay the captured pass of the next larger batch size."""
+        count = len(inputs)
+        captured = self.capture(round_up(count))
+        captured.inputs[:count].copy_(inputs, non_blocking=True)
+        captured.graph.replay()
+        return captured.logits[:count].to("cpu", torch.float32)
+
+    def capture(self, batch: int) -> CapturedPass:
+        """Return the captured pass of a batch size, made where there is none yet."""
+        if batch not in self.passes:
+            self.passes[batch] = capture_pass(self.network, batch, self.size, self.device, self.dtype)
+        return self.passes[batch]
+
+    def warm_up(self, batch: int) -> None:
+        """Run batches of a size until nothing is compiled, captured or chosen any more."""
+        inputs = torch.zeros(batch, 3, self.size, self.size)
+        for _ in range(3):
+            self.run(inputs)
+
+
+@dataclass(frozen=True)
+class CapturedPass:
+    """A forward pass recorded as a CUDA graph, with its memory."""
+
+    inputs: Tensor
+    logits: Tensor
+    graph: torch.cuda.CUDAGraph
+
+
+def build_engine(
+    classifier: Classifier, device: str = "auto", precision: str | None = None, fold: bool = True, batch: int = 8
+) -> Engine:
+    """Return a classifier's network on a device; `batch` is the usual number of images in a call."""
+    room, torch_device = devices.pick(device)
+    recipe = classifier.recipe if precision is None else override(classifier.recipe, "precision.compute", precision)
+    room.allow_tf32(recipe.precision.tf32)
+    plan = plan_for(recipe.precision, room)
+    if fold:
+        try:
+            folded = fuse_convolutions(fold_batch_norms(classifier.network, classifier.size))
+        except CannotTrace as error:
+            engine = run_as_evaluated(classifier, room, torch_device, plan)
+            engine.note = f"Not folded: {error.what}"
+            return engine
+        engine = run_folded(folded, classifier, room, torch_device, plan, batch)
+        engine.difference = measure_difference(engine, classifier)
+        return engine
+    return run_as_evaluated(classifier, room, torch_device, plan)
+
+
+def run_folded(
+    folded: nn.Module, classifier: Classifier, room: Device, device: torch.device, plan: Plan, batch: int
+) -> Engine:
+    """Return an engine of the folded network, cast to the precision of computation."""
+    network = place_model(folded, device).to(DTYPES[plan.compute])
+    pack_weights(network, batch, classifier.size)  # type: ignore[arg-type]
+    return Engine(classifier.size, device, room, plan.compute, network, DTYPES[plan.compute], folded=True)
+
+
+def run_as_evaluated(classifier: Classifier, room: Device, device: torch.device, plan: Plan) -> Engine:
+    """Return an engine that computes what `viaduct evaluate` does."""
+    model = place_model(copy.deepcopy(classifier.network), device)
+    computation = Computation(model, plan, device, graph=False, device_graphs=False)
+    computation.train(False)
+    return Engine(classifier.size, device, room, plan.compute, computation, torch.float32, folded=False)
+
+
+@torch.inference_mode()
+def measure_difference(engine: Engine, classifier: Classifier) -> float:
+    """Return the largest difference of a probability between the engine and the network, on noise."""
+    inputs = torch.randn(SAMPLES, 3, engine.size, engine.size, generator=torch.Generator().manual_seed(0))
+    expected = classifier.network(inputs.contiguous(memory_format=torch.channels_last)).float().softmax(1)
+    return float((engine.run(inputs).softmax(1) - expected).abs().max())
+
+
+def round_up(count: int) -> int:
+    """Return the batch size that a number of images is filled up to: powers of two, and steps of 64 beyond 64."""
+    return 1 << (count - 1).bit_length() if count <= 64 else -(-count // 64) * 64
+
+
+@torch.inference_mode()
+def capture_pass(
+    network: Callable[[Tensor], Tensor], batch: int, size: int, device: torch.device, dtype: torch.dtype
+) -> CapturedPass:
+    """Record a forward pass as a CUDA graph, after passes that let cuDNN choose its algorithms."""
+    inputs = torch.zeros(batch, 3, size, size, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=torch.backends.cudnn.allow_tf32):
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                network(inputs)
+        torch.cuda.current_stream(device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            logits = network(inputs)
+    return CapturedPass(inputs, logits, graph)
