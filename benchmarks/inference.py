@@ -113,7 +113,7 @@ def build_variants(
         replayed = torch.compile(plain, mode="reduce-overhead")
         made["torch.compile with CUDA graphs"] = lambda: replayed(inputs)
     folded = place_model(fuse_convolutions(fold_batch_norms(network, size)), device).to(dtype)
-    pack_weights(folded, batch, size)  # type: ignore[arg-type]
+    pack_weights(folded, batch, size)
     made[OURS] = capture(folded, inputs) if device.type == "cuda" else lambda: folded(inputs)
     for name in options.without.split(","):
         made.pop(name, None)

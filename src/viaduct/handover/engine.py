@@ -57,7 +57,8 @@ class Engine:
         if self.device.type != "cuda" or not self.folded:
             moved = inputs.to(self.device, self.dtype).contiguous(memory_format=torch.channels_last)
             return self.network(moved).to("cpu", torch.float32)
-        parts = [self.run_captured(part) for part in inputs.split(LARGEST_CAPTURE)]
+        starts = range(0, len(inputs), LARGEST_CAPTURE)
+        parts = [self.run_captured(inputs[start : start + LARGEST_CAPTURE]) for start in starts]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def run_captured(self, inputs: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ def run_folded(
 ) -> Engine:
     """Return an engine of the folded network, cast to the precision of computation."""
     network = place_model(folded, device).to(DTYPES[plan.compute])
-    pack_weights(network, batch, classifier.size)  # type: ignore[arg-type]
+    pack_weights(network, batch, classifier.size)
     return Engine(classifier.size, device, room, plan.compute, network, DTYPES[plan.compute], folded=True)
 
 
@@ -147,7 +148,7 @@ def capture_pass(
 ) -> CapturedPass:
     """Record a forward pass as a CUDA graph, after passes that let cuDNN choose its algorithms."""
     inputs = torch.zeros(batch, 3, size, size, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
-    stream = torch.cuda.Stream(device)
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=torch.backends.cudnn.allow_tf32):
         with torch.cuda.stream(stream):

@@ -1,7 +1,7 @@
 """Convolutions that also add and apply ReLU, in one kernel where the device has one.
 
     fused = fuse_convolutions(fold_batch_norms(network, 224))
-    pack_weights(fused.to("cuda", torch.bfloat16))
+    pack_weights(fused.to("cuda", torch.bfloat16), batch=8, size=224)
 
 relu(conv(x) + y) reads and writes its result once instead of three times. On NVIDIA cards cuDNN does it in one kernel,
 on the CPU oneDNN; other devices run the same steps one after the other.
@@ -10,16 +10,19 @@ on the CPU oneDNN; other devices run the same steps one after the other.
 from __future__ import annotations
 
 import operator
-from typing import Any, cast
+from importlib.util import find_spec
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from viaduct.handover.folding import find_layer
+from viaduct.models.padding import SameMaxPool2d, max_pool_same
 
 ADDITIONS = (operator.add, operator.iadd, torch.add)
 RELUS = (F.relu, torch.relu, torch.relu_, F.relu_)
+Kernel = Literal["layers", "cuDNN", "matmul", "stem", "oneDNN"]
 
 
 class FusedConv2d(nn.Module):
@@ -28,42 +31,112 @@ class FusedConv2d(nn.Module):
     def __init__(self, conv: nn.Conv2d, *, relu: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(conv.weight.detach(), requires_grad=False)
-        bias = torch.zeros(conv.out_channels, dtype=conv.weight.dtype) if conv.bias is None else conv.bias.detach()
-        self.bias = nn.Parameter(bias, requires_grad=False)
+        bias = conv.bias.detach().clone() if conv.bias is not None else None
+        if bias is None and relu:  # kernels that apply ReLU want one
+            bias = torch.zeros(conv.out_channels, dtype=conv.weight.dtype)
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         self.stride, self.padding = list(conv.stride), [int(cells) for cells in conv.padding]
         self.dilation, self.groups, self.relu = list(conv.dilation), conv.groups, relu
-        self.packed: Tensor | None = None  # the weight in oneDNN's own layout
+        self.kernel: Kernel = "layers"
+        self.packed: Tensor | None = None  # the weight as the kernel wants it
 
     def forward(self, x_NCHW: Tensor, other_NCHW: Tensor | None = None) -> Tensor:
-        if x_NCHW.is_cuda and self.relu:
-            return self.run_cudnn(x_NCHW, other_NCHW)
-        if self.packed is not None:
-            return self.run_onednn(x_NCHW, other_NCHW)
-        made = F.conv2d(x_NCHW, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
-        if other_NCHW is not None:
-            made = made.add_(other_NCHW)
-        return made.relu_() if self.relu else made
+        return KERNELS[self.kernel](self, x_NCHW, other_NCHW)
 
-    def run_cudnn(self, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
-        shape = (self.stride, self.padding, self.dilation, self.groups)
-        if other_NCHW is None:
-            return torch.cudnn_convolution_relu(x_NCHW, self.weight, self.bias, *shape)
-        return torch.cudnn_convolution_add_relu(x_NCHW, self.weight, other_NCHW, 1.0, self.bias, *shape)
+    @property
+    def shape(self) -> tuple[list[int], list[int], list[int], int]:
+        return self.stride, self.padding, self.dilation, self.groups
 
-    def run_onednn(self, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
-        shape = (self.padding, self.stride, self.dilation, self.groups)
-        after = "relu" if self.relu else "none"
-        run: Any = torch.ops.mkldnn._convolution_pointwise
-        if other_NCHW is None:
-            return cast(Tensor, run(x_NCHW, self.packed, self.bias, *shape, after, [], ""))
-        unary = "relu" if self.relu else None
-        return cast(Tensor, run.binary(x_NCHW, other_NCHW, self.packed, self.bias, *shape, "add", 1.0, unary, [], ""))
+    def choose_kernel(self, x_shape: torch.Size, summed: bool) -> None:
+        """Take the fastest kernel that this device has for inputs of a shape, and bring the weight into its layout."""
+        device, dtype = self.weight.device.type, self.weight.dtype
+        if device == "cpu" and has_onednn(dtype):
+            own = (self.padding, self.stride, self.dilation, self.groups)
+            self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *own, list(x_shape))
+            self.kernel = "oneDNN"
+        elif device == "cuda" and self.is_stem(x_shape) and dtype != torch.float32 and find_spec("triton"):
+            from viaduct.kernels.sizes import blocks
+            from viaduct.kernels.stem import fold_weight
 
-    def pack(self, batch: int, height: int, width: int) -> None:
-        """Bring the weight into the layout that oneDNN computes in; else it would do so at every call."""
-        size = [batch, self.weight.shape[1] * self.groups, height, width]
-        shape = (self.padding, self.stride, self.dilation, self.groups)
-        self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.weight, *shape, size)
+            self.packed = fold_weight(self.weight, 2 * blocks(self.padding[0], 2) - self.padding[0], dtype)
+            self.kernel = "stem"
+        elif device == "cuda" and self.is_pointwise() and not summed and self.bias is not None:
+            self.packed, self.kernel = self.weight.flatten(1).t(), "matmul"
+        elif device == "cuda" and self.relu:
+            self.kernel = "cuDNN"
+
+    def is_pointwise(self) -> bool:
+        return tuple(self.weight.shape[2:]) == (1, 1) and self.stride == [1, 1] and self.groups == 1
+
+    def is_stem(self, x_shape: torch.Size) -> bool:
+        """Return True for the 7x7 convolution with stride 2 over three channels that our kernel computes."""
+        filters = self.weight.shape[0]
+        fits = tuple(self.weight.shape[1:]) == (3, 7, 7) and self.stride == [2, 2] and filters in (32, 64, 128)
+        even = x_shape[2] % 2 == 0 and x_shape[3] % 2 == 0
+        return fits and even and self.relu and self.groups == 1 and self.padding == [3, 3]
+
+
+def run_layers(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    """Run convolution, sum and ReLU one after the other."""
+    made = F.conv2d(x_NCHW, conv.weight, conv.bias, *conv.shape)
+    if other_NCHW is not None:
+        made = made.add_(other_NCHW)
+    return made.relu_() if conv.relu else made
+
+
+def run_cudnn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    if other_NCHW is None:
+        return torch.cudnn_convolution_relu(x_NCHW, conv.weight, conv.bias, *conv.shape)
+    return torch.cudnn_convolution_add_relu(x_NCHW, conv.weight, other_NCHW, 1.0, conv.bias, *conv.shape)
+
+
+def run_matmul(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    """Run a 1x1 convolution as a product of matrices: cuBLAS adds the bias and applies ReLU on the way out."""
+    assert conv.packed is not None
+    assert conv.bias is not None
+    assert other_NCHW is None
+    count, channels, height, width = x_NCHW.shape
+    pixels = x_NCHW.permute(0, 2, 3, 1).reshape(-1, channels)
+    product = torch._addmm_activation if conv.relu else torch.addmm
+    return product(conv.bias, pixels, conv.packed).view(count, height, width, -1).permute(0, 3, 1, 2)
+
+
+def run_stem(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    from viaduct.kernels.inference import stem_relu
+
+    assert conv.packed is not None
+    assert conv.bias is not None
+    assert other_NCHW is None
+    return stem_relu(x_NCHW, conv.packed, conv.bias, conv.padding[0])
+
+
+def run_onednn(conv: FusedConv2d, x_NCHW: Tensor, other_NCHW: Tensor | None) -> Tensor:
+    shape = (conv.padding, conv.stride, conv.dilation, conv.groups)
+    run: Any = torch.ops.mkldnn._convolution_pointwise
+    if other_NCHW is None:
+        return cast(Tensor, run(x_NCHW, conv.packed, conv.bias, *shape, "relu" if conv.relu else "none", [], ""))
+    unary = "relu" if conv.relu else None
+    return cast(Tensor, run.binary(x_NCHW, other_NCHW, conv.packed, conv.bias, *shape, "add", 1.0, unary, [], ""))
+
+
+KERNELS = {"layers": run_layers, "cuDNN": run_cudnn, "matmul": run_matmul, "stem": run_stem, "oneDNN": run_onednn}
+
+
+class FastMaxPool2d(nn.Module):
+    """Max pooling over SAME padding, on a kernel of our own where the images lie on an NVIDIA card."""
+
+    def __init__(self, pool: SameMaxPool2d) -> None:
+        super().__init__()
+        self.size, self.stride = pool.kernel, pool.stride
+        self.own_kernel = False
+
+    def forward(self, x_NCHW: Tensor) -> Tensor:
+        if not self.own_kernel:
+            return max_pool_same(x_NCHW, self.size, self.stride)
+        from viaduct.kernels.inference import max_pool
+        from viaduct.kernels.pooling import Pool
+
+        return max_pool(x_NCHW, Pool(self.size, self.stride, average=False))
 
 
 def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
@@ -78,6 +151,8 @@ def fuse_convolutions(traced: fx.GraphModule) -> fx.GraphModule:
     for node in list(traced.graph.nodes):
         if type(conv := find_layer(traced, node)) is nn.Conv2d:  # to have its weight packed, too
             replace_node(traced, node, FusedConv2d(conv, relu=False), (node.args[0],))
+        elif type(pool := find_layer(traced, node)) is SameMaxPool2d:
+            replace_node(traced, node, FastMaxPool2d(pool), (node.args[0],))
     traced.graph.eliminate_dead_code()
     traced.graph.lint()
     traced.delete_all_unused_submodules()
@@ -121,11 +196,29 @@ def fuse_addition(traced: fx.GraphModule, node: fx.Node, relu: fx.Node | None) -
     for own, other in ((first, second), (second, first)):
         conv = find_layer(traced, own)
         if type(conv) is nn.Conv2d and len(own.users) == 1:
-            replace_node(traced, relu or node, FusedConv2d(conv, relu=relu is not None), (own.args[0], other))
+            fused = FusedConv2d(conv, relu=relu is not None)
+            take_bias(traced, fused, other)
+            replace_node(traced, relu or node, fused, (own.args[0], other))
             return
 
 
-def replace_node(traced: fx.GraphModule, node: fx.Node, layer: FusedConv2d, args: tuple[Any, ...]) -> None:
+def take_bias(traced: fx.GraphModule, fused: FusedConv2d, other: fx.Node) -> None:
+    """Let the sum's convolution add the bias of the other one, too, where that one's output goes nowhere else."""
+    layer = find_layer(traced, other)
+    if type(layer) is not nn.Conv2d or layer.bias is None or len(other.users) > 1 or is_shared(traced, other):
+        return
+    own = 0 if fused.bias is None else fused.bias.data
+    fused.bias = nn.Parameter(layer.bias.data + own, requires_grad=False)
+    layer.bias = None
+
+
+def is_shared(traced: fx.GraphModule, node: fx.Node) -> bool:
+    """Return True if another node calls the same layer."""
+    callers = [other for other in traced.graph.nodes if other.op == "call_module" and other.target == node.target]
+    return len(callers) > 1
+
+
+def replace_node(traced: fx.GraphModule, node: fx.Node, layer: nn.Module, args: tuple[Any, ...]) -> None:
     name = f"fused_{node.name}"
     traced.add_submodule(name, layer)
     with traced.graph.inserting_before(node):
@@ -140,7 +233,7 @@ def is_relu(traced: fx.GraphModule, node: fx.Node) -> bool:
         return isinstance(find_layer(traced, node), nn.ReLU)
     if node.op == "call_method":
         return node.target == "relu"
-    return node.op == "call_function" and node.target in RELUS and not node.kwargs.get("inplace")
+    return node.op == "call_function" and node.target in RELUS and not bool(node.kwargs.get("inplace"))
 
 
 def is_addition(node: fx.Node) -> bool:
@@ -150,27 +243,32 @@ def is_addition(node: fx.Node) -> bool:
 
 
 @torch.inference_mode()
-def pack_weights(network: fx.GraphModule, batch: int, size: int) -> None:
-    """Pack the weights of fused convolutions on the CPU for inputs of this shape; nothing elsewhere."""
+def pack_weights(network: nn.Module, batch: int, size: int) -> None:
+    """Choose kernels for the device that the network is on, for inputs of this shape."""
     weight = next(network.parameters())
-    if weight.device.type != "cpu" or not has_onednn(weight.dtype):
-        return
-    sizes: dict[FusedConv2d, torch.Size] = {}
-    hooks = [
-        layer.register_forward_pre_hook(lambda layer, inputs: sizes.update({layer: inputs[0].shape}))
-        for layer in network.modules()
-        if isinstance(layer, FusedConv2d)
-    ]
-    network(torch.zeros(batch, 3, size, size, dtype=weight.dtype).to(memory_format=torch.channels_last))
+    shapes: dict[FusedConv2d, tuple[torch.Size, bool]] = {}
+
+    def note_shape(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, FusedConv2d)
+        shapes[layer] = (inputs[0].shape, len(inputs) > 1)
+
+    layers = [layer for layer in network.modules() if isinstance(layer, FusedConv2d)]
+    hooks = [layer.register_forward_pre_hook(note_shape) for layer in layers]
+    inputs = torch.zeros(batch, 3, size, size, dtype=weight.dtype, device=weight.device)
+    network(inputs.contiguous(memory_format=torch.channels_last))
     for hook in hooks:
         hook.remove()
-    for layer, shape in sizes.items():
-        layer.pack(shape[0], shape[2], shape[3])
+    for layer, (shape, summed) in shapes.items():
+        layer.choose_kernel(shape, summed)
+    for pool in network.modules():
+        if isinstance(pool, FastMaxPool2d):
+            pool.own_kernel = weight.device.type == "cuda" and find_spec("triton") is not None
 
 
 def has_onednn(dtype: torch.dtype) -> bool:
     """Return True if oneDNN's fused convolutions are in this build of torch and compute in a precision."""
-    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+    built_in: Any = torch.backends.mkldnn
+    there = bool(built_in.is_available()) and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
     if dtype == torch.float32:
         return there
     check = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype, "")

@@ -196,3 +196,27 @@ def stem_weight_kernel(
         total = tl.dot(tl.trans(arrives), seen, total)
     home = program.to(tl.int64) * FILTERS * 256 + filters[:, None] * 256 + down * 64 + piece[None, :]
     tl.store(parts + home, total)
+
+
+@triton.jit
+def stem_inference_kernel(
+    folded, weight, bias, y, rows, out_height, out_width, rows_to, columns_to,
+    FILTERS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Compute y[pixel, filter] = relu(convolution + bias)."""
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    filters = tl.arange(0, FILTERS)
+    piece = tl.arange(0, 64)
+    valid = pixel < rows
+    across = pixel % out_width
+    rest = pixel // out_width
+    corner = (rest // out_height * rows_to + rest % out_height) * columns_to + across
+    window = folded + (corner[:, None] * 16 + piece[None, :])
+    total = tl.zeros((BLOCK, FILTERS), tl.float32)
+    for down in tl.static_range(4):
+        seen_here = tl.load(window + down * columns_to * 16, mask=valid[:, None], other=0.0)
+        part = tl.load(weight + (down * 64 + piece)[:, None] * FILTERS + filters[None, :])
+        total = tl.dot(seen_here, part, total)
+    total += tl.load(bias + filters).to(tl.float32)[None, :]
+    made = tl.maximum(total, 0.0).to(y.dtype.element_ty)
+    tl.store(y + pixel[:, None] * FILTERS + filters[None, :], made, mask=valid[:, None])
