@@ -52,6 +52,7 @@ WORKS = {
 REFUSES = {
     "train shapes_taster --run run": "train",
     "evaluate run_a --recipe shapes_taster": "train",
+    "predict run_a pngs --recipe shapes_taster": "train",
     "bench shapes_taster": "train",
     "rehearse train.py": "train",
     "rehearse tf1.py": "tf",

@@ -132,6 +132,11 @@ BESIDE: dict[str, dict[str, list[str]]] = {
         "data": ["records.py", "--device", "cpu"],
     },
     "evaluate": {"": ["read", "--device", "cpu"], "run": ["--device", "cpu"]},
+    "predict": {
+        "": ["read", "images", "--device", "cpu"],
+        "weights": ["images", "--device", "cpu"],
+        "images": ["read"],
+    },
     "bench": {"": ["records.py"], "recipe": []},
     "migrate": {"": ["script.py"], "path": []},
     "rehearse": {"": ["script.py"], "script": []},
@@ -224,11 +229,11 @@ def words_with(verb: str, parameter: Any, path: str, kit: Path) -> list[str]:
     others = beside.get(parameter.name, beside.get("", []))
     inputs = {entry.name for entry in kit.iterdir()}
     sound = [str(kit / word) if word.split("/")[0] in inputs else word for word in others]
-    given = [path] * getattr(parameter, "nargs", 1)
+    given = [path] * max(1, getattr(parameter, "nargs", 1))
     if parameter.param_type_name == "option":
         given = [parameter.opts[0], *given]
         return [*verb.split(), *given, *sound]
-    before = [sound.pop(0)] if parameter.name == "right" else []
+    before = [sound.pop(0)] if parameter.name in ("right", "images") else []
     return [*verb.split(), *before, *given, *(["run/dump"] if parameter.name == "left" else []), *sound]
 
 

@@ -22,7 +22,15 @@ def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["train", "--help"], ["evaluate", "--help"], ["migrate", "--help"]]
+    "words",
+    [
+        ["--help"],
+        ["--version"],
+        ["train", "--help"],
+        ["evaluate", "--help"],
+        ["predict", "--help"],
+        ["migrate", "--help"],
+    ],
 )
 def test_help_needs_neither_torch_nor_numpy(words: list[str]) -> None:
     answer = python("-X", "importtime", "-m", "viaduct", *words)

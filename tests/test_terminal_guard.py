@@ -61,6 +61,7 @@ def test_data_and_its_files(tmp_path: Path) -> None:
         ("train", EVIL),
         ("train", "shapes_taster", "--run", EVIL, "--set", f"{EVIL}=3"),
         ("evaluate", EVIL),
+        ("predict", EVIL, EVIL),
         ("models", EVIL),
         ("ranktable", "check", EVIL),
         ("migrate", EVIL, "--to", "npu"),

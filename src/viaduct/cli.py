@@ -26,6 +26,7 @@ from viaduct.usage import explain_usage_error
 VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
+    "predict": "Say what a trained network sees in images: the most probable classes of each.",
     "bench": "Measure a training step: images/s, where its time goes, and what others need for the same work.",
     "migrate": "Carry PyTorch and TensorFlow 1 scripts to another accelerator: changes, advice, what is left.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",

@@ -245,7 +245,7 @@ def parents_from_root(name: str) -> list[Path]:
     return [*reversed(path.parents), path]
 
 
-def refuse_special_file(path: Path) -> None:
+def refuse_special_file(path: Path | str) -> None:
     """Raise an OSError for a pipe, a socket or a device: reading it may never end.
 
     What the shell hands over, `<(command)` and /dev/stdin, is read.

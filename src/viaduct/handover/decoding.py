@@ -2,6 +2,7 @@
 
     image_size(data)       (height, width) from the header: nothing is decoded
     decode_image(data)     uint8 height x width x 3
+    is_image(head)         True if the first bytes are those of a format that is read here
 
 JPEG and PNG are decoded as in training and evaluation (data/jpeg.py, data/png.py), so that a prediction is what
 evaluation would have counted. GIF, BMP, WebP and TIFF are decoded by Pillow where it is installed; of an animation the
@@ -22,6 +23,17 @@ from viaduct.extras import MissingExtra, is_installed
 
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
 MOST_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
+HEAD_BYTES = 32  # that is_image looks at
+BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header of a BMP
+
+
+def is_image(head: bytes) -> bool:
+    """Return True if a file with these first bytes is an image of a format that is read here."""
+    if head.startswith(b"RIFF"):  # also of sound and video
+        return head[8:12] == b"WEBP"
+    if head.startswith(b"BM"):  # also of texts
+        return int.from_bytes(head[14:18], "little") in BITMAP_HEADERS
+    return png.is_png(head) or jpeg.is_jpeg(head) or head.startswith(tuple(jpeg.REFUSED))
 
 
 def image_size(data: bytes) -> tuple[int, int]:
@@ -41,8 +53,13 @@ def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
     with open_pillow(data) as image:
+        if image.mode in ("I", "F"):
+            raise BadData(f"the {image.format} has 32 bits a sample, which are not read.")
         try:
-            return np.asarray(image.convert("RGB"))
+            if image.mode.startswith("I;16"):  # the upper eight bits, as of a PNG
+                grey = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
+                return np.repeat(grey[..., None], 3, axis=2)
+            return np.array(image.convert("RGB"))
         except Exception as error:  # Pillow's decoders raise almost anything for damaged files
             raise BadData(f"the {image.format} cannot be decoded: {error}.") from None
 

@@ -7,8 +7,11 @@ from pathlib import Path
 from viaduct.data.shards import LABELS_FILE, parse_label_names
 from viaduct.data.source import Source
 from viaduct.errors import BadData, BadRun
+from viaduct.path_errors import refuse_special_file
 from viaduct.run_files import LABELS, read_labels
 from viaduct.terminal import escape_controls
+
+LARGEST = 1 << 24  # bytes of a file of names
 
 
 def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
@@ -16,7 +19,12 @@ def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
     if file.is_dir():
         file = file / LABELS_FILE
     try:
-        lines = file.read_text("utf-8").splitlines()
+        refuse_special_file(file)
+        with open(file, "rb") as stream:
+            text = stream.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise BadData(f"--labels {file}: it has more than {LARGEST:,} bytes, so it is no list of names.")
+        lines = text.decode("utf-8").splitlines()
     except FileNotFoundError:
         raise BadData(f"--labels {file}: there is no such file.") from None
     except UnicodeDecodeError as error:
@@ -27,16 +35,20 @@ def read_labels_file(file: Path, outputs: int, shift: int) -> tuple[str, ...]:
     if not lines:
         raise BadData(f"--labels {file}: it is empty.")
     numbered = parse_label_names(lines)
-    if len(lines) == outputs and not all(line[:1].isdigit() and ":" in line for line in lines):
+    if len(lines) == outputs and not is_numbered(lines):
         return tuple(escape_controls(line) for line in lines)  # a line for each output
     names = {label + shift: name for label, name in numbered.items()}
     wrong = [label for label in names if not 0 <= label < outputs]
-    if wrong:
+    if wrong or (not is_numbered(lines) and len(lines) != outputs - 1):  # without the background's name
         raise BadData(
             f"--labels {file}: it has {len(lines):,} names, and the network {outputs:,} outputs.",
             "Give a line for each output, or NUMBER:NAME lines.",
         )
     return name_outputs(names, outputs)
+
+
+def is_numbered(lines: list[str]) -> bool:
+    return all(line[:1].isdigit() and ":" in line for line in lines)
 
 
 def find_labels(

@@ -1,0 +1,141 @@
+"""Image files that a user names: files, folders searched to the bottom, lists of paths.
+
+    found = find_images(["photo.jpg", "folder"])      found.files in order; found.errors for what is not there
+    read_image_file(found.files[0])                   the bytes; None for a file of a folder that is no image
+
+A file that the user named must be an image. In a folder other files are passed over: hidden ones by their names, the
+rest by their first bytes. A file that is called .jpg and holds something else is an error there, too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple
+
+from viaduct.errors import BadData
+from viaduct.handover.decoding import HEAD_BYTES, is_image
+from viaduct.path_errors import reason_of, refuse_special_file
+
+SUFFIXES = ("jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "heic", "heif", "avif", "jp2")
+LARGEST_FILE = 1 << 29  # bytes; an uncompressed image of as many pixels as are decoded is smaller
+
+
+class ImageFile(NamedTuple):
+    """A file that may be an image."""
+
+    path: str
+    is_named: bool  # by the user; else it was found in a folder
+
+
+class UnreadFile(NamedTuple):
+    """A path that gave no image, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass
+class FoundFiles:
+    """What the paths of a command line lead to."""
+
+    files: list[ImageFile] = field(default_factory=list)
+    errors: list[UnreadFile] = field(default_factory=list)
+    hidden: int = 0  # files and folders whose names begin with a dot
+
+
+def find_images(paths: Iterable[str]) -> FoundFiles:
+    """Return the files that are named and those of the folders that are named, in the order of their paths."""
+    found = FoundFiles()
+    for path in paths:
+        try:
+            is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+        except (OSError, ValueError) as error:
+            found.errors.append(UnreadFile(path, explain(error, path)))
+            continue
+        if is_folder:
+            search_folder(path, found)
+        else:
+            found.files.append(ImageFile(path, is_named=True))
+    return found
+
+
+def search_folder(folder: str, found: FoundFiles) -> None:
+    """Add the files of a folder and of those in it; each folder once, though links may lead to it again."""
+    seen: set[tuple[int, int]] = set()
+    waiting: list[Iterator[os.DirEntry[str]]] = [list_folder(folder, found, seen)]
+    while waiting:
+        entry = next(waiting[-1], None)
+        if entry is None:
+            waiting.pop()
+        elif entry.name.startswith("."):
+            found.hidden += 1
+        elif is_folder(entry):
+            waiting.append(list_folder(entry.path, found, seen))
+        else:
+            found.files.append(ImageFile(entry.path, is_named=False))
+
+
+def list_folder(folder: str, found: FoundFiles, seen: set[tuple[int, int]]) -> Iterator[os.DirEntry[str]]:
+    """Return the entries of a folder by name; none of a folder that was listed before or cannot be read."""
+    try:
+        facts = os.stat(folder)
+        if (facts.st_dev, facts.st_ino) in seen:
+            return iter(())
+        seen.add((facts.st_dev, facts.st_ino))
+        with os.scandir(folder) as entries:
+            return iter(sorted(entries, key=lambda entry: entry.name))
+    except OSError as error:
+        found.errors.append(UnreadFile(folder, explain(error, folder)))
+        return iter(())
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links in a circle: opening it as a file says so
+        return False
+
+
+def read_image_file(file: ImageFile) -> bytes | None:
+    """Return the content of an image file, or None for a file of a folder that is no image; BadData if it fails."""
+    try:
+        if file.is_named:
+            refuse_special_file(file.path)
+            with open(file.path, "rb") as stream:
+                return read_bounded(stream)
+        if not stat.S_ISREG(os.stat(file.path).st_mode):
+            return None
+        with open(file.path, "rb") as stream:
+            head = stream.read(HEAD_BYTES)
+            if not is_image(head) and not has_image_suffix(file.path):
+                return None
+            return head + read_bounded(stream)
+    except OSError as error:
+        raise BadData(f"{explain(error, file.path)}.") from None
+
+
+def read_bounded(stream: BinaryIO) -> bytes:
+    data = stream.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise BadData(f"it has more than {LARGEST_FILE:,} bytes.")
+    return data
+
+
+def has_image_suffix(path: str) -> bool:
+    return os.path.splitext(path)[1][1:].lower() in SUFFIXES
+
+
+def explain(error: OSError | ValueError, path: str) -> str:
+    """Return why a path cannot be read, in words."""
+    if isinstance(error, OSError):
+        return reason_of(error, path)[0]
+    return "a path cannot contain a NUL byte" if "\0" in path else str(error)
+
+
+def read_path_list(data: bytes) -> list[str]:
+    """Return the paths of a list: one a line, or between NUL bytes as `find -print0` writes them."""
+    parts = data.split(b"\0") if b"\0" in data else data.splitlines()
+    return [os.fsdecode(part) for part in parts if part]

@@ -1,0 +1,167 @@
+"""The classes that a trained network sees in image files.
+
+    for batch in predict_files(classifier, run, files, top=5, batch=32):
+        for result in batch: result.file, result.predictions or result.error
+
+Files are read, decoded and prepared in threads ahead of the network. Results come in the order of the files, a batch
+at a time; no more than some batches are held in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from viaduct.data.prefetch import prepared_ahead
+from viaduct.errors import BadData
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.decoding import image_size
+from viaduct.handover.image_files import ImageFile, read_image_file
+from viaduct.handover.preparing import Floats, Prepare
+
+Run: TypeAlias = Callable[[Tensor], Tensor]  # float32 N x 3 x size x size to float32 N x classes
+Thumbnail: TypeAlias = npt.NDArray[np.uint8]
+LARGE_PIXELS = 1 << 24  # an image of more is decoded alone, so that memory does not grow with the threads
+MOST_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A class that the network gives an image, and its probability."""
+
+    label: str
+    index: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a file: predictions, most probable first; an error; or neither if it is no image."""
+
+    file: str
+    predictions: tuple[Prediction, ...] = ()
+    error: str = ""
+    thumbnail: Thumbnail | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file that was read: the network's input, an error, or neither if it is no image."""
+
+    file: str
+    inputs: Floats | None = None
+    error: str = ""
+    thumbnail: Thumbnail | None = None
+
+
+class Reader:
+    """Reads and prepares files; called from several threads. `draw` makes thumbnails of the first `sheet` images."""
+
+    def __init__(self, prepare: Prepare, sheet: int = 0, draw: Callable[[bytes], Thumbnail] | None = None) -> None:
+        self.prepare, self.sheet, self.draw = prepare, sheet, draw
+        self.drawn = 0
+        self.decoding_large = threading.Lock()
+
+    def __call__(self, file: ImageFile) -> Prepared:
+        try:
+            data = read_image_file(file)
+            if data is None:
+                return Prepared(file.path)
+            height, width = image_size(data)
+            if height * width <= LARGE_PIXELS:
+                return self.decode(file.path, data)
+            with self.decoding_large:
+                return self.decode(file.path, data)
+        except BadData as error:
+            return Prepared(file.path, error=" ".join((error.what, *error.hints)))
+        except MemoryError:
+            return Prepared(file.path, error="there is not enough memory to decode it.")
+
+    def decode(self, path: str, data: bytes) -> Prepared:
+        thumbnail = None
+        inputs = self.prepare(data)
+        if self.draw is not None and self.drawn < self.sheet + MOST_THREADS:  # threads may overtake each other
+            self.drawn += 1
+            thumbnail = self.draw(data)
+        return Prepared(path, inputs, thumbnail=thumbnail)
+
+
+def choose_batch(device: torch.device) -> int:
+    return 32 if device.type == "cpu" else 128
+
+
+def predict_files(
+    classifier: Classifier,
+    run: Run,
+    files: Iterable[ImageFile],
+    *,
+    top: int,
+    batch: int,
+    reader: Reader | None = None,
+) -> Generator[list[Result], None, None]:
+    """Yield the results of all files in order, so many images at a time."""
+    threads = count_threads()
+    waiting, images = list[Prepared](), 0
+    reader = reader or Reader(classifier.prepare)
+    prepared = prepared_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
+    try:
+        for item in prepared:
+            waiting.append(item)
+            images += item.inputs is not None
+            if images == batch:
+                yield predict_batch(classifier, run, waiting, top)
+                waiting, images = [], 0
+        if waiting:
+            yield predict_batch(classifier, run, waiting, top)
+    finally:
+        prepared.close()
+
+
+def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], top: int) -> list[Result]:
+    """Return the results of a batch in its order; files without an image stay in it."""
+    inputs = [item.inputs for item in batch if item.inputs is not None]
+    rows = iter(rank_classes(run(stack_inputs(inputs)), classifier.labels, top) if inputs else [])
+    results = []
+    for item in batch:
+        predictions = next(rows) if item.inputs is not None else ()
+        error = item.error
+        if item.inputs is not None and not predictions:
+            error = "the network's outputs for it are not finite."
+        results.append(Result(item.file, predictions, error, item.thumbnail))
+    return results
+
+
+def stack_inputs(inputs: Sequence[Floats]) -> Tensor:
+    """Return images of size x size x 3 as a batch N x 3 x size x size; its memory stays as it is."""
+    return torch.from_numpy(np.stack(inputs)).permute(0, 3, 1, 2)
+
+
+def rank_classes(logits: Tensor, labels: Sequence[str], top: int) -> list[tuple[Prediction, ...]]:
+    """Return for each image its most probable classes; none where the outputs are not finite."""
+    probabilities = torch.softmax(logits.to(torch.float32), dim=1)
+    values, indices = probabilities.topk(min(top, len(labels)), dim=1)
+    ranked = []
+    for row, numbers in zip(values.numpy(), indices.tolist(), strict=True):
+        finite = bool(np.isfinite(row).all())
+        ranked.append(
+            tuple(
+                Prediction(labels[index], index, float(str(probability)))  # the digits that a float32 has
+                for probability, index in zip(row, numbers, strict=True)
+            )
+            if finite
+            else ()
+        )
+    return ranked
+
+
+def count_threads() -> int:
+    """Return how many threads decode: one for each core that this process may use."""
+    return min(MOST_THREADS, len(os.sched_getaffinity(0)))

@@ -1,0 +1,149 @@
+"""Predictions as a table, as JSON and as CSV, written while they are made: memory does not grow with the images."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import IO, Any, Protocol
+
+from viaduct.handover.predicting import Prediction, Result
+from viaduct.terminal import escape_controls
+
+
+class Output(Protocol):
+    """Where results go: `write` takes those of a batch, `finish` what is known at the end."""
+
+    def write(self, results: Sequence[Result]) -> None: ...
+
+    def finish(self, summary: dict[str, Any]) -> None: ...
+
+
+class TableOutput:
+    """A row for each image: the file, then label and percent of each class.
+
+    Columns are as wide as what was printed so far needs. On a terminal that is too narrow for the first rows, each
+    class stands on a line of its own.
+    """
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self.stream = stream or sys.stdout
+        self.widths: list[int] = []
+        self.stacked: bool | None = None
+
+    def write(self, results: Sequence[Result]) -> None:
+        rows = [list_cells(result) for result in results if result.predictions]
+        if not rows:
+            return
+        columns = range(max(len(row) for row in rows))
+        self.widths += [0] * (len(columns) - len(self.widths))
+        for column in columns:
+            self.widths[column] = max(self.widths[column], *(cell_width(row[column]) for row in rows))
+        if self.stacked is None:
+            terminal = self.stream.isatty()
+            self.stacked = terminal and sum(self.widths) + 2 * len(columns) > shutil.get_terminal_size().columns
+        for row in rows:
+            self.stream.write((self.stack(row) if self.stacked else self.align(row)) + "\n")
+        self.stream.flush()
+
+    def align(self, row: list[str]) -> str:
+        return "  ".join(pad(cell, self.widths[column], column) for column, cell in enumerate(row)).rstrip()
+
+    def stack(self, row: list[str]) -> str:
+        lines = [row[0]]
+        for label, percent in zip(row[1::2], row[2::2], strict=True):
+            lines.append(f"  {percent:>8}  {label}")
+        return "\n".join(lines)
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write nothing more: the errors stand on stderr."""
+
+
+def list_cells(result: Result) -> list[str]:
+    """Return the cells of a row: the file, then label and percent of each class."""
+    cells = [escape_controls(result.file)]
+    for prediction in result.predictions:
+        cells += [prediction.label, f"{100 * prediction.probability:.2f} %"]
+    return cells
+
+
+def pad(cell: str, width: int, column: int) -> str:
+    """Fill a cell up to its column's width; percents, in every second column, are justified to the right."""
+    blanks = " " * (width - cell_width(cell))
+    return blanks + cell if column and column % 2 == 0 else cell + blanks
+
+
+def cell_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: some characters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+class JsonOutput:
+    """One JSON document: facts about the weights, `images` as they come, then `errors` and the summary."""
+
+    def __init__(self, facts: dict[str, Any], stream: IO[str] | None = None) -> None:
+        self.stream = stream or sys.stdout
+        self.errors: list[dict[str, str]] = []
+        self.separator = "\n"
+        head = dump_json(facts)[1:-1]
+        self.stream.write(f'{{{head}, "images": [')
+
+    def write(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if result.predictions:
+                image = {"file": result.file, "predictions": [as_dict(each) for each in result.predictions]}
+                self.stream.write(self.separator + dump_json(image))
+                self.separator = ",\n"
+            elif result.error:
+                self.errors.append({"file": result.file, "reason": result.error})
+        self.stream.flush()
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        errors = ",\n".join(map(dump_json, self.errors))
+        tail = dump_json(summary)[1:-1]
+        self.stream.write(f'\n],\n"errors": [{errors}], {tail}}}\n')
+        self.stream.flush()
+
+
+def as_dict(prediction: Prediction) -> dict[str, Any]:
+    return {"label": prediction.label, "index": prediction.index, "probability": prediction.probability}
+
+
+def dump_json(value: Any) -> str:
+    """Return JSON of printable ASCII alone, which a guarded stream leaves as it is."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+class CsvOutput:
+    """A CSV table: a line for each file, failed ones with the reason; names with controls written out."""
+
+    def __init__(self, stream: IO[str], top: int) -> None:
+        self.stream, self.top = stream, top
+        columns = [f"{name}_{rank}" for rank in range(1, top + 1) for name in ("label", "index", "probability")]
+        self.write_row(["file", *columns, "error"])
+
+    def write(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if result.predictions or result.error:
+                cells: list[Any] = []
+                for each in result.predictions:
+                    cells += [each.label, each.index, each.probability]
+                self.write_row([result.file, *cells, *[""] * (3 * self.top - len(cells)), result.error])
+        self.stream.flush()
+
+    def write_row(self, cells: Sequence[Any]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(
+            [escape_controls(cell) if isinstance(cell, str) else cell for cell in cells]
+        )
+        self.stream.write(line.getvalue())
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write nothing more: failed files have their lines already."""

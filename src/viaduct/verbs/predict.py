@@ -1,0 +1,247 @@
+"""viaduct predict"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from viaduct.errors import BadData, BadValue
+from viaduct.terminal import escape_controls
+from viaduct.verbs._weights import (
+    ClassesOption,
+    DeviceOption,
+    EmaOption,
+    LabelsOption,
+    RecipeOption,
+    SettingsOption,
+    StepOption,
+    WeightsArgument,
+    find_run,
+    open_classifier,
+)
+
+if TYPE_CHECKING:
+    from viaduct.handover.classifier import Classifier
+    from viaduct.handover.image_files import FoundFiles
+    from viaduct.handover.predicting import Result
+    from viaduct.handover.prediction_output import Output
+
+STDIN = STDOUT = Path("-")
+NAMED_AT_MOST = 10  # files that are named on stderr before they are only counted
+
+
+def main(
+    weights: WeightsArgument,
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="Image files, folders of them, and - for a list of paths on stdin, a line each."),
+    ],
+    top: Annotated[int, typer.Option(help="How many classes of each image.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="A CSV file instead of the table; - is stdout.", metavar="FILE", show_default=False),
+    ] = None,
+    labels: LabelsOption = None,
+    device: DeviceOption = "auto",
+    batch: Annotated[
+        int | None, typer.Option(help="Images a batch.", min=1, show_default="32 on a CPU, else 128")
+    ] = None,
+    step: StepOption = None,
+    recipe: RecipeOption = None,
+    settings: SettingsOption = None,
+    classes: ClassesOption = None,
+    ema: EmaOption = None,
+) -> int:
+    """Say what a trained network sees in images: the most probable classes of each, with their probabilities.
+
+    viaduct predict runs/try1 photo.jpg folder/ --top 3
+
+    Images are prepared as the recipe prepares them for evaluation. Folders are searched to the bottom; files in
+    them that are no images are passed over. A file that cannot be read is named on stderr and left out. Weights
+    that viaduct did not train need a recipe: viaduct predict model.safetensors photo.jpg --recipe resnet50_imagenet
+
+    Exit code 0: every image was predicted. 1: some could not be read. 2: nothing was predicted.
+    """
+    check_flags(weights, images, as_json, csv)
+    found = list_images(images)
+    classifier = open_classifier(
+        weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
+    )
+    quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # there the results themselves show how far it is
+    tally = Tally(found, quiet)
+    try:
+        with open_outputs(classifier, as_json, csv, top) as outputs:
+            predict_all(classifier, found, outputs, tally, top=top, batch=batch, device=device)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
+        kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
+        tell(f"viaduct predict: interrupted after {tally.done:,} of {tally.total:,} files; {kept}.")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:  # a reader who has left, such as `head`, is no mistake
+        from viaduct.training.outlet import lead_nowhere
+
+        lead_nowhere(sys.stdout)
+        return 0
+    tally.report()
+    if csv not in (None, STDOUT):
+        tell(f"wrote {csv}")
+    return 1 if tally.errors else 0
+
+
+def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None) -> None:
+    """Refuse what cannot be done before anything is loaded."""
+    from viaduct.data.places import check_place
+
+    if as_json and csv == STDOUT:
+        raise BadValue("--json and --csv - would both write to stdout.", "Leave out one, or name a CSV file.")
+    if csv is not None and csv != STDOUT:
+        check_place(csv, ".csv", b"file,label_1", "a table of predictions", "--csv")
+    if find_run(weights, None) is None and (late := [path for path in images if find_run(path, None)]):
+        raise BadValue(f"{late[0]} is a run; the weights come first.", f"Try: viaduct predict {late[0]} {weights}")
+
+
+def list_images(paths: list[Path]) -> FoundFiles:
+    """Return the files that the arguments lead to; raise BadData where there is none at all."""
+    from viaduct.handover.image_files import find_images, read_path_list
+
+    names: list[str] = []
+    for path in paths:
+        names += read_path_list(sys.stdin.buffer.read()) if path == STDIN else [str(path)]
+    found = find_images(names)
+    if not found.files:
+        if found.errors:
+            first = found.errors[0]
+            more = f" ({len(found.errors) - 1:,} more paths cannot be read either)" if len(found.errors) > 1 else ""
+            raise BadData(f"{first.path}: {first.reason}.{more}", "Give image files or folders that hold some.")
+        where = ", ".join(names[:3]) + (" …" if len(names) > 3 else "") or "the list on stdin"
+        hidden = f" ({found.hidden:,} hidden ones are passed over)" if found.hidden else ""
+        raise BadData(f"there are no files in {where}{hidden}.", "Give image files or folders that hold some.")
+    return found
+
+
+@contextlib.contextmanager
+def open_outputs(classifier: Classifier, as_json: bool, csv: Path | None, top: int) -> Iterator[list[Output]]:
+    """Open what results are written to; a CSV file gets its name when the block ends well."""
+    from viaduct.data.atomic import replacing
+    from viaduct.handover.prediction_output import CsvOutput, JsonOutput, TableOutput
+
+    columns = min(top, len(classifier.labels))
+    outputs: list[Output] = []
+    if as_json:
+        outputs.append(JsonOutput(describe(classifier)))
+    if csv == STDOUT:
+        outputs.append(CsvOutput(sys.stdout, columns))
+    elif csv is None and not as_json:
+        outputs.append(TableOutput())
+    if csv is None or csv == STDOUT:
+        yield outputs
+        return
+    with replacing(csv) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield [*outputs, CsvOutput(text, columns)]
+        text.flush()
+        text.detach()
+
+
+def describe(classifier: Classifier) -> dict[str, Any]:
+    """Return the facts about the weights that stand at the top of a JSON document."""
+    return {
+        "weights": str(classifier.weights),
+        "model": classifier.name,
+        "recipe": classifier.recipe_name,
+        "step": classifier.step,
+        "averaged": classifier.averaged,
+    }
+
+
+def predict_all(
+    classifier: Classifier,
+    found: FoundFiles,
+    outputs: list[Output],
+    tally: Tally,
+    *,
+    top: int,
+    batch: int | None,
+    device: str,
+) -> None:
+    """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
+    from viaduct.handover.engine import build_engine
+    from viaduct.handover.predicting import Result, choose_batch, predict_files
+    from viaduct.terminal import show_progress
+
+    engine = build_engine(classifier, device, fold=False)  # to the last bit what `viaduct evaluate` counts
+    unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
+    results = predict_files(classifier, engine.run, found.files, top=top, batch=batch or choose_batch(engine.device))
+    with show_progress("files", tally.quiet) as show, contextlib.closing(results):
+        for part in itertools.chain([unread], results):
+            for output in outputs:
+                output.write(part)
+            tally.count(part)
+            show(tally.done, tally.total)
+    for output in outputs:
+        output.finish({"passed_over": tally.passed_over, "hidden": tally.hidden})
+    tally.require_any()
+
+
+class Tally:
+    """What became of the files; says on stderr which were left out, by name for the first ones."""
+
+    def __init__(self, found: FoundFiles, quiet: bool) -> None:
+        self.quiet = quiet  # no bar
+        self.total = len(found.files) + len(found.errors)
+        self.predicted = self.errors = self.passed_over = 0
+        self.hidden = found.hidden
+        self.others: list[str] = []
+
+    @property
+    def done(self) -> int:
+        return self.predicted + self.errors + self.passed_over
+
+    def count(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if result.predictions:
+                self.predicted += 1
+            elif result.error:
+                self.errors += 1
+                if self.errors <= NAMED_AT_MOST:
+                    tell(f"skipped {escape_controls(result.file)}: {result.error}")
+            else:
+                self.passed_over += 1
+                if len(self.others) < NAMED_AT_MOST:
+                    self.others.append(escape_controls(result.file))
+
+    def require_any(self) -> None:
+        """Raise BadData if no image was predicted; what was skipped has been named."""
+        if not self.predicted:
+            self.report()
+            raise BadData(
+                f"no image was predicted: of {count_of(self.total, 'file')} none could be read as one.",
+                "JPEG, PNG, GIF, BMP, WebP and TIFF are read.",
+            )
+
+    def report(self) -> None:
+        """Say how much was left out, if anything was."""
+        if self.passed_over:
+            names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
+            tell(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
+        if self.hidden:
+            tell(f"passed over {self.hidden:,} hidden files or folders, whose names begin with a dot")
+        if self.errors and self.predicted:
+            tell(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
+
+
+def count_of(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
