@@ -131,6 +131,7 @@ def build_variants(
     return made
 
 
+@torch.inference_mode()
 def capture(network: nn.Module, inputs: Tensor) -> Callable[[], Tensor]:
     captured = capture_pass(network, len(inputs), inputs.shape[2], inputs.device, inputs.dtype)
     captured.inputs.copy_(inputs)

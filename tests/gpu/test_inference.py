@@ -13,6 +13,7 @@ from viaduct.handover.fusing import FusedConv2d, fuse_convolutions, pack_weights
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.process,  # Triton asks for libraries
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA card here"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Triton
 ]
