@@ -131,7 +131,7 @@ def test_a_folder_is_searched_and_what_is_no_image_is_passed_over(shapes_run: Pa
         "skipped mixed/cut.jpg: the JPEG",
         "skipped mixed/empty.PNG: not an image of a known format: it is empty.",
         "passed over 3 files in folders, no images: mixed/notes.txt, mixed/pipe, mixed/sound.wav",
-        "passed over 1 hidden file",
+        "passed over 1 hidden name",
         "predicted 2 images, skipped 2",
     ):
         assert said in done.stderr

@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from viaduct.errors import BadData
@@ -46,8 +47,11 @@ class FoundFiles:
     hidden: int = 0  # files and folders whose names begin with a dot
 
 
-def find_images(paths: Iterable[str]) -> FoundFiles:
-    """Return the files that are named and those of the folders that are named, in the order of their paths."""
+def find_images(paths: Iterable[str], leave_out: Path | None = None) -> FoundFiles:
+    """Return the files that are named and those of the folders that are named, in the order of their paths.
+
+    `leave_out` is a file that is no input though it lies in a folder: what the command itself writes.
+    """
     found = FoundFiles()
     for path in paths:
         try:
@@ -56,13 +60,13 @@ def find_images(paths: Iterable[str]) -> FoundFiles:
             found.errors.append(UnreadFile(path, explain(error, path)))
             continue
         if is_folder:
-            search_folder(path, found)
+            search_folder(path, found, os.path.realpath(leave_out) if leave_out else None)
         else:
             found.files.append(ImageFile(path, is_named=True))
     return found
 
 
-def search_folder(folder: str, found: FoundFiles) -> None:
+def search_folder(folder: str, found: FoundFiles, leave_out: str | None) -> None:
     """Add the files of a folder and of those in it; each folder once, though links may lead to it again."""
     seen: set[tuple[int, int]] = set()
     waiting: list[Iterator[os.DirEntry[str]]] = [list_folder(folder, found, seen)]
@@ -74,7 +78,7 @@ def search_folder(folder: str, found: FoundFiles) -> None:
             found.hidden += 1
         elif is_folder(entry):
             waiting.append(list_folder(entry.path, found, seen))
-        else:
+        elif leave_out is None or os.path.realpath(entry.path) != leave_out:
             found.files.append(ImageFile(entry.path, is_named=False))
 
 

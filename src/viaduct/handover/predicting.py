@@ -1,6 +1,6 @@
 """The classes that a trained network sees in image files.
 
-    for batch in predict_files(classifier, run, files, top=5, batch=32):
+    for batch in predict_files(classifier, run, files, top=5, batch=32, reader=reader):
         for result in batch: result.file, result.predictions or result.error
 
 Files are read, decoded and prepared in threads ahead of the network. Results come in the order of the files, a batch
@@ -63,10 +63,10 @@ class Prepared:
 
 
 class Reader:
-    """Reads and prepares files; called from several threads. `draw` makes thumbnails of the first `sheet` images."""
+    """Reads and prepares files; called from several threads. `draw` makes thumbnails of the first images."""
 
-    def __init__(self, prepare: Prepare, sheet: int = 0, draw: Callable[[bytes], Thumbnail] | None = None) -> None:
-        self.prepare, self.sheet, self.draw = prepare, sheet, draw
+    def __init__(self, prepare: Prepare, draw: Callable[[bytes], Thumbnail] | None = None, thumbnails: int = 0) -> None:
+        self.prepare, self.draw, self.thumbnails = prepare, draw, thumbnails
         self.drawn = 0
         self.decoding_large = threading.Lock()
 
@@ -88,7 +88,7 @@ class Reader:
     def decode(self, path: str, data: bytes) -> Prepared:
         thumbnail = None
         inputs = self.prepare(data)
-        if self.draw is not None and self.drawn < self.sheet + MOST_THREADS:  # threads may overtake each other
+        if self.draw is not None and self.drawn < self.thumbnails + MOST_THREADS:  # threads may overtake each other
             self.drawn += 1
             thumbnail = self.draw(data)
         return Prepared(path, inputs, thumbnail=thumbnail)
@@ -105,12 +105,11 @@ def predict_files(
     *,
     top: int,
     batch: int,
-    reader: Reader | None = None,
+    reader: Reader,
 ) -> Generator[list[Result], None, None]:
     """Yield the results of all files in order, so many images at a time."""
     threads = count_threads()
     waiting, images = list[Prepared](), 0
-    reader = reader or Reader(classifier.prepare)
     prepared = prepared_ahead(reader, files, workers=threads, ahead=2 * batch + threads)
     try:
         for item in prepared:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from viaduct.handover.image_files import FoundFiles
     from viaduct.handover.predicting import Result
     from viaduct.handover.prediction_output import Output
+    from viaduct.handover.prediction_sheet import SheetOutput
 
 STDIN = STDOUT = Path("-")
 NAMED_AT_MOST = 10  # files that are named on stderr before they are only counted
@@ -49,6 +50,14 @@ def main(
     csv: Annotated[
         Path | None,
         typer.Option(help="A CSV file instead of the table; - is stdout.", metavar="FILE", show_default=False),
+    ] = None,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(
+            help="A contact sheet too: the first 96 images with label and percent, as PNG.",
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     labels: LabelsOption = None,
     device: DeviceOption = "auto",
@@ -71,8 +80,8 @@ def main(
 
     Exit code 0: every image was predicted. 1: some could not be read. 2: nothing was predicted.
     """
-    check_flags(weights, images, as_json, csv)
-    found = list_images(images)
+    check_flags(weights, images, as_json, csv, sheet)
+    found = list_images(images, sheet)
     classifier = open_classifier(
         weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
     )
@@ -80,7 +89,8 @@ def main(
     tally = Tally(found, quiet)
     try:
         with open_outputs(classifier, as_json, csv, top) as outputs:
-            predict_all(classifier, found, outputs, tally, top=top, batch=batch, device=device)
+            page = open_sheet(sheet)
+            predict_all(classifier, found, outputs, page, tally, top=top, batch=batch, device=device)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
@@ -94,10 +104,12 @@ def main(
     tally.report()
     if csv not in (None, STDOUT):
         tell(f"wrote {csv}")
+    if page:
+        tell(page.describe())
     return 1 if tally.errors else 0
 
 
-def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None) -> None:
+def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | None, sheet: Path | None) -> None:
     """Refuse what cannot be done before anything is loaded."""
     from viaduct.data.places import check_place
 
@@ -105,18 +117,46 @@ def check_flags(weights: Path, images: list[Path], as_json: bool, csv: Path | No
         raise BadValue("--json and --csv - would both write to stdout.", "Leave out one, or name a CSV file.")
     if csv is not None and csv != STDOUT:
         check_place(csv, ".csv", b"file,label_1", "a table of predictions", "--csv")
+    if sheet is not None:
+        check_sheet(sheet)
     if find_run(weights, None) is None and (late := [path for path in images if find_run(path, None)]):
         raise BadValue(f"{late[0]} is a run; the weights come first.", f"Try: viaduct predict {late[0]} {weights}")
 
 
-def list_images(paths: list[Path]) -> FoundFiles:
-    """Return the files that the arguments lead to; raise BadData where there is none at all."""
+def check_sheet(sheet: Path) -> None:
+    """Refuse a file that a contact sheet may not be written to; that is every PNG but an earlier sheet."""
+    from viaduct.data.places import check_place
+    from viaduct.data.png import SIGNATURE
+    from viaduct.extras import require
+
+    require("PIL", "torch")
+    check_place(sheet, ".png", SIGNATURE, "a contact sheet", "--sheet")
+    if sheet.exists():
+        from viaduct.handover.prediction_sheet import is_sheet
+
+        if not is_sheet(sheet):
+            raise BadValue(
+                f"{sheet} is there already and is not a contact sheet; it stays as it is.",
+                "Name another file with --sheet.",
+            )
+
+
+def open_sheet(sheet: Path | None) -> SheetOutput | None:
+    if sheet is None:
+        return None
+    from viaduct.handover.prediction_sheet import SheetOutput
+
+    return SheetOutput(sheet)
+
+
+def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
+    """Return the files that the arguments lead to, but for an earlier sheet; raise BadData where there is none."""
     from viaduct.handover.image_files import find_images, read_path_list
 
     names: list[str] = []
     for path in paths:
         names += read_path_list(sys.stdin.buffer.read()) if path == STDIN else [str(path)]
-    found = find_images(names)
+    found = find_images(names, leave_out=sheet)
     if not found.files:
         if found.errors:
             first = found.errors[0]
@@ -167,6 +207,7 @@ def predict_all(
     classifier: Classifier,
     found: FoundFiles,
     outputs: list[Output],
+    page: SheetOutput | None,
     tally: Tally,
     *,
     top: int,
@@ -175,12 +216,15 @@ def predict_all(
 ) -> None:
     """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
     from viaduct.handover.engine import build_engine
-    from viaduct.handover.predicting import Result, choose_batch, predict_files
+    from viaduct.handover.predicting import Reader, Result, choose_batch, predict_files
     from viaduct.terminal import show_progress
 
     engine = build_engine(classifier, device, fold=False)  # to the last bit what `viaduct evaluate` counts
     unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
-    results = predict_files(classifier, engine.run, found.files, top=top, batch=batch or choose_batch(engine.device))
+    reader = Reader(classifier.prepare, page.draw, page.most) if page else Reader(classifier.prepare)
+    outputs = [*outputs, page] if page else outputs
+    batch = batch or choose_batch(engine.device)
+    results = predict_files(classifier, engine.run, found.files, top=top, batch=batch, reader=reader)
     with show_progress("files", tally.quiet) as show, contextlib.closing(results):
         for part in itertools.chain([unread], results):
             for output in outputs:
@@ -234,7 +278,7 @@ class Tally:
             names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
             tell(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
         if self.hidden:
-            tell(f"passed over {self.hidden:,} hidden files or folders, whose names begin with a dot")
+            tell(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
         if self.errors and self.predicted:
             tell(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
 

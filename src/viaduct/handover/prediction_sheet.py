@@ -1,0 +1,148 @@
+"""A contact sheet of predictions: each image with its most probable class and the percent below it.
+
+    sheet = SheetOutput(Path("sheet.png"))
+    sheet.write(results)                     as the other outputs (prediction_output.py)
+    sheet.finish({})                         the PNG is written, of the first images
+
+Thumbnails are made where images are decoded (`draw_thumbnail`); the sheet holds no more of them than it shows.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
+
+from viaduct.data import jpeg
+from viaduct.data.places import write_result
+from viaduct.handover.decoding import decode_image, image_size
+from viaduct.handover.predicting import Result, Thumbnail
+from viaduct.terminal import escape_controls
+
+MOST_IMAGES = 96
+MOST_COLUMNS = 8
+SIDE, GAP, MARGIN = 184, 20, 24  # pixels: of a thumbnail, between two, around all
+BAR, CAPTION = 5, 46  # heights of the bar that shows the percent, and of the text
+STAMP = "viaduct predict"  # stands in the file, so that a sheet may be written over and a photo may not
+PAPER, FRAME, INK, FAINT = (255, 255, 255), (240, 241, 243), (24, 26, 31), (110, 116, 128)
+BAR_COLOUR, BAR_GROUND = (38, 110, 206), (222, 226, 232)
+ELLIPSIS = "…"
+
+
+class SheetOutput:
+    """Collects the first images of a prediction and writes them as one PNG."""
+
+    most = MOST_IMAGES
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.shown: list[Result] = []
+        self.images = 0
+
+    def draw(self, data: bytes) -> Thumbnail:
+        """Return the thumbnail of an encoded image; threads that decode call this."""
+        return draw_thumbnail(data)
+
+    def write(self, results: Sequence[Result]) -> None:
+        for result in results:
+            self.images += bool(result.predictions)
+            if result.predictions and result.thumbnail is not None and len(self.shown) < MOST_IMAGES:
+                self.shown.append(result)
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        if self.shown:
+            information = PngImagePlugin.PngInfo()
+            information.add_text("Software", STAMP)
+            encoded = io.BytesIO()
+            draw_sheet(self.shown).save(encoded, "PNG", pnginfo=information)
+            write_result(self.file, encoded.getvalue())
+
+    def describe(self) -> str:
+        """Say what the sheet shows."""
+        if self.images > len(self.shown):
+            return f"wrote {self.file}: the first {len(self.shown):,} of {self.images:,} images"
+        return f"wrote {self.file}"
+
+
+def is_sheet(file: Path) -> bool:
+    """Return True if a file is a sheet that was written here."""
+    with open(file, "rb") as stream:
+        return STAMP.encode() in stream.read(200)
+
+
+def draw_thumbnail(data: bytes) -> Thumbnail:
+    """Return an image within a square of SIDE pixels, its sides in proportion."""
+    if jpeg.is_jpeg(data):
+        smaller = min(image_size(data)) // SIDE
+        shrink = next(factor for factor in (8, 4, 2, 1) if factor <= max(1, smaller))
+        pixels = jpeg.decode(data, shrink=shrink)  # type: ignore[arg-type]
+    else:
+        pixels = decode_image(data)
+    image = Image.fromarray(pixels)
+    scale = SIDE / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    method = Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.BICUBIC
+    return np.asarray(image.resize((width, height), method, reducing_gap=3.0))
+
+
+def draw_sheet(results: Sequence[Result]) -> Image.Image:
+    """Return the sheet: rows of images, as wide as it is high or somewhat wider."""
+    columns = min(MOST_COLUMNS, len(results), max(3, math.ceil(math.sqrt(1.4 * len(results)))))
+    rows = math.ceil(len(results) / columns)
+    step_across, step_down = SIDE + GAP, SIDE + BAR + CAPTION + GAP
+    size = (2 * MARGIN + columns * step_across - GAP, 2 * MARGIN + rows * step_down - GAP)
+    sheet = Image.new("RGB", size, PAPER)
+    fonts = load_font(15), load_font(12)
+    for number, result in enumerate(results):
+        down, across = divmod(number, columns)
+        draw_tile(sheet, result, MARGIN + across * step_across, MARGIN + down * step_down, fonts)
+    return sheet
+
+
+def draw_tile(sheet: Image.Image, result: Result, left: int, top: int, fonts: tuple[Any, Any]) -> None:
+    """Draw an image, a bar for the percent, the label with the percent, and the file's name."""
+    draw = ImageDraw.Draw(sheet)
+    assert result.thumbnail is not None
+    draw.rectangle((left, top, left + SIDE - 1, top + SIDE - 1), fill=FRAME)
+    height, width = result.thumbnail.shape[:2]
+    sheet.paste(Image.fromarray(result.thumbnail), (left + (SIDE - width) // 2, top + (SIDE - height) // 2))
+    best = result.predictions[0]
+    bar = top + SIDE
+    draw.rectangle((left, bar, left + SIDE - 1, bar + BAR - 1), fill=BAR_GROUND)
+    if filled := round(SIDE * best.probability):
+        draw.rectangle((left, bar, left + filled - 1, bar + BAR - 1), fill=BAR_COLOUR)
+    percent = f"{100 * best.probability:.1f} %"
+    right = draw.textlength(percent, font=fonts[0])
+    label = shorten_text(best.label, SIDE - right - 10, fonts[0])
+    draw.text((left, bar + BAR + 6), label, INK, font=fonts[0])
+    draw.text((left + SIDE - right, bar + BAR + 6), percent, FAINT, font=fonts[0])
+    name = escape_controls(os.path.basename(result.file))
+    draw.text((left, bar + BAR + 27), shorten_text(name, SIDE, fonts[1], middle=True), FAINT, font=fonts[1])
+
+
+def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) -> str:
+    """Cut a text to a width in pixels: its end, or its middle, where names of files are alike."""
+    if font.getlength(text) <= width:
+        return text
+    for kept in range(len(text) - 1, 0, -1):
+        tail = kept // 2 if middle else 0
+        shorter = text[: kept - tail].rstrip() + ELLIPSIS + (text[-tail:] if tail else "")
+        if font.getlength(shorter) <= width:
+            return shorter
+    return ELLIPSIS
+
+
+def load_font(size: int) -> Any:
+    """Return a font of the system with many scripts, or else Pillow's own."""
+    for name in ("NotoSans-Regular.ttf", "DejaVuSans.ttf"):
+        try:
+            return ImageFont.truetype(name, size)
+        except OSError:
+            continue
+    return ImageFont.load_default(size)
