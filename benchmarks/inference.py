@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from viaduct import devices, models
+from viaduct.devices.base import Device
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns
 from viaduct.errors import ViaductError
 from viaduct.handover.engine import capture_pass
@@ -35,6 +36,7 @@ from viaduct.training.precision import DTYPES
 from viaduct.training.summary import commit, machine
 
 OURS = "viaduct"
+NOTE = "Inputs lie ready on the device; all variants compute the same network in the same precision and take turns."
 
 
 def main() -> None:
@@ -69,18 +71,33 @@ def measure_all(options: argparse.Namespace, batches: list[int]) -> None:
         rows.append({"batch": batch, **row})
         show(rows[-1])
     if options.out:
-        record = {
-            "network": options.network,
-            "size": options.size,
-            "precision": precision,
-            "command": "python benchmarks/inference.py " + " ".join(hide_paths(sys.argv[1:])),
-            "machine": machine(room),
-            "commit": commit(),
-            "torch": torch.__version__,
-            "date": time.strftime("%Y-%m-%d"),
-            "rows": rows,
-        }
+        record = make_record(options, rows, precision, room)
         options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def make_record(
+    options: argparse.Namespace, rows: list[dict[str, Any]], precision: str, room: Device
+) -> dict[str, Any]:
+    """Return what docs/results/ keeps of a measurement."""
+    names = list(rows[0]["milliseconds"])
+    table = []
+    for row in rows:
+        rates = {name: f"{1000 * row['batch'] / row['milliseconds'][name]:,.0f}" for name in names}
+        best = row["best_other"]
+        against = f"{row['times_faster'][best]:.2f} times {best}" if best else ""
+        table.append({"batch": row["batch"], **rates, "viaduct against the best other": against})
+    return {
+        "kind": "benchmark",
+        "title": f"Inference of {options.network} at {options.size}, {precision}: images/s",
+        "command": "python benchmarks/inference.py " + " ".join(hide_paths(sys.argv[1:])),
+        "commit": commit(),
+        "machine": machine(room),
+        "date": time.strftime("%Y-%m-%d"),
+        "note": NOTE,
+        "columns": list(table[0]),
+        "rows": table,
+        "samples": rows,
+    }
 
 
 def hide_paths(words: list[str]) -> list[str]:

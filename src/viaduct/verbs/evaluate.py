@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from viaduct.addresses import read_address
+from viaduct.verbs._latency import refuse_scoring_flags, show_latency
 from viaduct.verbs._weights import (
     ClassesOption,
     DeviceOption,
@@ -19,6 +20,7 @@ from viaduct.verbs._weights import (
     WeightsArgument,
     find_run,
     load_recipe,
+    open_classifier,
     refuse_flags,
 )
 
@@ -49,6 +51,12 @@ def main(
     save: Annotated[
         Path | None, typer.Option(help="Keep the weights with recomputed averages in this .safetensors file.")
     ] = None,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="Measure how long answers take instead, by batch size; needs no data.")
+    ] = False,
+    batch: Annotated[str, typer.Option(help="With --latency: batch sizes.", metavar="N,N,…")] = "1,8,64",
+    warm_up: Annotated[int, typer.Option("--warm-up", help="With --latency: calls left out before.", min=0)] = 100,
+    repeats: Annotated[int, typer.Option(help="With --latency: calls measured, or 30 s of them.", min=1)] = 300,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
 ) -> None:
     """Measure a run's checkpoints, or weights from elsewhere, on the validation pictures; each counts exactly once.
@@ -60,7 +68,15 @@ def main(
 
     Weights that viaduct did not train need a recipe, which says the network and how pictures are prepared:
     viaduct evaluate model.ckpt-601000 --recipe resnext50_imagenet --data records/
+
+    With --latency no image is scored: calls of the network, made fast as `viaduct serve` makes it, are timed for each
+    batch size from prepared images in host memory to their logits there.
     """
+    if latency:
+        refuse_scoring_flags(every, data, recompute, save)
+        classifier = open_classifier(weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema)
+        show_latency(classifier, device, precision, batch, warm_up, repeats, as_json)
+        return
     found = find_run(weights, step)
     if found is None:
         loaded = load_recipe(weights, recipe, settings, classes, precision, step, data)
