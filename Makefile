@@ -72,7 +72,7 @@ $(VENV)/.core: pyproject.toml setup.py $(wildcard src/viaduct/data/*.[ch]) | pyt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/pip install -q -e '.[train,dev,tf]'
+	$(BIN)/pip install -q -e '.[train,serve,dev,tf]'
 	@touch $@
 
 clean:

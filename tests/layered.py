@@ -64,6 +64,7 @@ REFUSES = {
     "launch --ranks 2 -- python train.py": "train",
     "models resnet50_v1": "train",
     "devices --test": "train",
+    "serve run_a": "train",
     "weights import checkpoint --out imported.safetensors": "train",
     "weights export weights.safetensors --out exported": "train",
     "data bench pngs": "train",

@@ -137,6 +137,11 @@ BESIDE: dict[str, dict[str, list[str]]] = {
         "weights": ["images", "--device", "cpu"],
         "images": ["read"],
     },
+    "serve": {
+        "": ["read", "--device", "cpu", "--port", "0"],
+        "weights": ["--device", "cpu", "--port", "0"],
+        "access_log": ["read", "--port", "0", "--name", "a/b"],  # refused after the log is opened: no server is left
+    },
     "bench": {"": ["records.py"], "recipe": []},
     "migrate": {"": ["script.py"], "path": []},
     "rehearse": {"": ["script.py"], "script": []},

@@ -3,6 +3,7 @@
     pip install viaduct             migrate, compare, ranktable, launch --write-scripts, data check
     pip install 'viaduct[train]'    torch and the image codecs
     pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts
+    pip install 'viaduct[serve]'    the HTTP server that `serve` runs in
 
 Code that needs such a package imports it where it needs it and handles nothing: `cli.main` passes a ModuleNotFoundError
 to `explain_import_error`, the only place that turns it into a message.
@@ -19,7 +20,16 @@ from traceback import walk_tb
 from viaduct.errors import ViaductError
 
 # Package -> the extra that installs it; pyproject.toml has the versions.
-EXTRAS = {"torch": "train", "simplejpeg": "train", "PIL": "train", "tensorflow": "tf"}
+EXTRAS = {
+    "torch": "train",
+    "simplejpeg": "train",
+    "PIL": "train",
+    "tensorflow": "tf",
+    "uvicorn": "serve",
+    "starlette": "serve",
+    "prometheus_client": "serve",
+    "python_multipart": "serve",
+}
 NO_TENSORFLOW = (3, 12)  # the first Python for which there is no TensorFlow 2.15
 PACKAGE = Path(__file__).parent
 

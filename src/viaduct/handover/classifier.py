@@ -19,7 +19,7 @@ from torch import nn
 from viaduct.data.synthetic import SYNTHETIC, stored_data
 from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
-from viaduct.handover.preparing import Prepare, build_prepare
+from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
 from viaduct.recipes import Loaded, Recipe
 from viaduct.training.distributed import ALONE
 from viaduct.training.foreign import WeightsFile, find_weights
@@ -60,6 +60,11 @@ class Classifier:
     def prepare(self) -> Prepare:
         """Return what makes the network's input, float32 size x size x 3, of an encoded image."""
         return build_prepare(self.recipe.data, self.image_shape)
+
+    @cached_property
+    def prepare_pixels(self) -> PrepareDecoded:
+        """Return what makes the network's input of a decoded image, uint8 height x width x 3."""
+        return build_prepare_decoded(self.recipe.data, self.image_shape)
 
     @cached_property
     def weights_sha256(self) -> str:

@@ -27,6 +27,7 @@ from viaduct.handover.decoding import decode_image
 
 Floats = npt.NDArray[np.float32]
 Prepare = Callable[[bytes], Floats]
+PrepareDecoded = Callable[[jpeg.Pixels], Floats]
 CPU = torch.device("cpu")
 
 
@@ -34,9 +35,17 @@ def build_prepare(source: Source, image_shape: tuple[int, int] | None) -> Prepar
     """Return what turns an encoded image into the network's input; the shape is that of images stored in memory."""
     if isinstance(source, Records):
         return lambda data: prepare_encoded(source, data)
+    prepare = build_prepare_decoded(source, image_shape)
+    return lambda data: prepare(decode_image(data))
+
+
+def build_prepare_decoded(source: Source, image_shape: tuple[int, int] | None) -> PrepareDecoded:
+    """Return what turns a decoded image, uint8 height x width x 3, into the network's input."""
+    if isinstance(source, Records):
+        return lambda pixels: prepare_decoded(source, pixels)
     if isinstance(source, Images):
         shape = image_shape or source.image_shape or (source.size, source.size)
-        return lambda data: prepare_pixels(source, fit_pixels(decode_image(data), shape))
+        return lambda pixels: prepare_pixels(source, fit_pixels(pixels, shape))
     raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
 
 
@@ -45,7 +54,12 @@ def prepare_encoded(source: Records, data: bytes) -> Floats:
     name = source.preprocess
     if png.is_png(data) or jpeg.is_jpeg(data):
         return preprocess.see(name, data, size=source.size, mode=source.decode, normalised=True)
-    pixels = decode_image(data)
+    return prepare_decoded(source, decode_image(data))
+
+
+def prepare_decoded(source: Records, pixels: jpeg.Pixels) -> Floats:
+    """Return the input that evaluation makes of a decoded image: cropped and resized as its reference does."""
+    name = source.preprocess
     height, width = pixels.shape[:2]
     view = preprocess.look(name, height, width, size=source.size)
     return preprocess.finish(resample(pixels, view.rows, view.columns), None, name)

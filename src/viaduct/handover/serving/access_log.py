@@ -1,0 +1,61 @@
+"""A JSON line for each request, written by a thread of its own: a full disk or a slow terminal holds nothing up."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import datetime, timezone
+from typing import Any, TextIO
+
+MOST_LINES = 20_000  # waiting to be written; further ones are dropped and counted
+
+
+class AccessLog:
+    """Writes what is added to a stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.lines: list[str] = []
+        self.dropped = 0
+        self.changed = threading.Condition()
+        self.ended = False
+        self.thread = threading.Thread(target=self._write, name="access log", daemon=True)
+        self.thread.start()
+
+    def add(self, **fields: Any) -> None:
+        """Add a line; times in milliseconds."""
+        stamp = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": stamp, **fields})  # ASCII: what a client sent cannot move the cursor
+        with self.changed:
+            if len(self.lines) >= MOST_LINES:
+                self.dropped += 1
+                return
+            if self.dropped:
+                self.lines.append(json.dumps({"time": stamp, "dropped_lines": self.dropped}))
+                self.dropped = 0
+            self.lines.append(line)
+            self.changed.notify()
+
+    def close(self) -> None:
+        """Write what was added; a stream that takes nothing is given two seconds."""
+        with self.changed:
+            self.ended = True
+            self.changed.notify()
+        self.thread.join(2.0)
+
+    def _write(self) -> None:
+        while True:
+            with self.changed:
+                while not self.lines and not self.ended:
+                    self.changed.wait()
+                lines, self.lines = self.lines, []
+                if not lines:
+                    return
+            try:
+                self.stream.write("".join(f"{line}\n" for line in lines))
+                self.stream.flush()
+            except (OSError, ValueError):  # a full disk, a terminal that is gone: serving goes on
+                with self.changed:
+                    self.dropped += len(lines)
+            time.sleep(0.05)  # gather some lines

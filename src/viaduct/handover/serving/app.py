@@ -1,0 +1,327 @@
+"""The routes: the Open Inference Protocol, /predict, /metrics and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from viaduct import __version__
+from viaduct.errors import lacks_memory
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.serving.access_log import AccessLog
+from viaduct.handover.serving.batching import Batcher, Probabilities
+from viaduct.handover.serving.intake import prepare_images, prepare_request
+from viaduct.handover.serving.limits import Limits, Refusal
+from viaduct.handover.serving.metrics import CONTENT_TYPE, Metrics
+from viaduct.handover.serving.open_inference import (
+    EXTENSIONS,
+    HEADER_LENGTH,
+    VERSION,
+    build_response,
+    describe_model,
+    parse_request,
+    rank_classes,
+)
+from viaduct.handover.serving.uploads import UploadMemory, discard_body, find_file_part, read_body
+
+LINGER_SECONDS = 2.0  # for a client that still sends what was refused
+Result = TypeVar("Result")
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Service:
+    """One classifier behind HTTP: what the routes share."""
+
+    def __init__(
+        self, classifier: Classifier, name: str, batcher: Batcher, limits: Limits, metrics: Metrics, decoders: int
+    ) -> None:
+        self.classifier = classifier
+        self.name = name
+        self.batcher = batcher
+        self.limits = limits
+        self.metrics = metrics
+        self.uploads = UploadMemory(limits)
+        self.decoders = ThreadPoolExecutor(decoders, thread_name_prefix="decode")
+        self.in_flight = 0  # images accepted and not answered
+        self.stopping = False
+
+    def accept(self, images: int) -> None:
+        """Count images that are to be answered; Refusal if the queue has no room for them."""
+        if self.in_flight + images > self.limits.queue:
+            seconds = self.batcher.estimate_seconds(self.limits.max_batch) * self.in_flight / self.limits.max_batch
+            raise Refusal(
+                503, f"{self.in_flight:,} images are waiting already.", retry_after=max(1, math.ceil(seconds))
+            )
+        self.count_accepted(images)
+
+    def count_accepted(self, images: int) -> None:
+        """Count images in or, when they are answered, out."""
+        self.in_flight += images
+        self.metrics.queued.set(self.in_flight)
+
+    async def classify(
+        self, request: Request, prepare: Callable[[], tuple[Result, torch.Tensor]]
+    ) -> tuple[Result, Probabilities]:
+        """Return what `prepare` made of the request besides the input, and the probabilities."""
+        self.accept(1)
+        accepted = 1
+        try:
+            start = time.monotonic()
+            with self.batcher.decode():
+                context, inputs = await asyncio.get_running_loop().run_in_executor(self.decoders, prepare)
+                seconds = time.monotonic() - start
+                self.accept(len(inputs) - 1)
+                accepted = len(inputs)
+                job = self.batcher.submit(inputs)
+            probabilities = await job.answer
+        finally:
+            self.count_accepted(-accepted)
+        self.metrics.preprocess.observe(seconds)
+        timing = job.timing
+        self.metrics.queue.observe(timing.queue)
+        request.state.notes = {
+            "images": len(inputs),
+            "preprocess_ms": round(1e3 * seconds, 2),
+            "queue_ms": round(1e3 * timing.queue, 2),
+            "network_ms": round(1e3 * timing.network, 2),
+            "batch": timing.batch,
+        }
+        if not np.isfinite(probabilities).all():
+            raise Refusal(400, "the network's outputs for this input are not finite.")
+        return context, probabilities
+
+
+def answer_json(content: Any, status: int = 200, **headers: str) -> Response:
+    """Return a response of JSON."""
+    return Response(json.dumps(content, allow_nan=False).encode(), status, headers, "application/json")
+
+
+def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
+    """Return the application that uvicorn runs."""
+    classifier, limits = service.classifier, service.limits
+    metadata = describe_model(service.name, classifier.size, len(classifier.labels))
+
+    def check_model(request: Request) -> None:
+        name, version = request.path_params["model"], request.path_params.get("version", VERSION)
+        if name != service.name:
+            raise Refusal(404, f"there is no model '{name[:60]}'; this server has '{service.name}'.")
+        if version != VERSION:
+            raise Refusal(404, f"model '{name}' has no version '{version[:20]}'; it has '{VERSION}'.")
+
+    async def describe_server(request: Request) -> Response:
+        return answer_json({"name": "viaduct", "version": __version__, "extensions": EXTENSIONS})
+
+    async def say_live(request: Request) -> Response:
+        return answer_json({"live": True})
+
+    async def say_ready(request: Request) -> Response:
+        if "model" in request.path_params:
+            check_model(request)
+        return answer_json({"ready": not service.stopping}, 503 if service.stopping else 200)
+
+    async def show_model(request: Request) -> Response:
+        check_model(request)
+        return answer_json(metadata)
+
+    async def infer(request: Request) -> Response:
+        check_model(request)
+        with service.uploads.hold() as holding:
+            body = await read_body(request, limits, holding)
+            header_length = request.headers.get(HEADER_LENGTH)
+
+            def prepare() -> tuple[Any, torch.Tensor]:
+                parsed = parse_request(body, header_length, limits)
+                return parsed, prepare_request(parsed, classifier, limits)
+
+            parsed, probabilities = await service.classify(request, prepare)
+        content, headers = build_response(parsed, service.name, probabilities, classifier.labels)
+        return Response(content, 200, headers)
+
+    async def predict(request: Request) -> Response:
+        top = read_top(request, len(classifier.labels))
+        content_type = request.headers.get("content-type", "application/octet-stream")
+        kind = content_type.partition(";")[0].strip().lower()
+        if not (kind.startswith("image/") or kind in ("application/octet-stream", "multipart/form-data", "")):
+            raise Refusal(
+                415,
+                f"Content-Type {kind[:60]!r}: send the image itself as image/* or application/octet-stream "
+                "(curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg'), or as the part 'file' of a form.",
+            )
+        with service.uploads.hold() as holding:
+            body = await read_body(request, limits, holding)
+
+            def prepare() -> tuple[None, torch.Tensor]:
+                image = find_file_part(body, content_type) if kind == "multipart/form-data" else body
+                return None, prepare_images([image], classifier, limits)
+
+            _, probabilities = await service.classify(request, prepare)
+        row = probabilities[0]
+        predictions = [
+            {"label": classifier.labels[index], "index": index, "probability": float(row[index])}
+            for index in rank_classes(row, top)
+        ]
+        return answer_json({"model": service.name, "predictions": predictions})
+
+    async def show_metrics(request: Request) -> Response:
+        return Response(service.metrics.render(), headers={"content-type": CONTENT_TYPE})
+
+    model = "/v2/models/{model}"
+    routes: list[tuple[str, Handler, str]] = [
+        ("/v2", describe_server, "GET"),
+        ("/v2/health/live", say_live, "GET"),
+        ("/v2/health/ready", say_ready, "GET"),
+        ("/predict", predict, "POST"),
+        ("/metrics", show_metrics, "GET"),
+    ]
+    for prefix in (model, model + "/versions/{version}"):
+        routes += [
+            (prefix, show_model, "GET"),
+            (prefix + "/ready", say_ready, "GET"),
+            (prefix + "/infer", infer, "POST"),
+        ]
+    app = Starlette(
+        routes=[Route(path, label_route(path, handler), methods=[method]) for path, handler, method in routes],
+        exception_handlers={
+            Refusal: partial(answer_refusal, limits),
+            HTTPException: partial(answer_unknown, limits),
+            ClientDisconnect: answer_nobody,
+            Exception: answer_failure,
+        },
+    )
+    return Watched(app, service, log)
+
+
+def label_route(path: str, handler: Handler) -> Handler:
+    """Return the handler; the request carries its route's pattern, which metrics are counted by."""
+
+    async def handle(request: Request) -> Response:
+        request.state.route = path
+        return await handler(request)
+
+    return handle
+
+
+def read_top(request: Request, classes: int) -> int:
+    """Return how many predictions are wanted."""
+    text = request.query_params.get("top", "5")
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
+        raise Refusal(400, f"top is {text[:20]!r}; it must be a number from 1 to {classes}.")
+    return min(int(text), classes)
+
+
+async def answer_refusal(limits: Limits, request: Request, refusal: Exception) -> Response:
+    """Return what a refused client gets."""
+    assert isinstance(refusal, Refusal)
+    headers = {}
+    if refusal.retry_after is not None:
+        headers["retry-after"] = str(refusal.retry_after)
+    return answer_error(request, refusal.message, refusal.status, headers, limits)
+
+
+def answer_error(request: Request, message: str, status: int, headers: dict[str, str], limits: Limits) -> Response:
+    """Return an error; if the body was not read, one that closes the connection."""
+    if request.method in ("GET", "HEAD") or getattr(request.state, "body_read", False):
+        return answer_json({"error": message}, status, **headers)
+    return LingeringResponse({"error": message}, status, headers, request, limits)
+
+
+class LingeringResponse(Response):
+    """An error sent before the body was read: the connection closes, but not under a client that is still sending."""
+
+    def __init__(self, content: Any, status: int, headers: dict[str, str], request: Request, limits: Limits) -> None:
+        super().__init__(json.dumps(content).encode(), status, {**headers, "connection": "close"}, "application/json")
+        self.request = request
+        self.limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        if "expect" not in self.request.headers:
+            await discard_body(self.request, LINGER_SECONDS, self.limits.max_bytes)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def answer_unknown(limits: Limits, request: Request, error: Exception) -> Response:
+    """Answer paths and methods that are not there."""
+    assert isinstance(error, HTTPException)
+    what = {404: "there is nothing at this path", 405: f"this path does not take {request.method}"}
+    message = what.get(error.status_code, error.detail)
+    return answer_error(request, f"{message}.", error.status_code, dict(error.headers or {}), limits)
+
+
+async def answer_nobody(request: Request, error: Exception) -> Response:
+    """Return the status that the access log has for a client that left before its request was complete."""
+    return Response(status_code=499)
+
+
+async def answer_failure(request: Request, error: Exception) -> Response:
+    """Answer for a failure of ours; the traceback goes to stderr."""
+    if lacks_memory(error):
+        return answer_json({"error": "the device has not enough memory for this batch."}, 503, **{"retry-after": "1"})
+    return answer_json({"error": "the server failed; its log says why."}, 500)
+
+
+class Watched:
+    """The application with a count, a time and a line in the log for each request."""
+
+    def __init__(self, app: ASGIApp, service: Service, log: AccessLog | None) -> None:
+        self.app = app
+        self.service = service
+        self.log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        start, status, sent = time.monotonic(), 0, 0
+        state = scope.setdefault("state", {})
+        size = 0
+
+        async def note_receive() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            return message
+
+        async def note_send(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, note_receive, note_send)
+        finally:
+            seconds = time.monotonic() - start
+            route = state.get("route", "other")
+            metrics = self.service.metrics
+            metrics.responses.labels(route, str(status)).inc()
+            if route.endswith(("infer", "predict")):
+                metrics.total.observe(seconds)
+            if self.log is not None:
+                self.log.add(
+                    client=(scope.get("client") or ("",))[0],
+                    method=scope["method"],
+                    path=scope["path"],
+                    status=status,
+                    bytes_in=size,
+                    bytes_out=sent,
+                    total_ms=round(1e3 * seconds, 2),
+                    **state.get("notes", {}),
+                )

@@ -1,0 +1,199 @@
+"""The thread that owns the network, and which requests share a batch.
+
+    batcher = Batcher(run, limits)
+    batcher.start(size)                                         returns when the network is warm
+    probabilities = await batcher.submit(inputs).answer
+
+A batch is sent when it is full, when nothing that was received is still being decoded, or when its oldest request would
+otherwise miss the latency budget. So a request that finds the network idle runs at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from viaduct.handover.serving.limits import Limits
+
+Run = Callable[[torch.Tensor], torch.Tensor]
+Probabilities = npt.NDArray[np.float32]
+
+
+@dataclass
+class Timing:
+    """Seconds of a request in the queue and in the network, and the images of its batch."""
+
+    queue: float = 0.0
+    network: float = 0.0
+    batch: int = 0
+
+
+@dataclass(eq=False)
+class Job:
+    """Inputs of one request, N x 3 x size x size."""
+
+    inputs: torch.Tensor
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Probabilities]
+    arrived: float = field(default_factory=time.monotonic)
+    timing: Timing = field(default_factory=Timing)
+
+    @property
+    def images(self) -> int:
+        return len(self.inputs)
+
+
+class Batcher:
+    """Runs the network in a thread of its own, on several requests at once where they are there."""
+
+    def __init__(self, run: Run, limits: Limits, on_batch: Callable[[int, float], None] | None = None) -> None:
+        self.run = run
+        self.limits = limits
+        self.on_batch = on_batch  # called in the event loop with images and seconds of each batch
+        self.jobs: deque[Job] = deque()
+        self.waiting = 0  # images in `jobs`
+        self.decoding = 0  # requests that will soon be jobs
+        self.seconds: dict[int, float] = {}  # images of a batch -> what it took lately
+        self.changed = threading.Condition()
+        self.stopping = False
+        self.thread: threading.Thread | None = None
+        self.warm = threading.Event()
+        self.failure: Exception | None = None
+
+    def start(self, size: int) -> None:
+        """Start the thread and wait until it has run batches of several sizes."""
+        self.thread = threading.Thread(target=self._work, args=(size,), name="network", daemon=True)
+        self.thread.start()
+        self.warm.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def _warm_up(self, size: int, repeats: int = 2) -> None:
+        """Run batches of several sizes and remember what they take."""
+        images = 1
+        while True:
+            inputs = torch.zeros(images, 3, size, size)
+            for _ in range(1 + repeats):
+                start = time.monotonic()
+                self._run_batch(inputs)
+                self.seconds[images] = time.monotonic() - start
+            if images == self.limits.max_batch:
+                return
+            images = min(2 * images, self.limits.max_batch)
+
+    def stop(self) -> None:
+        """Answer what was submitted, then end the thread."""
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+        if self.thread is not None:
+            self.thread.join()
+
+    @contextmanager
+    def decode(self) -> Iterator[None]:
+        """Count a request that is being decoded: a batch may wait for it."""
+        with self.changed:
+            self.decoding += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.decoding -= 1
+                if not self.decoding:
+                    self.changed.notify_all()
+
+    def submit(self, inputs: torch.Tensor) -> Job:
+        """Queue the inputs of a request, in the event loop; the job's `answer` will hold its probabilities."""
+        loop = asyncio.get_running_loop()
+        job = Job(inputs, loop, loop.create_future())
+        with self.changed:
+            self.jobs.append(job)
+            self.waiting += job.images
+            self.changed.notify_all()
+        return job
+
+    def estimate_seconds(self, images: int) -> float:
+        """Return what a batch of so many images takes, by what the nearest sizes took."""
+        if not self.seconds:
+            return 0.0
+        nearest = min(self.seconds, key=lambda known: abs(known - images))
+        return self.seconds[nearest] * max(1.0, images / nearest)
+
+    def _work(self, size: int) -> None:
+        try:
+            self._warm_up(size)
+        except Exception as error:
+            self.failure = error
+            return
+        finally:
+            self.warm.set()
+        while batch := self._take_batch():
+            self._answer(batch)
+
+    def _take_batch(self) -> list[Job]:
+        """Wait for jobs that share a batch; none when the server stops and everything is answered."""
+        with self.changed:
+            while not self.jobs:
+                if self.stopping:
+                    return []
+                self.changed.wait()
+            while self.waiting < self.limits.max_batch and self.decoding and not self.stopping:
+                last_moment = self.jobs[0].arrived + self.limits.latency_budget
+                spare = last_moment - self.estimate_seconds(self.waiting + 1) - time.monotonic()
+                if spare <= 0:
+                    break
+                self.changed.wait(spare)
+            batch = [self.jobs.popleft()]
+            images = batch[0].images
+            while self.jobs and images + self.jobs[0].images <= self.limits.max_batch:
+                batch.append(self.jobs.popleft())
+                images += batch[-1].images
+            self.waiting -= images
+        return batch
+
+    def _answer(self, batch: list[Job]) -> None:
+        start = time.monotonic()
+        images = sum(job.images for job in batch)
+        inputs = batch[0].inputs if len(batch) == 1 else torch.cat([job.inputs for job in batch])
+        try:
+            pieces = [self._run_batch(piece) for piece in torch.split(inputs, self.limits.max_batch)]
+            results: list[Probabilities] | Exception = list(np.split(np.concatenate(pieces), ends(batch)))
+        except Exception as error:  # out of memory, a lost card: these requests fail, the thread goes on
+            results = error
+        seconds = time.monotonic() - start
+        if images <= self.limits.max_batch:
+            known = self.seconds.get(images, seconds)
+            self.seconds[images] = 0.8 * known + 0.2 * seconds
+        for job in batch:
+            job.timing = Timing(start - job.arrived, seconds, images)
+        batch[0].loop.call_soon_threadsafe(self._deliver, batch, results, images, seconds)
+
+    def _run_batch(self, inputs: torch.Tensor) -> Probabilities:
+        with torch.inference_mode():
+            probabilities: Probabilities = self.run(inputs).float().softmax(dim=1).cpu().numpy()
+        return probabilities
+
+    def _deliver(self, batch: list[Job], results: list[Probabilities] | Exception, images: int, seconds: float) -> None:
+        if self.on_batch:
+            self.on_batch(images, seconds)
+        for position, job in enumerate(batch):
+            if job.answer.done():  # its client has gone
+                continue
+            if isinstance(results, Exception):
+                job.answer.set_exception(results)
+            else:
+                job.answer.set_result(results[position])
+
+
+def ends(batch: list[Job]) -> list[int]:
+    """Return where the results of each job but the last end."""
+    return [int(end) for end in np.cumsum([job.images for job in batch])[:-1]]

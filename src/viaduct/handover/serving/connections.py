@@ -1,0 +1,122 @@
+"""Connections: how many there may be, and how slow each may be.
+
+uvicorn waits for ever for the headers of a request, and for a client that does not read its response. Ten thousand such
+clients would leave no file descriptor for others. Here each connection has deadlines; and where there are too many, the
+ones that have waited longest without a complete request make room, so that those who do send requests are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from viaduct.handover.serving.limits import Limits
+from viaduct.handover.serving.metrics import Metrics
+
+SHARE_DROPPED = 0.05  # of the slow connections at once, so that a crowd of new ones costs little
+
+
+class GuardedProtocol(H11Protocol):
+    """A connection that knows since when it has been waiting, and for what."""
+
+    guard: ConnectionGuard
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.since = time.monotonic()  # of the state that it is in
+        self.sending = True  # whether the client has begun a request, or must begin with its first
+        self.stuck_since: float | None = None  # while the client does not read
+        super().connection_made(transport)
+        self.guard.admit(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.guard.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.sending and not self.is_answering():
+            self.since, self.sending = time.monotonic(), True
+        if not self.transport.is_closing():
+            super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        self.since, self.sending = time.monotonic(), False
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        self.stuck_since = time.monotonic()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self.stuck_since = None
+        super().resume_writing()
+
+    def is_answering(self) -> bool:
+        """Return True between the headers of a request and the end of its response."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def is_waiting_for_client(self) -> bool:
+        """Return True if there is no complete request to be answered."""
+        return not self.is_answering() or self.cycle.more_body
+
+    def find_fault(self, now: float, limits: Limits) -> str | None:
+        """Return why the connection has to be dropped; None if it has not."""
+        if self.stuck_since is not None and now - self.stuck_since > limits.write_seconds:
+            return "slow_reader"
+        if self.is_answering():
+            return None  # the upload has its own deadline
+        if self.transport.is_closing():
+            return "slow_reader" if now - self.since > limits.write_seconds else None
+        allowed = limits.head_seconds if self.sending else limits.idle_seconds
+        if now - self.since > allowed:
+            return "slow_headers" if self.sending else "idle"
+        return None
+
+
+class ConnectionGuard:
+    """All connections of a server."""
+
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        self.limits = limits
+        self.metrics = metrics
+        self.open: set[GuardedProtocol] = set()
+
+    def build_protocol(self) -> type[asyncio.Protocol]:
+        """Return the protocol class that uvicorn makes connections of."""
+        return type("ServedProtocol", (GuardedProtocol,), {"guard": self})
+
+    def admit(self, connection: GuardedProtocol) -> None:
+        """Take a new connection; where there are too many, drop those that have been slow for longest."""
+        if len(self.open) >= self.limits.connections:
+            slow = sorted(
+                (other for other in self.open if other.is_waiting_for_client()), key=lambda other: other.since
+            )
+            self.drop(slow[: max(1, int(SHARE_DROPPED * len(slow)))] or [connection], "too_many")
+        self.open.add(connection)
+        self.metrics.connections.set(len(self.open))
+
+    def forget(self, connection: GuardedProtocol) -> None:
+        self.open.discard(connection)
+        self.metrics.connections.set(len(self.open))
+
+    def drop(self, connections: Iterable[GuardedProtocol], reason: str) -> None:
+        """Close connections at once, whatever is still to be sent."""
+        for connection in connections:
+            self.metrics.dropped.labels(reason).inc()
+            connection.transport.abort()
+            self.open.discard(connection)
+
+    async def sweep(self) -> None:
+        """Drop connections that are over their time, once a second, for ever."""
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            faults: dict[str, list[Any]] = {}
+            for connection in self.open:
+                if reason := connection.find_fault(now, self.limits):
+                    faults.setdefault(reason, []).append(connection)
+            for reason, connections in faults.items():
+                self.drop(connections, reason)

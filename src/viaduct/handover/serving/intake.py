@@ -1,0 +1,84 @@
+"""What a request brings, encoded images, pixels or tensors, to the network's input; runs in the decoding threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from viaduct.errors import BadData
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.decoding import image_size
+from viaduct.handover.preparing import Floats
+from viaduct.handover.serving.limits import Limits, Refusal
+from viaduct.handover.serving.open_inference import InferRequest
+
+
+def prepare_request(request: InferRequest, classifier: Classifier, limits: Limits) -> torch.Tensor:
+    """Return the network's input, N x 3 x size x size, of an inference request."""
+    if request.input == "image_bytes":
+        return prepare_images(request.data, classifier, limits)
+    if request.input == "pixels":
+        return prepare_pixels(request.data, classifier, limits)
+    size = classifier.size
+    if request.shape[1:] != (3, size, size):
+        raise Refusal(
+            400, f"input 'images': the shape is {list(request.shape)}; the network takes [N, 3, {size}, {size}]."
+        )
+    if not np.isfinite(request.data).all():
+        raise Refusal(400, "input 'images' holds values that are not finite.")
+    return torch.from_numpy(np.array(request.data, np.float32))
+
+
+def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limits) -> torch.Tensor:
+    """Return the network's input of encoded images; what is too large is refused by its header."""
+    check_sizes(images, limits)
+    prepared: list[Floats] = []
+    for position, data in enumerate(images):
+        try:
+            prepared.append(classifier.prepare(data))
+        except BadData as error:
+            raise refuse_image(position, len(images), error) from None
+    return stack_inputs(prepared)
+
+
+def check_sizes(images: Sequence[bytes], limits: Limits) -> None:
+    """Refuse what is no image, and images that are too large, before anything is decoded."""
+    pixels = 0
+    for position, data in enumerate(images):
+        try:
+            height, width = image_size(data)
+        except BadData as error:
+            raise refuse_image(position, len(images), error) from None
+        pixels += height * width
+        if pixels > limits.max_pixels:
+            what = "the image has" if len(images) == 1 else "the images have together"
+            raise Refusal(413, f"{what} {pixels:,} pixels or more; at most {limits.max_pixels:,} are decoded.")
+
+
+def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits: Limits) -> torch.Tensor:
+    """Return the network's input of decoded images."""
+    count, height, width, channels = images.shape
+    if channels != 3:
+        raise Refusal(400, f"input 'pixels': the shape is {list(images.shape)}; it must be [N, height, width, 3].")
+    if count * height * width > limits.max_pixels:
+        raise Refusal(
+            413, f"the images have {count * height * width:,} pixels; at most {limits.max_pixels:,} are taken."
+        )
+    try:
+        return stack_inputs([classifier.prepare_pixels(np.array(image)) for image in images])
+    except BadData as error:
+        raise Refusal(400, f"input 'pixels': {error.what}") from None
+
+
+def refuse_image(position: int, count: int, error: BadData) -> Refusal:
+    """Return the refusal of an image that cannot be decoded."""
+    which = "the image" if count == 1 else f"image {position}"
+    return Refusal(400, f"{which} cannot be used: {' '.join((error.what, *error.hints))}")
+
+
+def stack_inputs(prepared: Sequence[Floats]) -> torch.Tensor:
+    """Return a batch in channels_last order of images that are height x width x 3."""
+    return torch.from_numpy(np.stack(prepared)).permute(0, 3, 1, 2)

@@ -1,0 +1,47 @@
+"""What a server takes on: sizes, times and numbers, and the refusal of anything beyond."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one server; those without a flag are the same for every server."""
+
+    max_batch: int = 16  # images that the network sees at once
+    latency_budget: float = 0.05  # seconds in the queue and the network that batching may use
+    queue: int = 256  # images accepted and not yet answered
+    max_bytes: int = 32 * MEGABYTE  # of a request's body
+    max_pixels: int = 1 << 26  # of the images of a request together
+    max_images: int = 64  # in a request
+    max_json: int = 8 * MEGABYTE  # parsing JSON holds up every other request
+    connections: int = 1000
+    head_seconds: float = 10.0  # from the first byte of a request to the end of its headers
+    idle_seconds: float = 60.0  # between two requests of a connection
+    write_seconds: float = 30.0  # without progress while a response is sent
+    upload_grace: float = 10.0  # seconds before the rate of an upload counts
+    upload_rate: int = 16 << 10  # bytes a second, averaged from its start
+    drain_seconds: float = 30.0  # for accepted requests when the server stops
+
+    @property
+    def upload_memory(self) -> int:
+        """Return how many bytes of bodies may be in memory at once."""
+        return max(256 * MEGABYTE, 4 * self.max_bytes)
+
+    @property
+    def images_per_request(self) -> int:
+        """Return how many images a request may have."""
+        return min(self.max_images, self.queue)
+
+
+class Refusal(Exception):
+    """A request that is not answered as asked; becomes {"error": message} with this status."""
+
+    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.retry_after = retry_after

@@ -1,0 +1,167 @@
+"""Bodies of requests, read within limits of size, time and memory; nothing touches the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+
+from viaduct.handover.serving.limits import Limits, Refusal
+
+
+class UploadMemory:
+    """Counts the bytes of all bodies that are in memory."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limit = limits.upload_memory
+        self.used = 0
+
+    @contextmanager
+    def hold(self) -> Iterator[Holding]:
+        """Hold the body of one request; what was added is given back at the end."""
+        holding = Holding(self)
+        try:
+            yield holding
+        finally:
+            self.used -= holding.size
+
+
+class Holding:
+    """The bytes that one request holds."""
+
+    def __init__(self, memory: UploadMemory) -> None:
+        self.memory = memory
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        if self.memory.used + size > self.memory.limit:
+            raise Refusal(503, "too many uploads at once.", retry_after=1)
+        self.memory.used += size
+        self.size += size
+
+
+async def read_body(request: Request, limits: Limits, holding: Holding) -> bytes:
+    """Return the body; Refusal as soon as it is too large or too slow."""
+    refuse_encoding(request)
+    declared = request.headers.get("content-length", "0")
+    if not declared.isascii() or not declared.isdigit() or int(declared[:20]) > limits.max_bytes:
+        raise too_large(limits)
+    chunks: list[bytes] = []
+    size, allowed = 0, limits.upload_grace
+    start = anyio.current_time()
+    with anyio.move_on_after(allowed) as scope:
+        more = True
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk = message.get("body", b"")
+            more = message.get("more_body", False)
+            size += len(chunk)
+            if size > limits.max_bytes:
+                raise too_large(limits)
+            if chunk:
+                holding.add(len(chunk))
+                chunks.append(chunk)
+            allowed = limits.upload_grace + size / limits.upload_rate
+            scope.deadline = start + allowed
+    if scope.cancelled_caught:
+        raise Refusal(408, f"{size:,} bytes of the body came in {allowed:.0f} s: the upload is too slow.")
+    request.state.body_read = True
+    return b"".join(chunks)
+
+
+def refuse_encoding(request: Request) -> None:
+    """Refuse compressed bodies: how large they become is known only afterwards."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Refusal(415, f"Content-Encoding {encoding[:40]!r}: the body must not be compressed.")
+
+
+def too_large(limits: Limits) -> Refusal:
+    return Refusal(413, f"the body has more than {limits.max_bytes:,} bytes.")
+
+
+async def discard_body(request: Request, seconds: float, most: int) -> None:
+    """Read what a refused client still sends, for a while: closed at once, it might never see the answer."""
+    size, more = 0, True
+    with anyio.move_on_after(seconds):
+        while more and size < most:
+            message = await request.receive()
+            size += len(message.get("body", b""))
+            more = message.get("more_body", False)  # of a disconnect: no
+
+
+def find_file_part(body: bytes, content_type: str) -> bytes:
+    """Return the part called `file` of a multipart form."""
+    from python_multipart.exceptions import FormParserError
+    from python_multipart.multipart import MultipartParser, parse_options_header
+
+    _, options = parse_options_header(content_type)
+    boundary = options.get(b"boundary")
+    if not boundary or len(boundary) > 200:
+        raise Refusal(400, "the multipart form has no boundary.")
+    reader = FormReader()
+    try:
+        parser = MultipartParser(boundary, reader.callbacks())  # type: ignore[arg-type]
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise Refusal(400, f"the multipart form cannot be parsed: {error}.") from None
+    if not reader.ended:
+        raise Refusal(400, "the multipart form is cut short.")
+    if reader.found is None:
+        raise Refusal(400, "the multipart form has no part called 'file'.")
+    return bytes(reader.found)
+
+
+class FormReader:
+    """Collects the first part called `file`."""
+
+    def __init__(self) -> None:
+        self.found: bytearray | None = None
+        self.ended = False
+        self.collecting = False
+        self.name = b""
+        self.value = b""
+
+    def callbacks(self) -> dict[str, object]:
+        return {
+            "on_part_begin": self.begin,
+            "on_header_field": self.add_name,
+            "on_header_value": self.add_value,
+            "on_header_end": self.end_header,
+            "on_part_data": self.add_data,
+            "on_part_end": self.end_part,
+            "on_end": self.end,
+        }
+
+    def begin(self) -> None:
+        self.name = self.value = b""
+
+    def add_name(self, data: bytes, start: int, end: int) -> None:
+        self.name += data[start:end]
+
+    def add_value(self, data: bytes, start: int, end: int) -> None:
+        self.value += data[start:end]
+
+    def end_header(self) -> None:
+        from python_multipart.multipart import parse_options_header
+
+        if self.name.lower() == b"content-disposition" and self.found is None:
+            _, options = parse_options_header(self.value)
+            if options.get(b"name") == b"file":
+                self.found, self.collecting = bytearray(), True
+        self.name = self.value = b""
+
+    def add_data(self, data: bytes, start: int, end: int) -> None:
+        if self.collecting and self.found is not None:
+            self.found += data[start:end]
+
+    def end_part(self) -> None:
+        self.collecting = False
+
+    def end(self) -> None:
+        self.ended = True

@@ -1,0 +1,123 @@
+"""viaduct serve"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from viaduct.errors import BadValue
+from viaduct.verbs._weights import (
+    ClassesOption,
+    DeviceOption,
+    EmaOption,
+    LabelsOption,
+    RecipeOption,
+    SettingsOption,
+    StepOption,
+    WeightsArgument,
+    open_classifier,
+)
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def main(
+    weights: WeightsArgument,
+    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at. 0.0.0.0: every machine that reaches this one may use it.")
+    ] = "127.0.0.1",
+    name: Annotated[
+        str | None, typer.Option(help="The model's name in addresses.", show_default="the network's")
+    ] = None,
+    max_batch: Annotated[
+        int | None,
+        typer.Option(help="Images that the network sees at once.", min=1, max=4096, show_default="16; on a card 64"),
+    ] = None,
+    latency_budget: Annotated[
+        float,
+        typer.Option(help="Milliseconds in queue and network within which requests wait for each other.", min=0.0),
+    ] = 50.0,
+    queue: Annotated[
+        int, typer.Option(help="Images accepted and not yet answered; further requests get 503.", min=1)
+    ] = 256,
+    max_bytes: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1)] = 32 << 20,
+    max_pixels: Annotated[int, typer.Option(help="Pixels of the images of a request.", min=1)] = 1 << 26,
+    device: DeviceOption = "auto",
+    precision: Annotated[str | None, typer.Option(help="Another precision than the recipe's.")] = None,
+    step: StepOption = None,
+    recipe: RecipeOption = None,
+    settings: SettingsOption = None,
+    classes: ClassesOption = None,
+    ema: EmaOption = None,
+    labels: LabelsOption = None,
+    access_log: Annotated[
+        Path | None,
+        typer.Option(help="Append a JSON line for each request to this file.", metavar="FILE", show_default="stderr"),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Write no access log.")] = False,
+) -> None:
+    """Serve a trained classifier over HTTP: the Open Inference Protocol v2, POST /predict, and a page to try it.
+
+    Clients of KServe and Triton work as they are. SIGTERM and Ctrl-C answer what was accepted, then end. There is
+    neither encryption nor authentication: whoever reaches the port can use it, so by default that is this machine.
+
+    \b
+    viaduct serve runs/try1 --port 8000
+    curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg' 'http://127.0.0.1:8000/predict?top=3'
+    """
+    if quiet and access_log is not None:
+        raise BadValue("--quiet writes no access log, and --access-log names one.", "Leave one of them out.")
+    require_server()
+    from viaduct.handover.serving.server import Address, bind_socket, choose_name, open_log
+
+    log = None if quiet else open_log(access_log)
+    listener = bind_socket(Address(host, port))
+    address = Address(host, listener.getsockname()[1])
+    classifier = open_classifier(
+        weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
+    )
+    model = choose_name(name, classifier)
+    from viaduct.devices import pick
+    from viaduct.handover.engine import build_engine
+    from viaduct.handover.serving.limits import Limits
+    from viaduct.handover.serving.server import build_server
+
+    kind = pick(device)[1].type
+    images = max_batch or (16 if kind == "cpu" else 64)
+    engine = build_engine(classifier, device, precision, batch=images)
+    if engine.note:
+        print(engine.note, file=sys.stderr)
+    limits = Limits(
+        max_batch=images,
+        latency_budget=latency_budget / 1000,
+        queue=queue,
+        max_bytes=max_bytes,
+        max_pixels=max_pixels,
+    )
+
+    def say_ready() -> None:
+        print(
+            f"Serving {model} ({len(classifier.labels)} classes) on {kind} in {engine.precision} at {address.url}",
+            flush=True,
+        )
+
+    if host not in LOOPBACK:
+        print(
+            f"--host {host}: anyone who reaches port {address.port} of this machine can use the model; "
+            "there is no authentication and no encryption.",
+            file=sys.stderr,
+        )
+    server = build_server(classifier, engine.run, name=model, limits=limits, log=log, on_ready=say_ready)
+    server.run([listener])
+    print(f"Stopped: {server.server_state.total_requests:,} requests answered.", file=sys.stderr)
+
+
+def require_server() -> None:
+    """Refuse to start without the packages of the extra; before weights are read."""
+    from viaduct.extras import require
+
+    require("torch", "uvicorn", "starlette", "prometheus_client", "python_multipart")

@@ -1,0 +1,221 @@
+"""POST /predict: images of every kind, forms, limits, uploads that break off."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+httpx = pytest.importorskip("httpx", reason="the tests of serve need httpx")
+
+from viaduct.data.png_encoder import encode_png  # noqa: E402
+from viaduct.handover.serving import intake  # noqa: E402
+from viaduct.handover.serving.limits import Limits, Refusal  # noqa: E402
+
+from .conftest import Running, draw, encode  # noqa: E402
+
+
+def predict(served: Running, content: bytes, query: str = "", kind: str = "image/jpeg") -> httpx.Response:
+    return served.client.post(f"/predict{query}", content=content, headers={"Content-Type": kind})
+
+
+def deep_png(pixels: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    """Return a PNG of 16 bits a channel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width = pixels.shape[:2]
+    rows = b"".join(b"\0" + (row.astype(">u2") * 257).tobytes() for row in pixels)
+    head = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def animated_gif() -> bytes:
+    frames = [Image.fromarray(draw(40, 40, seed)).quantize(64) for seed in range(3)]
+    return encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+
+
+IMAGES = {
+    "JPEG": encode(draw(90, 120), "JPEG"),
+    "CMYK JPEG": encode(Image.fromarray(draw(60, 40)).convert("CMYK"), "JPEG"),
+    "grey JPEG": encode(Image.fromarray(draw(60, 40)).convert("L"), "JPEG"),
+    "progressive JPEG": encode(draw(60, 40), "JPEG", progressive=True),
+    "16-bit PNG": deep_png(draw(40, 40)),
+    "PNG with transparency": encode(Image.fromarray(draw(40, 40)).convert("RGBA")),
+    "palette PNG": encode(Image.fromarray(draw(40, 40)).quantize(16)),
+    "animated GIF": animated_gif(),
+    "BMP": encode(draw(40, 40), "BMP"),
+    "WebP": encode(draw(40, 40), "WEBP"),
+    "TIFF": encode(draw(40, 40), "TIFF"),
+    "1x1": encode(draw(1, 1)),
+    "1 x 3000": encode(draw(1, 3000)),
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_an_image_is_answered_as_the_network_does(kind: str, served: Running) -> None:
+    response = predict(served, IMAGES[kind], "?top=10")
+    assert response.status_code == 200, response.text
+    classifier = served.classifier
+    inputs = torch.from_numpy(classifier.prepare(IMAGES[kind])).permute(2, 0, 1)[None]
+    with torch.inference_mode():
+        expected = classifier.network(inputs).softmax(1)[0].numpy()
+    predictions = response.json()["predictions"]
+    assert {row["index"] for row in predictions} == set(range(10))
+    for row in predictions:
+        assert row["label"] == classifier.labels[row["index"]]
+        assert row["probability"] == pytest.approx(float(expected[row["index"]]), abs=1e-5)
+    assert [row["probability"] for row in predictions] == sorted((r["probability"] for r in predictions), reverse=True)
+
+
+def test_forty_megapixels_are_answered(served: Running) -> None:
+    response = predict(served, encode(Image.new("RGB", (8000, 5000), (200, 30, 90)), "JPEG"))
+    assert len(response.json()["predictions"]) == 5
+
+
+def test_five_predictions_are_given_unless_another_number_is_asked_for(served: Running) -> None:
+    image = IMAGES["1x1"]
+    assert len(predict(served, image).json()["predictions"]) == 5
+    assert len(predict(served, image, "?top=1").json()["predictions"]) == 1
+    assert len(predict(served, image, "?top=99").json()["predictions"]) == 10
+    for top in ("0", "-1", "x", "1.5", "", "1" * 30, "²"):
+        assert predict(served, image, f"?top={top}").status_code == 400, top
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "image/png", "image/x-anything; a=b"])
+def test_what_the_image_calls_itself_does_not_matter(kind: str, served: Running) -> None:
+    assert predict(served, IMAGES["JPEG"], kind=kind).status_code == 200
+
+
+def test_a_form_with_a_file_is_taken(served: Running) -> None:
+    plain = predict(served, IMAGES["JPEG"]).json()
+    form = served.client.post(
+        "/predict", files={"other": b"x", "file": ("../../etc/passwd", IMAGES["JPEG"])}, data={"a": "b"}
+    )
+    assert form.json() == plain
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "status"),
+    [
+        ("application/json", b"{}", 415),
+        ("text/plain", b"x", 415),
+        ("application/x-www-form-urlencoded", b"@photo.jpg", 415),
+        ("multipart/form-data", b"x", 400),
+        ("multipart/form-data; boundary=a", b"", 400),
+        ("multipart/form-data; boundary=a", b"no form", 400),
+        ("multipart/form-data; boundary=a", b"--a\r\n\r\nx\r\n--a--\r\n", 400),
+        (
+            "multipart/form-data; boundary=a",
+            b'--a\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + IMAGES["JPEG"],
+            400,
+        ),
+        ("image/jpeg", b"", 400),
+        ("image/jpeg", b"hello", 400),
+        ("image/jpeg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", 400),
+        ("image/jpeg", IMAGES["JPEG"][:600], 400),
+        ("image/jpeg", IMAGES["16-bit PNG"][:100], 400),
+        ("image/jpeg", IMAGES["animated GIF"][:200], 400),
+        ("image/jpeg", IMAGES["TIFF"][:100], 400),
+        ("image/jpeg", IMAGES["WebP"][:40], 400),
+        ("image/jpeg", b"GIF89a", 400),
+        ("image/jpeg", b"\xff\xd8\xff", 400),
+        ("image/jpeg", b"\x89PNG\r\n\x1a\n", 400),
+    ],
+)
+def test_what_is_no_image_is_refused_with_a_reason(kind: str, content: bytes, status: int, served: Running) -> None:
+    response = predict(served, content, kind=kind)
+    assert response.status_code == status, response.text
+    assert response.json()["error"]
+
+
+def test_a_decompression_bomb_is_refused_by_its_header(served: Running) -> None:
+    bomb = encode_png(np.zeros((1, 1, 3), np.uint8))
+    wide = bytearray(bomb)
+    wide[16:24] = struct.pack(">II", 60_000, 60_000)
+    wide[29:33] = struct.pack(">I", zlib.crc32(bytes(wide[12:29])))
+    response = predict(served, bytes(wide))
+    assert response.status_code in (400, 413)
+    assert "pixels" in response.json()["error"]
+
+
+def test_an_image_above_the_limit_is_refused_without_decoding_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viaduct.data.png.decode", lambda data: pytest.fail("it was decoded"))
+    images = [encode(draw(40, 40)), encode(draw(40, 40))]
+    intake.check_sizes(images, Limits(max_pixels=3200))
+    with pytest.raises(Refusal, match="3,200 pixels or more; at most 3,199") as caught:
+        intake.check_sizes(images, Limits(max_pixels=3199))
+    assert caught.value.status == 413
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served: Running) -> None:
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Length: 999999999999\r\n\r\n"
+    with served.connect() as link:
+        link.sendall(head)
+        answer = link.recv(10_000) + link.recv(10_000)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b'{"error": "the body has more than 33,554,432 bytes."}' in answer
+
+
+def test_a_body_without_a_length_is_refused_while_it_is_read(served: Running) -> None:
+    piece = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Type: image/png\r\n\r\n"
+    answer = served.exchange(head + 40 * piece + b"0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_behind(served: Running) -> None:
+    service = served.server.service
+    for _ in range(3):
+        with served.connect() as link:
+            link.sendall(
+                b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 5000\r\n\r\n"
+            )
+            link.sendall(bytes(1000))
+    assert predict(served, IMAGES["JPEG"]).status_code == 200
+    for _ in range(100):
+        if (service.uploads.used, service.in_flight) == (0, 0):
+            break
+        served.client.get("/v2")
+    assert (service.uploads.used, service.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "request_bytes", [b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00", b"A" * 100_000, b"GET / HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_not_http_is_refused_and_closed(request_bytes: bytes, served: Running) -> None:
+    with served.connect() as link:
+        link.sendall(request_bytes)
+        link.shutdown(1)
+        answer = link.recv(100)
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 200"))
+    assert served.client.get("/v2/health/live").status_code == 200
+
+
+def test_the_metrics_count_what_was_answered(served: Running) -> None:
+    def read() -> dict[str, float]:
+        text = served.client.get("/metrics").text
+        rows = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in rows}
+
+    before = read()
+    predict(served, IMAGES["JPEG"])
+    predict(served, b"hello")
+    after = read()
+
+    def added(name: str) -> float:
+        return after[name] - before.get(name, 0.0)
+
+    assert added('viaduct_responses_total{code="200",route="/predict"}') == 1
+    assert added('viaduct_responses_total{code="400",route="/predict"}') == 1
+    for stage in ("preprocess", "queue", "network"):
+        assert added(f"viaduct_{stage}_seconds_count") == 1
+    assert added("viaduct_request_seconds_count") == 2
+    assert added("viaduct_batch_images_sum") == 1
+    assert after["viaduct_queue_images"] == 0
+    assert after["viaduct_connections"] >= 1

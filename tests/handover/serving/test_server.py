@@ -1,0 +1,247 @@
+"""The server as a process, and what it does with too much: crowds, slow clients, signals, ports that are taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import torch
+
+from command import viaduct
+from viaduct.errors import BadValue
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.serving.limits import Limits
+
+from .conftest import draw, encode, read_all, running
+
+httpx = pytest.importorskip("httpx", reason="the tests of serve need httpx")
+pytest.importorskip("uvicorn", reason="pip install 'viaduct[serve]'")
+
+from viaduct.handover.serving.server import Address, bind_socket  # noqa: E402
+
+IMAGE = encode(draw())
+TRANSPORT_ERRORS = {"ConnectError", "ReadError", "RemoteProtocolError", "WriteError"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+class SlowNetwork:
+    """The classifier's network behind a gate."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self.network = classifier.network
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.gate.wait(30)
+        logits: torch.Tensor = self.network(inputs)
+        return logits
+
+
+def wait_until(condition: object, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_full_queue_is_refused_and_says_when_to_come_back(classifier: Classifier) -> None:
+    network = SlowNetwork(classifier)
+    with running(classifier, Limits(queue=3, max_batch=2), network) as served, ThreadPoolExecutor(3) as pool:
+        network.gate.clear()
+        accepted = [pool.submit(served.client.post, "/predict", content=IMAGE) for _ in range(3)]
+        wait_until(lambda: served.server.service.in_flight == 3)
+        refused = served.client.post("/predict", content=IMAGE)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "3 images are waiting" in refused.json()["error"]
+        assert served.client.get("/v2/health/live").status_code == 200  # the others are not held up
+        network.gate.set()
+        assert [answer.result().status_code for answer in accepted] == [200, 200, 200]
+        assert served.client.post("/predict", content=IMAGE).status_code == 200
+
+
+def test_stopping_answers_what_was_accepted_and_takes_no_more(classifier: Classifier) -> None:
+    network = SlowNetwork(classifier)
+    with running(classifier, Limits(max_batch=2), network) as served, ThreadPoolExecutor(6) as pool:
+        network.gate.clear()
+        accepted = [pool.submit(served.client.post, "/predict", content=IMAGE) for _ in range(6)]
+        wait_until(lambda: served.server.service.in_flight == 6)
+        served.server.handle_exit(signal.SIGTERM, None)
+        wait_until(lambda: not is_listening(served.port))
+        network.gate.set()
+        assert [answer.result().status_code for answer in accepted] == [200] * 6
+
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_slow_clients_make_room_for_others(classifier: Classifier) -> None:
+    with running(classifier, Limits(connections=20)) as served:
+        slow = [served.connect() for _ in range(60)]
+        try:
+            for number, link in enumerate(slow):
+                head = b"POST /predict HTTP/1.1\r\nHost: x\r\n"
+                with suppress(OSError):  # some have had to make room
+                    link.sendall(head if number % 2 else head + b"Content-Length: 9\r\n\r\n")
+            for _ in range(5):
+                with httpx.Client(base_url=served.url, verify=False, trust_env=False, timeout=20) as client:
+                    assert client.post("/predict", content=IMAGE).status_code == 200
+            assert len(served.server.guard.open) <= 21
+        finally:
+            for link in slow:
+                link.close()
+
+
+def test_clients_that_dawdle_are_dropped(classifier: Classifier) -> None:
+    limits = Limits(head_seconds=0.2, idle_seconds=0.3, upload_grace=0.3, upload_rate=1 << 30)
+    with running(classifier, limits) as served, ExitStack() as links:
+        silent, half, upload, idle = (links.enter_context(served.connect()) for _ in range(4))
+        half.sendall(b"GET /v2 HTTP/1.1\r\nHost:")
+        upload.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\nabc")
+        idle.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert read_all(silent) == b""
+        assert read_all(half) == b""
+        assert read_all(upload).startswith(b"HTTP/1.1 408")
+        assert read_all(idle).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: not served.server.guard.open)
+
+
+def test_uploads_share_a_bounded_memory(classifier: Classifier) -> None:
+    with running(classifier) as served:
+        uploads = served.server.service.uploads
+        uploads.limit = 100_000
+        with served.connect() as link:
+            link.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 95000\r\n\r\n" + bytes(90_000))
+            wait_until(lambda: uploads.used == 90_000)
+            refused = served.client.post("/predict", content=bytes(20_000))
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        wait_until(lambda: uploads.used == 0)
+        assert served.client.post("/predict", content=IMAGE).status_code == 200
+
+
+def test_each_request_is_a_line_of_json_in_the_log(classifier: Classifier) -> None:
+    with running(classifier) as served:
+        served.client.post("/predict?top=1", content=IMAGE)
+        served.client.get("/%1b[31mred%0a")
+    lines = [json.loads(line) for line in served.log.getvalue().splitlines()]
+    assert [(line["method"], line["status"]) for line in lines] == [("POST", 200), ("GET", 404)]
+    assert lines[0]["images"] == lines[0]["batch"] == 1
+    assert lines[0]["bytes_in"] == len(IMAGE)
+    assert lines[0]["total_ms"] >= lines[0]["network_ms"] > 0
+    assert served.log.getvalue().isascii()
+    assert "\x1b" not in served.log.getvalue()
+
+
+@contextmanager
+def started(run: Path, port: int = 0, *flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start `viaduct serve`; give the process and its address."""
+    command = [sys.executable, "-m", "viaduct", "serve", str(run), "--port", str(port), "--device", "cpu", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"Serving \S+ \(10 classes\) on cpu in fp32 at (http://\S+)$", line)
+        assert found, (line, process.poll())
+        yield process, found[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_sigterm_under_load_answers_what_was_accepted(shapes_run: Path) -> None:
+    stop = threading.Event()
+    with started(shapes_run, 0, "--quiet") as (process, url), ThreadPoolExecutor(4) as pool:
+        outcomes: list[int | str] = []
+        workers = [pool.submit(send_requests, url, outcomes, stop) for _ in range(4)]
+        wait_until(lambda: len(outcomes) > 20)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        stop.set()
+        for worker in workers:
+            worker.result()
+        assert process.stderr is not None
+        found = re.search(r"Stopped: ([\d,]+) requests answered", process.stderr.read())
+    assert found
+    assert int(found[1].replace(",", "")) == outcomes.count(200)
+    assert set(outcomes) <= {200, *TRANSPORT_ERRORS}
+
+
+@pytest.mark.slow
+def test_clients_of_a_killed_server_get_clean_errors_and_then_answers(shapes_run: Path) -> None:
+    stop = threading.Event()
+    with started(shapes_run, 0, "--quiet") as (first, url), ThreadPoolExecutor(4) as pool:
+        outcomes: list[int | str] = []
+        workers = [pool.submit(send_requests, url, outcomes, stop) for _ in range(4)]
+        wait_until(lambda: len(outcomes) > 20)
+        first.kill()
+        first.wait()
+        wait_until(lambda: "ConnectError" in outcomes)
+        before = len(outcomes)
+        with started(shapes_run, int(url.rsplit(":", 1)[1]), "--quiet"):
+            wait_until(lambda: outcomes[before:].count(200) > 20)
+            stop.set()
+            for worker in workers:
+                worker.result()
+    assert set(outcomes) <= {200, *TRANSPORT_ERRORS}
+    assert set(outcomes[-4:]) == {200}
+
+
+def send_requests(url: str, outcomes: list[int | str], stop: threading.Event) -> None:
+    with httpx.Client(base_url=url, verify=False, trust_env=False, timeout=20) as client:
+        while not stop.is_set():
+            try:
+                outcomes.append(client.post("/predict", content=IMAGE).status_code)
+            except httpx.TransportError as error:
+                outcomes.append(type(error).__name__)
+                time.sleep(0.02)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(BadValue, match=f"port {port} of 127.0.0.1 is in use"):
+            bind_socket(Address("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "\udcff", "a" * 80])
+def test_an_address_that_is_not_here_is_named(host: str) -> None:
+    with pytest.raises(BadValue, match="--host"):
+        bind_socket(Address(host, 0))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--port", "70000"], "70000"),
+        (["--max-batch", "0"], "--max-batch"),
+        (["--latency-budget", "nan"], "finite"),
+        (["--quiet", "--access-log", "x"], "--quiet"),
+        (["--name", "a/b"], "--name 'a/b'"),
+        (["--recipe", "nothing"], "nothing"),
+    ],
+)
+def test_wrong_flags_are_refused(flags: list[str], said: str, shapes_run: Path) -> None:
+    done = viaduct("serve", str(shapes_run), "--port", "0", *flags)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
