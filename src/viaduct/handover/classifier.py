@@ -22,10 +22,11 @@ from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
 from viaduct.recipes import Loaded, Recipe
 from viaduct.training.distributed import ALONE
-from viaduct.training.foreign import WeightsFile, find_weights
+from viaduct.training.foreign import WeightsFile, find_weights, has_averages
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.rundir import RunDir
 from viaduct.training.trained import Weights, choose_checkpoints, load_weights
+from viaduct.weights.stored import open_weights
 
 CPU = torch.device("cpu")
 
@@ -138,7 +139,15 @@ def load_classifier(
         weights=saved.path,
         run=run,
         step=step,
-        averaged=bool(recipe.ema) if ema is None else ema,
+        averaged=is_averaged(saved, recipe, run) if ema is None else ema,
         accuracy=accuracy,
         notes=tuple(notes),
     )
+
+
+def is_averaged(saved: Weights, recipe: Recipe, run: Path | None) -> bool:
+    """Return True if averages were taken: a run keeps them where its recipe averages, other weights may lack them."""
+    if not recipe.ema or run is not None:
+        return bool(recipe.ema)
+    with open_weights(saved.path) as stored:
+        return has_averages(stored)

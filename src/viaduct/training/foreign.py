@@ -17,7 +17,7 @@ from viaduct.weights.bundle import Bundle
 from viaduct.weights.importing import SHADOW, read_values
 from viaduct.weights.locate import INDEX, find_prefix, is_tf_checkpoint, prefixes
 from viaduct.weights.mindspore import MindsporeNames
-from viaduct.weights.stored import open_weights
+from viaduct.weights.stored import Stored, open_weights
 from viaduct.weights.torch_files import ENDINGS
 
 FILES = (".safetensors", ".ckpt", *ENDINGS)
@@ -45,8 +45,7 @@ class WeightsFile:
         """
         with open_weights(self.path, ema=bool(ema)) as stored:
             of_torch = stored.kind == "PyTorch file"
-            shadows = any(name.endswith(SHADOW) for name in stored.infos)
-            averaged = shadows if ema is None else ema
+            averaged = has_averages(stored) if ema is None else ema
             notes = [warning.rstrip(".") for warning in stored.warnings]
             if isinstance(stored.reader, Bundle | MindsporeNames):
                 values = read_values(model, stored.reader, ema=averaged)
@@ -60,6 +59,11 @@ class WeightsFile:
                 notes.append("the moving averages of the weights are measured (--no-ema: the weights themselves)")
             copy_into(model, tensors)
             return stored.facts.step, notes
+
+
+def has_averages(stored: Stored) -> bool:
+    """Return True if moving averages stand beside the weights."""
+    return any(name.endswith(SHADOW) for name in stored.infos)
 
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:

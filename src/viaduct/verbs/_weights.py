@@ -34,7 +34,8 @@ SettingsOption = Annotated[
     typer.Option("--set", help="With --recipe NAME: change a field of it; may be repeated.", metavar="FIELD=VALUE"),
 ]
 ClassesOption = Annotated[
-    int | None, typer.Option(help="The network's outputs.", show_default="the recipe's, or as the data say", min=1)
+    int | None,
+    typer.Option(help="The network's outputs.", show_default="as the weights or data say, or the recipe's", min=1),
 ]
 EmaOption = Annotated[
     bool | None,
@@ -70,7 +71,12 @@ def open_classifier(
     if found is None:
         loaded = load_recipe(weights, recipe, settings, classes, None, step, None)
         from viaduct.handover.classifier import open_weights_file
+        from viaduct.handover.outputs import match_outputs
 
+        if classes is None and not any(setting.startswith("data.classes=") for setting in settings or []):
+            loaded, note = match_outputs(weights, loaded)
+            if note:
+                print(note, file=sys.stderr)
         classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
     else:
         refuse_flags(settings, classes, ema)
