@@ -7,6 +7,7 @@ batching.py         the thread that owns the network, and which requests share a
 connections.py      how many connections there may be, and how slow
 metrics.py          /metrics for Prometheus
 access_log.py       a JSON line for each request
+page.py             the page: HTML, CSS and JavaScript in one answer
 app.py              the routes
 server.py           socket, warm-up, signals
 """

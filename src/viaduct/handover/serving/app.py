@@ -37,6 +37,7 @@ from viaduct.handover.serving.open_inference import (
     parse_request,
     rank_classes,
 )
+from viaduct.handover.serving.page import render_page
 from viaduct.handover.serving.uploads import UploadMemory, discard_body, find_file_part, read_body
 
 LINGER_SECONDS = 2.0  # for a client that still sends what was refused
@@ -180,8 +181,14 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
     async def show_metrics(request: Request) -> Response:
         return Response(service.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
+    page, page_headers = render_page(service.name, len(classifier.labels), classifier.size)
+
+    async def show_page(request: Request) -> Response:
+        return Response(page, headers=page_headers)
+
     model = "/v2/models/{model}"
     routes: list[tuple[str, Handler, str]] = [
+        ("/", show_page, "GET"),
         ("/v2", describe_server, "GET"),
         ("/v2/health/live", say_live, "GET"),
         ("/v2/health/ready", say_ready, "GET"),

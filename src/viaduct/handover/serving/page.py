@@ -1,0 +1,48 @@
+"""The page to try a classifier in the browser: one answer without other resources, under a strict policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from viaduct import __version__
+from viaduct.reporting.page import ICON, own_file
+from viaduct.reporting.png import data_uri
+
+
+def render_page(name: str, classes: int, size: int) -> tuple[bytes, dict[str, str]]:
+    """Return the page of a model and the headers that it is sent with."""
+    room = files("viaduct.handover.serving")
+    style = own_file("page.css") + Markup(room.joinpath("page.css").read_text("utf-8"))
+    script = Markup(room.joinpath("page.js").read_text("utf-8"))
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    html = environment.from_string(room.joinpath("page.html").read_text("utf-8")).render(
+        name=name,
+        classes=f"{classes:,}",
+        size=size,
+        icon=data_uri(ICON, "image/svg+xml"),
+        style=style,
+        script=script,
+        version=__version__,
+    )
+    policy = (
+        f"default-src 'none'; style-src {hash_source(style)}; script-src {hash_source(script)}; img-src data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    headers = {
+        "content-type": "text/html; charset=utf-8",
+        "content-security-policy": policy,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-cache",
+    }
+    return html.encode(), headers
+
+
+def hash_source(text: str) -> str:
+    """Return what a policy calls an inline text that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
