@@ -14,6 +14,7 @@ from command import begun, viaduct
 from viaduct.carrying.sharing import newest, written_since
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_overwritten_and_with_force_it_is_kept_beside(tmp_path: Path) -> None:
     (tmp_path / "carried").mkdir()
     (tmp_path / "carried" / "mine.txt").write_text("mine")

@@ -36,6 +36,7 @@ for step in range(30):
 COPY = SOURCE.replace("import torch\n", "import torch\nimport torch_npu\n").replace("cuda()", "npu()")
 
 
+@pytest.mark.slow
 def test_every_edit_that_ran_is_counted_and_the_others_are_listed(tmp_path: Path) -> None:
     journey = with_copy(tmp_path, SOURCE, COPY, "--steps", "4")
     assert (journey.code, journey.record["verdict"]) == (3, "not proved"), journey.said + journey.talk

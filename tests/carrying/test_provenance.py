@@ -79,6 +79,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_every_way_of_finding_a_module_leads_into_the_own_tree(tmp_path: Path) -> None:
     root = str(tmp_path / "project")
     started = "import sys\nimport beside_started\nassert __name__ == '__main__' and sys.argv[0].endswith('.py')\n"

@@ -41,6 +41,7 @@ def test_equal_scripts_have_no_such_note_and_long_runs_none_of_optimizers(tmp_pa
     assert journey.record["without_effect"] == []
 
 
+@pytest.mark.slow
 def test_what_differs_without_effect_is_told(tmp_path: Path) -> None:
     copy = once(once(ON_THE_NPU, "momentum=0.9", "momentum=0.99"), "gamma=0.5", "gamma=0.1")
     journey = with_copy(tmp_path, TORCH, copy, "--steps", "1")

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from viaduct.handover.classifier import Classifier, open_run
 from viaduct.handover.decoding import decode_image, image_size
 from viaduct.handover.labels import read_labels_file
 from viaduct.handover.preparing import build_prepare, fit_pixels
+from viaduct.training.scoring import score_checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,15 @@ def test_a_run_without_checkpoints_is_opened_by_its_final_weights(shapes_run: Pa
     copy = tmp_path / "run"
     shutil.copytree(shapes_run, copy, ignore=shutil.ignore_patterns("checkpoints"))
     assert open_run(copy).weights_sha256 == open_run(shapes_run).weights_sha256
+
+
+def test_a_run_without_checkpoints_is_scored_by_its_final_weights(shapes_run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(shapes_run, copy, ignore=shutil.ignore_patterns("checkpoints"))
+    flags: dict[str, Any] = {"data": None, "device": "cpu", "precision": None, "step": None, "every": False}
+    (expected,), (found,) = score_checkpoints(shapes_run, **flags), score_checkpoints(copy, **flags)
+    assert found["top1"] == expected["top1"]
+    assert found["loss"] == expected["loss"]
 
 
 def test_damaged_labels_are_named(shapes_run: Path, tmp_path: Path) -> None:

@@ -362,6 +362,7 @@ print(torch.allclose(Compilation(net, net, "whole", False).run(x), net(x), atol=
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (which("g++") or which("clang++")), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.lengthy
 def test_code_compiled_for_another_cpu_is_not_taken_from_the_cache(tmp_path: Path) -> None:

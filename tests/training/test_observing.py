@@ -139,6 +139,7 @@ def test_the_graph_of_a_named_network_is_whole_and_leaves_it_as_it_was() -> None
     assert all(source in known for _, _, inputs in nodes for source in inputs)
 
 
+@pytest.mark.slow
 def test_top5_of_training_is_counted_over_all_ranks(tmp_path: Path) -> None:
     for ranks in (1, 2):
         words = ("--steps", "4", "--batch", "8", "--log-every", "2", "--tensorboard", "top5", "--ranks", str(ranks))

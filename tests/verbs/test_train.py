@@ -344,6 +344,7 @@ def test_a_flag_and_a_setting_that_say_the_same_are_no_contradiction() -> None:
 PER_RANK = ("shapes_taster", "--batch-per-rank", "4", "--lr-per-rank", "0.01", "--steps", "2")
 
 
+@pytest.mark.slow
 def test_batch_and_rate_of_a_rank_are_multiplied_by_the_ranks(tmp_path: Path) -> None:
     """The seed's 128 images a card, and its rate times the cards."""
     for ranks in (1, 2):

@@ -25,7 +25,7 @@ from viaduct.training.distributed import ALONE
 from viaduct.training.foreign import WeightsFile, find_weights, has_averages
 from viaduct.training.networks import build_model, describe_model, place_model
 from viaduct.training.rundir import RunDir
-from viaduct.training.trained import Weights, choose_checkpoints, load_weights
+from viaduct.training.trained import Weights, choose_weights, load_weights
 from viaduct.weights.stored import open_weights
 
 CPU = torch.device("cpu")
@@ -86,7 +86,7 @@ def open_run(
     """
     run = RunDir(path)
     record, loaded = run.stored(), run.recipe(file)
-    saved: Weights = choose_weights(run, loaded.recipe, step)
+    (saved,) = choose_weights(run, loaded.recipe, step, every=False)
     data = stored_data(record)
     data = None if data == SYNTHETIC or data is None or not data.exists() else data
     shape = record.get("image_shape")
@@ -101,14 +101,6 @@ def open_weights_file(
     (found,) = find_weights(path, every=False)
     averages = ema if ema is not None else (None if loaded.recipe.ema else False)
     return load_classifier(found, loaded, run=None, data=data, labels=labels, image_shape=None, ema=averages)
-
-
-def choose_weights(run: RunDir, recipe: Recipe, step: int | None) -> Weights:
-    """Return a checkpoint of a run, or its final weights where the checkpoints were removed."""
-    final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
-    if step is None and not any(run.checkpoints.glob("step-*")) and final.is_file():
-        return WeightsFile(final)
-    return choose_checkpoints(run, step, every=False)[-1]
 
 
 def load_classifier(

@@ -29,7 +29,7 @@ from viaduct.training.own_parts import blame_own_parts
 from viaduct.training.precision import Computation, plan_for, software_note
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import load_images
-from viaduct.training.trained import Weights, choose_checkpoints, load_weights
+from viaduct.training.trained import Weights, choose_weights, load_weights
 from viaduct.weights.exporting import write_safetensors
 
 
@@ -57,7 +57,7 @@ def score_checkpoints(
     if precision is not None:
         recipe = override(recipe, "precision.compute", precision)
     with joined(device, recipe.parallel.hang_seconds) as group:
-        chosen = group.first_does(lambda: choose_checkpoints(run, step, every))
+        chosen = group.first_does(lambda: choose_weights(run, recipe, step, every))
         found = score_all(chosen, recipe, stored, data, device, group, Recomputing(recompute, save))
     return found if group.first else []
 

@@ -17,11 +17,19 @@ from viaduct.training.rundir import RunDir
 Weights = checkpoint.Saved | WeightsFile
 
 
+def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[Weights]:
+    """Return checkpoints of a run as `choose_checkpoints` does, or its final weights where it keeps none."""
+    final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
+    if step is None and not checkpoint.checkpoints(run.checkpoints) and final.is_file():
+        return [WeightsFile(final)]
+    return list(choose_checkpoints(run, step, every))
+
+
 def choose_checkpoints(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
     """Return the newest undamaged checkpoint of a run, the one of a step, or all of them, oldest first."""
     found = checkpoint.checkpoints(run.checkpoints)
     if not found:
-        raise BadRun(f"{str(run.path)!r} has no checkpoint yet.")
+        raise BadRun(f"{str(run.path)!r} has no checkpoint.", "It has not saved one yet, or they were removed.")
     if step is not None:
         matching = [saved for saved in found if saved.step == step]
         if not matching:
