@@ -133,3 +133,12 @@ def test_too_many_pixels_are_refused_before_they_are_decoded() -> None:
     data = encode_png(np.zeros((100, 100, 3), np.uint8))
     with pytest.raises(BadData, match="100 x 100 pixels; at most 9,999"):
         decode_image(data, most_pixels=9_999)
+
+
+def test_a_small_gif_that_claims_very_many_pixels_is_refused() -> None:
+    file = io.BytesIO()
+    Image.new("L", (8, 6)).save(file, "GIF")
+    data = bytearray(file.getvalue())
+    data[6:10] = (10_000).to_bytes(2, "little") * 2
+    with pytest.raises(BadData, match="the GIF claims 10,000 x 10,000 pixels, but has"):
+        decode_image(bytes(data))

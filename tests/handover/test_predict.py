@@ -21,6 +21,7 @@ from PIL import Image
 from command import started, viaduct
 from unprivileged import drop_file_privileges
 from viaduct.data.png_encoder import encode_png
+from viaduct.errors import OutOfMemory
 from viaduct.handover.classifier import open_run
 from viaduct.handover.image_files import ImageFile, find_images, read_image_file, read_path_list
 from viaduct.handover.predicting import Prediction, Reader, Result, predict_files, rank_classes
@@ -105,6 +106,18 @@ def test_more_classes_than_there_are_give_all_of_them(shapes_run: Path, images: 
     assert ranked == sorted(ranked, reverse=True)
 
 
+def test_the_fast_network_gives_the_same_classes(shapes_run: Path, images: Path) -> None:
+    exact, fast = (read_json(shapes_run, images, "--top", "1", *flags) for flags in ((), ("--fast",)))
+    assert (exact["folded"], fast["folded"]) == (False, True)
+    rows = [[row["predictions"][0] for row in document["images"]] for document in (exact, fast)]
+    assert [row["probability"] for row in rows[1]] == pytest.approx([row["probability"] for row in rows[0]], abs=1e-4)
+
+
+def test_a_device_that_is_missing_leaves_stdout_empty(shapes_run: Path, images: Path) -> None:
+    done = viaduct("predict", shapes_run, images, "--json", "--device", "mlu")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
     """A folder of images and of much else."""
@@ -185,7 +198,8 @@ def test_a_list_may_be_separated_by_nul_bytes() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["empty"], "there are no files in empty"),
+        (["empty"], "there are no files in 'empty'"),
+        (["https://example.com/photo.jpg"], "Download it first"),
         (["gone.jpg"], "gone.jpg: there is no such file or folder"),
         (["text.txt"], "no image was predicted: of 1 file none"),
         (["text.txt", "--top", "0"], "--top"),
@@ -286,6 +300,16 @@ def test_no_more_than_some_batches_are_read_ahead(shapes_run: Path, images: Path
     time.sleep(0.2)
     assert len(read) < 40
     results.close()
+
+
+def test_memory_that_does_not_suffice_asks_for_a_smaller_batch(shapes_run: Path, images: Path) -> None:
+    def run(inputs: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    classifier = open_run(shapes_run)
+    files = [ImageFile(str(file), is_named=True) for file in sorted(images.iterdir())[:3]]
+    with pytest.raises(OutOfMemory, match="batch of 3 images"):
+        list(predict_files(classifier, run, files, top=1, batch=4, reader=Reader(classifier.prepare)))
 
 
 def test_outputs_that_are_not_finite_are_no_prediction() -> None:

@@ -53,6 +53,8 @@ def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
     with open_pillow(data) as image:
+        if height * width > max(jpeg.SMALL_PIXELS, jpeg.PIXELS_A_BYTE * len(data)):
+            raise BadData(f"the {image.format} claims {width:,} x {height:,} pixels, but has {len(data):,} bytes.")
         if image.mode in ("I", "F"):
             raise BadData(f"the {image.format} has 32 bits a sample, which are not read.")
         try:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from viaduct.data.prefetch import prepared_ahead
-from viaduct.errors import BadData
+from viaduct.errors import BadData, OutOfMemory, lacks_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import image_size
 from viaduct.handover.image_files import ImageFile, read_image_file
@@ -127,14 +127,21 @@ def predict_files(
 def predict_batch(classifier: Classifier, run: Run, batch: Sequence[Prepared], top: int) -> list[Result]:
     """Return the results of a batch in its order; files without an image stay in it."""
     inputs = [item.inputs for item in batch if item.inputs is not None]
-    rows = iter(rank_classes(run(stack_inputs(inputs)), classifier.labels, top) if inputs else [])
+    try:
+        rows = iter(rank_classes(run(stack_inputs(inputs)), classifier.labels, top) if inputs else [])
+    except (RuntimeError, MemoryError) as error:
+        if not lacks_memory(error):
+            raise
+        raise OutOfMemory(
+            f"the memory does not suffice for a batch of {len(inputs):,} images.", "Give a smaller one: --batch 8"
+        ) from None
     results = []
     for item in batch:
         predictions = next(rows) if item.inputs is not None else ()
-        error = item.error
+        reason = item.error
         if item.inputs is not None and not predictions:
-            error = "the network's outputs for it are not finite."
-        results.append(Result(item.file, predictions, error, item.thumbnail))
+            reason = "the network's outputs for it are not finite."
+        results.append(Result(item.file, predictions, reason, item.thumbnail))
     return results
 
 

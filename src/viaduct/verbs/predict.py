@@ -7,6 +7,7 @@ import io
 import itertools
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,12 +31,14 @@ from viaduct.verbs._weights import (
 
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
+    from viaduct.handover.engine import Engine
     from viaduct.handover.image_files import FoundFiles
     from viaduct.handover.predicting import Result
     from viaduct.handover.prediction_output import Output
     from viaduct.handover.prediction_sheet import SheetOutput
 
 STDIN = STDOUT = Path("-")
+GIVE_IMAGES = "Give image files or folders that hold some."
 NAMED_AT_MOST = 10  # files that are named on stderr before they are only counted
 
 
@@ -62,8 +65,14 @@ def main(
     labels: LabelsOption = None,
     device: DeviceOption = "auto",
     batch: Annotated[
-        int | None, typer.Option(help="Images a batch.", min=1, show_default="32 on a CPU, else 128")
+        int | None, typer.Option(help="Images a batch.", min=1, max=4096, show_default="32 on a CPU, else 128")
     ] = None,
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast", help="Fold batch norms into convolutions: quicker, and not to the last bit as evaluate."
+        ),
+    ] = False,
     step: StepOption = None,
     recipe: RecipeOption = None,
     settings: SettingsOption = None,
@@ -80,17 +89,21 @@ def main(
 
     Exit code 0: every image was predicted. 1: some could not be read. 2: nothing was predicted.
     """
+    warnings.filterwarnings(
+        "ignore", module=r"PIL\."
+    )  # of files that it decodes around, or that are skipped with a reason
     check_flags(weights, images, as_json, csv, sheet)
     found = list_images(images, sheet)
     classifier = open_classifier(
         weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
     )
+    engine = start_engine(classifier, device, fast, batch)
     quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # there the results themselves show how far it is
     tally = Tally(found, quiet)
     try:
-        with open_outputs(classifier, as_json, csv, top) as outputs:
+        with open_outputs(classifier, engine, as_json, csv, top) as outputs:
             page = open_sheet(sheet)
-            predict_all(classifier, found, outputs, page, tally, top=top, batch=batch, device=device)
+            predict_all(classifier, engine, found, outputs, page, tally, top=top, batch=batch)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
@@ -161,15 +174,19 @@ def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
         if found.errors:
             first = found.errors[0]
             more = f" ({len(found.errors) - 1:,} more paths cannot be read either)" if len(found.errors) > 1 else ""
-            raise BadData(f"{first.path}: {first.reason}.{more}", "Give image files or folders that hold some.")
-        where = ", ".join(names[:3]) + (" …" if len(names) > 3 else "") or "the list on stdin"
+            is_url = first.path.startswith(("http:", "https:"))
+            advice = "Download it first; addresses are not read." if is_url else GIVE_IMAGES
+            raise BadData(f"{first.path}: {first.reason}.{more}", advice)
+        where = ", ".join(map(repr, names[:3])) + (" …" if len(names) > 3 else "") or "the list on stdin"
         hidden = f" ({found.hidden:,} hidden ones are passed over)" if found.hidden else ""
-        raise BadData(f"there are no files in {where}{hidden}.", "Give image files or folders that hold some.")
+        raise BadData(f"there are no files in {where}{hidden}.", GIVE_IMAGES)
     return found
 
 
 @contextlib.contextmanager
-def open_outputs(classifier: Classifier, as_json: bool, csv: Path | None, top: int) -> Iterator[list[Output]]:
+def open_outputs(
+    classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
+) -> Iterator[list[Output]]:
     """Open what results are written to; a CSV file gets its name when the block ends well."""
     from viaduct.data.atomic import replacing
     from viaduct.handover.prediction_output import CsvOutput, JsonOutput, TableOutput
@@ -177,7 +194,7 @@ def open_outputs(classifier: Classifier, as_json: bool, csv: Path | None, top: i
     columns = min(top, len(classifier.labels))
     outputs: list[Output] = []
     if as_json:
-        outputs.append(JsonOutput(describe(classifier)))
+        outputs.append(JsonOutput(describe(classifier, engine)))
     if csv == STDOUT:
         outputs.append(CsvOutput(sys.stdout, columns))
     elif csv is None and not as_json:
@@ -192,19 +209,37 @@ def open_outputs(classifier: Classifier, as_json: bool, csv: Path | None, top: i
         text.detach()
 
 
-def describe(classifier: Classifier) -> dict[str, Any]:
-    """Return the facts about the weights that stand at the top of a JSON document."""
+def start_engine(classifier: Classifier, device: str, fast: bool, batch: int | None) -> Engine:
+    """Return the network on its device: as `viaduct evaluate` runs it, to the last bit, or fast."""
+    from viaduct.handover.engine import build_engine
+
+    engine = build_engine(classifier, device, fold=fast, batch=batch or 32)
+    if fast and engine.folded:
+        tell(
+            f"--fast: probabilities of noise differ by at most {engine.difference:.1e} from those of the network itself"
+        )
+    elif engine.note:
+        tell(engine.note)
+    return engine
+
+
+def describe(classifier: Classifier, engine: Engine) -> dict[str, Any]:
+    """Return the facts about weights and computation that stand at the top of a JSON document."""
     return {
         "weights": str(classifier.weights),
         "model": classifier.name,
         "recipe": classifier.recipe_name,
         "step": classifier.step,
         "averaged": classifier.averaged,
+        "device": str(engine.device),
+        "precision": engine.precision,
+        "folded": engine.folded,
     }
 
 
 def predict_all(
     classifier: Classifier,
+    engine: Engine,
     found: FoundFiles,
     outputs: list[Output],
     page: SheetOutput | None,
@@ -212,14 +247,11 @@ def predict_all(
     *,
     top: int,
     batch: int | None,
-    device: str,
 ) -> None:
     """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
-    from viaduct.handover.engine import build_engine
     from viaduct.handover.predicting import Reader, Result, choose_batch, predict_files
     from viaduct.terminal import show_progress
 
-    engine = build_engine(classifier, device, fold=False)  # to the last bit what `viaduct evaluate` counts
     unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
     reader = Reader(classifier.prepare, page.draw, page.most) if page else Reader(classifier.prepare)
     outputs = [*outputs, page] if page else outputs
