@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser, needs_browser]
 
 LOOK = """
 ({
-  rows: [...document.querySelectorAll("#predictions .row")].map((row) => [...row.children].map((cell) => cell.textContent)),
+  rows: [...document.querySelectorAll("#predictions .row")].map((row) => [...row.children].map((it) => it.textContent)),
   bars: [...document.querySelectorAll(".meter span")].map((bar) => bar.offsetWidth / bar.parentElement.offsetWidth),
   shown: !document.getElementById("result").hidden,
   natural: document.getElementById("image").naturalWidth,
