@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from viaduct.handover.decoding import image_size
 from viaduct.handover.preparing import Floats
 from viaduct.handover.serving.limits import Limits, Refusal
 from viaduct.handover.serving.open_inference import InferRequest
+
+LARGE = 16_000_000  # pixels; requests with more are decoded one at a time, for the memory they take
+LARGE_IMAGES = threading.Lock()
 
 
 def prepare_request(request: InferRequest, classifier: Classifier, limits: Limits) -> torch.Tensor:
@@ -34,18 +39,24 @@ def prepare_request(request: InferRequest, classifier: Classifier, limits: Limit
 
 def prepare_images(images: Sequence[bytes], classifier: Classifier, limits: Limits) -> torch.Tensor:
     """Return the network's input of encoded images; what is too large is refused by its header."""
-    check_sizes(images, limits)
+    pixels = check_sizes(images, limits)
+    with LARGE_IMAGES if pixels > LARGE else nullcontext():
+        return stack_inputs(decode_all(images, classifier))
+
+
+def decode_all(images: Sequence[bytes], classifier: Classifier) -> list[Floats]:
+    """Return the network's input of each image; Refusal for those that cannot be decoded."""
     prepared: list[Floats] = []
     for position, data in enumerate(images):
         try:
             prepared.append(classifier.prepare(data))
         except BadData as error:
             raise refuse_image(position, len(images), error) from None
-    return stack_inputs(prepared)
+    return prepared
 
 
-def check_sizes(images: Sequence[bytes], limits: Limits) -> None:
-    """Refuse what is no image, and images that are too large, before anything is decoded."""
+def check_sizes(images: Sequence[bytes], limits: Limits) -> int:
+    """Return the pixels of all images; Refusal for what is no image or too large, before anything is decoded."""
     pixels = 0
     for position, data in enumerate(images):
         try:
@@ -56,6 +67,7 @@ def check_sizes(images: Sequence[bytes], limits: Limits) -> None:
         if pixels > limits.max_pixels:
             what = "the image has" if len(images) == 1 else "the images have together"
             raise Refusal(413, f"{what} {pixels:,} pixels or more; at most {limits.max_pixels:,} are decoded.")
+    return pixels
 
 
 def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits: Limits) -> torch.Tensor:
