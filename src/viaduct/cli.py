@@ -27,6 +27,7 @@ VERBS = {
     "train": "Train a recipe, or continue a run that was interrupted.",
     "evaluate": "Measure a run's checkpoints on the validation pictures.",
     "predict": "Say what a trained network sees in images: the most probable classes of each.",
+    "export": "Write a trained network for another runtime: ONNX, torch.export, SavedModel; checked against PyTorch.",
     "serve": "Serve a trained classifier over HTTP: the Open Inference Protocol, /predict, a page to try it.",
     "bench": "Measure a training step: images/s, where its time goes, and what others need for the same work.",
     "migrate": "Carry PyTorch and TensorFlow 1 scripts to another accelerator: changes, advice, what is left.",

@@ -2,7 +2,8 @@
 
     pip install viaduct             migrate, compare, ranktable, launch --write-scripts, data check
     pip install 'viaduct[train]'    torch and the image codecs
-    pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts
+    pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts and export for TensorFlow
+    pip install 'viaduct[onnx]'     ONNX and its runtime, to export for them; not beside TensorFlow
     pip install 'viaduct[serve]'    the HTTP server that `serve` runs in
 
 Code that needs such a package imports it where it needs it and handles nothing: `cli.main` passes a ModuleNotFoundError
@@ -29,6 +30,9 @@ EXTRAS = {
     "starlette": "serve",
     "prometheus_client": "serve",
     "python_multipart": "serve",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+    "onnxruntime": "onnx",
 }
 NO_TENSORFLOW = (3, 12)  # the first Python for which there is no TensorFlow 2.15
 PACKAGE = Path(__file__).parent
@@ -48,6 +52,8 @@ def install_line(package: str) -> str:
         return f"{line} (with an Ascend or Cambricon card: after the vendor's torch, which is kept)"
     if package == "tensorflow" and sys.version_info >= NO_TENSORFLOW:
         return f"TensorFlow 2.15 needs Python 3.11 or older; there: {line}"
+    if EXTRAS[package] == "onnx":
+        return f"{line} (in an environment without TensorFlow 2.15: they need different versions of protobuf)"
     return line
 
 

@@ -1,0 +1,170 @@
+"""The model card beside an exported file: NAME.json for programs, NAME.md for people, with the same facts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from viaduct import __version__
+from viaduct.data.preprocess import normalisation
+from viaduct.data.records import Records
+from viaduct.data.source import Images
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.checking import Outcome
+from viaduct.handover.exporting.format import Port, Written
+from viaduct.handover.exporting.request import Request
+from viaduct.run_files import finite_or_null
+
+CROPS = {
+    "shorter": "resize bilinearly (corners aligned at 0, no half-pixel centres) so that the shorter side has {resized} "
+    "pixels (truncated products of float32), take the {size}x{size} pixels in the middle",
+    "resnext": "take the middle 80 % of height and width and sample {size}x{size} points of it bilinearly, both ends "
+    "included (tf.image.crop_and_resize)",
+    "amoebanet": "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} (corners aligned "
+    "at 0, no half-pixel centres)",
+}
+
+
+def build_card(classifier: Classifier, request: Request, written: Written, outcome: Outcome | None, path: Path) -> Any:
+    """Return the facts about an exported file; `path` is where it lies now."""
+    card = {
+        "file": request.out.name,
+        "format": request.form,
+        "sha256": hash_file(path),
+        "bytes": sum(file.stat().st_size for file in list_files(path)),
+        "license": request.license or "not stated",
+        "network": classifier.name,
+        "recipe": classifier.recipe_name,
+        "step": classifier.step,
+        "averaged_weights": classifier.averaged,
+        "weights_sha256": classifier.weights_sha256,
+        "accuracy": classifier.accuracy or "not recorded",
+        "inputs": [describe_port(port) for port in written.inputs],
+        "outputs": [describe_port(port) for port in written.outputs],
+        "preprocessing": describe_preprocessing(classifier, request),
+        "precision": request.precision,
+        "batch_norms_folded": request.fold,
+        "check": describe_check(outcome),
+        "versions": {"viaduct": __version__, "torch": str(torch.__version__)},
+        **written.facts,
+        "labels": list(classifier.labels),
+    }
+    return finite_or_null(card)
+
+
+def describe_port(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "shape": list(port.shape), "dtype": port.dtype}
+
+
+def describe_check(outcome: Outcome | None) -> Any:
+    """Return the comparison with PyTorch; the words `not checked` where there was none."""
+    if outcome is None:
+        return "not checked"
+    absolute, share = outcome.tolerance
+    return {
+        "runtime": outcome.runtime,
+        "images": outcome.images,
+        "origin": outcome.origin,
+        "largest_difference_of_probabilities": outcome.largest,
+        "largest_difference_of_logarithms": outcome.largest_log,
+        "equal_top1": outcome.equal,
+        "ties": outcome.ties,
+        "tolerance": {"absolute": absolute, "relative": share},
+    }
+
+
+def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str, Any]:
+    """Return the evaluation preprocessing in words and numbers, and which of it the graph contains."""
+    source, size = classifier.recipe.data, classifier.size
+    inside = request.form != "safetensors" and request.input != "tensor"
+    facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
+    if isinstance(source, Records):
+        mean, scale = (values.tolist() for values in normalisation(source.preprocess))
+        crop = CROPS.get(source.preprocess, CROPS["shorter"]).format(size=size, resized=size * 8 // 7)
+        words = f"Decode to 0..255; {crop}; then (value - mean) * scale."
+        if source.decode == "fast":
+            words += " The recipe decodes large JPEGs at a fraction of their size (decode=fast); the graph does not."
+        return {**facts, "name": source.preprocess, "words": words, "mean": mean, "scale": scale}
+    assert isinstance(source, Images)
+    height, width = classifier.image_shape or source.image_shape or (size, size)
+    facts |= {"name": source.name, "image_height": height, "image_width": width}
+    resize = "" if (height, width) == (size, size) else f", then resize bilinearly to {size}x{size}"
+    if source.normalise == "per_image":
+        words = "subtract its mean and divide by max(its standard deviation, 1 / sqrt(its number of values))"
+        return {**facts, "words": f"An image of {width}x{height} pixels, 0..255: {words}{resize}."}
+    mean, scale = source.normalisation()
+    words = f"An image of {width}x{height} pixels, 0..255: (value - mean) * scale{resize}."
+    return {**facts, "words": words, "mean": list(mean), "scale": list(scale)}
+
+
+def render_json(card: Any) -> str:
+    return json.dumps(card, indent=1, ensure_ascii=False) + "\n"
+
+
+def render_markdown(card: Any) -> str:
+    """Return the card for people."""
+    rows = {
+        "network": card["network"],
+        "recipe": card["recipe"],
+        "step": "not known" if card["step"] is None else f"{card['step']:,}",
+        "format": f"{card['format']}, {card['precision']}" + ", batch norms folded" * card["batch_norms_folded"],
+        "accuracy": describe_accuracy(card["accuracy"]),
+        "licence": card["license"],
+        "check": describe_check_in_words(card["check"]),
+        "SHA-256 of the file": f"`{card['sha256']}`",
+        "SHA-256 of the weights": f"`{card['weights_sha256']}`",
+        "made with": ", ".join(f"{name} {version}" for name, version in card["versions"].items()),
+    }
+    lines = [f"# {card['file']}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {escape_cell(str(value))} |" for name, value in rows.items()]
+    for title in ("inputs", "outputs"):
+        if card[title]:
+            lines += ["", f"## {title.capitalize()}", "", "| name | shape | type |", "|---|---|---|"]
+            lines += [f"| `{p['name']}` | {' x '.join(map(str, p['shape']))} | {p['dtype']} |" for p in card[title]]
+    prepared = card["preprocessing"]
+    where = "Inside the graph." if prepared["inside_the_graph"] else "Not inside: the caller prepares the input."
+    lines += ["", "## Preprocessing", "", f"{where} {prepared['words']}", ""]
+    lines += [
+        f"- {name}: {', '.join(f'{x:.9g}' for x in prepared[name])}" for name in ("mean", "scale") if name in prepared
+    ]
+    lines += ["", "## Labels", ""]
+    lines += [f"{index}. {escape_cell(label)}" for index, label in enumerate(card["labels"])]
+    return "\n".join(lines) + "\n"
+
+
+def describe_accuracy(accuracy: Any) -> str:
+    if not isinstance(accuracy, dict) or "top1" not in accuracy:
+        return "not recorded"
+    top5 = f", top-5 {100 * accuracy['top5']:.2f} %" if accuracy.get("top5") is not None else ""
+    count = f" on {accuracy['count']:,} validation images" if accuracy.get("count") else ""
+    return f"top-1 {100 * accuracy['top1']:.2f} %{top5}{count}, as training recorded it"
+
+
+def describe_check_in_words(check: Any) -> str:
+    if not isinstance(check, dict):
+        return "not checked"
+    return (
+        f"run in {check['runtime']} on {check['images']} images ({check['origin']}): probabilities differ from "
+        f"PyTorch's by at most {check['largest_difference_of_probabilities']:.2g}, top-1 equal on {check['equal_top1']}"
+    )
+
+
+def escape_cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def list_files(path: Path) -> list[Path]:
+    """Return the files of an export: one, or those of a SavedModel's folder."""
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file; of a folder, that of the lines `HASH  NAME` of its files, as sha256sum prints."""
+    if not path.is_dir():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    lines = [f"{hash_file(file)}  {file.relative_to(path)}\n" for file in list_files(path)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

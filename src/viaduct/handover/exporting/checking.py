@@ -1,0 +1,263 @@
+"""The exported file against PyTorch, on images.
+
+    images = find_images(classifier, request)           validation images, a folder of the user's, or built-in shapes
+    outcome = compare(runner, classifier, request, images)
+
+PyTorch's side is the network as it was trained: float32, norms not folded, the recipe's own preprocessing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from viaduct.data import jpeg, png, preprocess
+from viaduct.data.png_encoder import encode_png
+from viaduct.data.records import Records
+from viaduct.data.shapes import Shapes
+from viaduct.data.source import Images, Split
+from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.errors import BadData, BadValue, ViaductError, lacks_memory
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.decoding import decode_image
+from viaduct.handover.exporting.format import Batch, Runner
+from viaduct.handover.exporting.graph import first_line
+from viaduct.handover.exporting.request import Request
+from viaduct.handover.preparing import fit_pixels
+from viaduct.training.rundir import RunDir
+
+Floats = npt.NDArray[np.float32]
+Value = TypeVar("Value")
+TOLERANCES = {"fp32": (1e-5, 2e-3), "fp16": (5e-3, 0.25)}  # of a probability: absolute, and as a share of it or its log
+FAINTEST = 1e-30  # smaller probabilities have lost their digits in float32
+BATCH = 8
+ENDINGS = (".jpg", ".jpeg", ".png")
+
+
+class WrongResult(ViaductError):
+    """An exported graph that does not compute what the trained network does."""
+
+
+@dataclass(frozen=True)
+class CheckImages:
+    """Encoded images, and where they come from."""
+
+    encoded: tuple[bytes, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an exported graph compares with PyTorch."""
+
+    runtime: str
+    images: int
+    origin: str
+    largest: float  # absolute difference of a probability
+    largest_log: float  # of the logarithm of a probability: shows differences in logits where a softmax hides them
+    equal: int  # images whose most probable class is the same
+    ties: int  # of the others, those whose two classes are equally probable within the tolerance
+    tolerance: tuple[float, float]
+
+    def __str__(self) -> str:
+        absolute, share = self.tolerance
+        ties = f" ({self.ties} ties)" if self.ties else ""
+        return (
+            f"Checked in {self.runtime} against PyTorch on {self.images} images ({self.origin}): "
+            f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * share:g} %), "
+            f"their logarithms by {self.largest_log:.2g}, "
+            f"top-1 equal on {self.equal} of {self.images}{ties}."
+        )
+
+
+def find_images(classifier: Classifier, request: Request) -> CheckImages:
+    """Return images to check with: those of --check-images, the run's validation images, or the built-in shapes."""
+    count = request.check_count
+    if request.check_images is not None:
+        return read_folder(request.check_images, count)
+    found = read_validation(classifier, count)
+    if found is not None:
+        return found
+    side = max(32, min(classifier.size + 32, 256))
+    height, width = classifier.image_shape or classifier.recipe.data.image_shape or (side, side)
+    drawn = Shapes(global_batch=1, size=max(height, width), train_images=1, validation_images=count).load(None)
+    pixels = [picture[:height, :width] for picture in drawn.validation.images]
+    return CheckImages(tuple(map(encode_png, pixels)), f"built-in shapes, {width}x{height}")
+
+
+def read_folder(folder: Path, count: int) -> CheckImages:
+    """Return images of a folder, or a single file; what is no JPEG or PNG is not looked at."""
+    files = [folder] if folder.is_file() else sorted(file for file in folder.rglob("*") if is_image_name(file))
+    if not files:
+        missing = "it holds no JPEG or PNG files" if folder.exists() else "there is no such folder"
+        raise BadData(f"--check-images {folder}: {missing}.")
+    encoded = []
+    for file in islice(files, count):
+        encoded.append(file.read_bytes())
+        try:
+            decode_image(encoded[-1])
+        except BadData as error:
+            raise BadData(f"--check-images {file}: {error.what}", "Take it out of the folder.") from None
+    return CheckImages(tuple(encoded), f"of {folder}")
+
+
+def is_image_name(file: Path) -> bool:
+    return file.suffix.lower() in ENDINGS and file.is_file()
+
+
+def read_validation(classifier: Classifier, count: int) -> CheckImages | None:
+    """Return validation images of the run; None where there is no run or its data are gone."""
+    if classifier.run is None:
+        return None
+    source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).stored())
+    if path == SYNTHETIC or (source.needs_path and (path is None or not path.exists())):
+        return None
+    try:
+        split = source.open_images(path).validation
+        encoded = tuple(islice(filter(is_decodable, encode_split(split)), count))
+    except (ViaductError, OSError):
+        return None  # moved, or changed since: the built-in shapes serve
+    return CheckImages(encoded, "the run's validation images") if encoded else None
+
+
+def is_decodable(encoded: bytes) -> bool:
+    """Return True for an image that is not damaged: evaluation may skip such records, a check need not meet them."""
+    try:
+        decode_image(encoded)
+    except BadData:
+        return False
+    return True
+
+
+def encode_split(split: object) -> Iterator[bytes]:
+    """Yield images of a split as files: those of records as they are, those in memory as PNG."""
+    if isinstance(split, Split):
+        for pixels in split.images:
+            yield encode_png(pixels)
+        return
+    folder = getattr(split, "folder", None)
+    if folder is None:
+        return
+    for index in range(len(folder)):
+        yield bytes(folder.fields(index).encoded)
+
+
+def compare(runner: Runner, classifier: Classifier, request: Request, images: CheckImages) -> Outcome:
+    """Run the images through PyTorch and the exported graph; WrongResult if they differ by more than is allowed."""
+    expected = np.concatenate([compute_expected(classifier, part) for part in cut(images.encoded, BATCH)])
+    try:
+        found, classes = run_graph(runner, classifier, request, images.encoded)
+    except Exception as error:  # each runtime has its own
+        if isinstance(error, ViaductError) or lacks_memory(error):
+            raise
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise WrongResult(
+            f"{runner.runtime} cannot run the exported graph: {reason}", "Nothing was written."
+        ) from error
+    if found.shape != expected.shape or not np.array_equal(classes, found.argmax(1)):
+        raise WrongResult(f"{runner.runtime} gives outputs that do not fit together.", "Nothing was written.")
+    tolerance = absolute, share = TOLERANCES[request.precision]
+    difference = np.abs(found - expected)
+    allowed = absolute + share * expected
+    clear = expected > FAINTEST
+    logs = np.log(expected, where=clear, out=np.zeros_like(expected))
+    log_difference = np.abs(np.log(np.maximum(found, FAINTEST / 1e6)) - logs) * clear
+    allowed_logs = share * np.maximum(1, np.abs(logs))
+    rows = np.arange(len(expected))
+    same = expected.argmax(1) == classes
+    close = expected.max(1) - expected[rows, classes] <= 2 * allowed.max(1)
+    outcome = Outcome(
+        runtime=runner.runtime,
+        images=len(expected),
+        origin=images.origin,
+        largest=float(difference.max()) if np.isfinite(found).all() else float("nan"),
+        largest_log=float(log_difference.max()),
+        equal=int(same.sum()),
+        ties=int((~same & close).sum()),
+        tolerance=tolerance,
+    )
+    within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for what is no number
+    if not within or not (same | close).all():
+        raise WrongResult(f"the exported graph does not compute what PyTorch does. {outcome}", "Nothing was written.")
+    return outcome
+
+
+def compute_expected(classifier: Classifier, encoded: Sequence[bytes]) -> Floats:
+    """Return PyTorch's probabilities."""
+    with torch.inference_mode():
+        logits = classifier.network(torch.from_numpy(np.stack([prepare(classifier, data) for data in encoded])))
+        probabilities: Floats = torch.softmax(logits.float(), 1).numpy()
+    return probabilities
+
+
+def prepare(classifier: Classifier, encoded: bytes) -> Floats:
+    """Return the network's input, 3 x size x size; decoded exactly, also where the recipe decodes `fast`."""
+    source = classifier.recipe.data
+    if isinstance(source, Records) and (png.is_png(encoded) or jpeg.is_jpeg(encoded)):
+        prepared = preprocess.see(source.preprocess, encoded, size=source.size, mode="exact", normalised=True)
+    else:
+        prepared = classifier.prepare(encoded)
+    return np.ascontiguousarray(prepared.transpose(2, 0, 1))
+
+
+def run_graph(
+    runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
+) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return the graph's probabilities and classes, in the order of the images; the first image runs alone."""
+    probabilities = np.zeros((len(encoded), len(classifier.labels)), np.float32)
+    classes = np.zeros(len(encoded), np.int64)
+    for indices, batch in make_batches(runner, classifier, request, encoded):
+        rows, named = runner.run(batch)
+        probabilities[indices], classes[indices] = rows[: len(indices)], named[: len(indices)]
+    return probabilities, classes
+
+
+def make_batches(
+    runner: Runner, classifier: Classifier, request: Request, encoded: Sequence[bytes]
+) -> Iterator[tuple[list[int], Batch]]:
+    """Yield batches as the graph takes them, each of images of one size; fixed ones are filled with the last image."""
+    sizes: dict[object, list[int]] = {}
+    for index, data in enumerate(encoded):
+        key = decode_for_graph(classifier, data).shape if request.input == "pixels" else None
+        sizes.setdefault(key, []).append(index)
+    for indices in sizes.values():
+        first = [] if request.batch else [indices[:1]]
+        for part in [*first, *cut(indices[len(first) :], request.batch or BATCH)]:
+            filled = [*part, *[part[-1]] * ((request.batch or len(part)) - len(part))]
+            images = [encoded[index] for index in filled]
+            yield list(part), to_batch(runner, classifier, request, images)
+
+
+def to_batch(runner: Runner, classifier: Classifier, request: Request, images: list[bytes]) -> Batch:
+    """Return what the graph takes: encoded images, their pixels, or the prepared tensor."""
+    if request.input == "image-bytes":
+        fitted = isinstance(classifier.recipe.data, Images)  # whose graphs take images of one size
+        return [encode_png(decode_for_graph(classifier, data)) for data in images] if fitted else images
+    if request.input == "pixels":
+        return np.stack([decode_for_graph(classifier, data) for data in images])
+    prepared = np.stack([prepare(classifier, data) for data in images])
+    return np.ascontiguousarray(prepared.transpose(0, 2, 3, 1)) if runner.channels_last else prepared
+
+
+def decode_for_graph(classifier: Classifier, data: bytes) -> npt.NDArray[np.uint8]:
+    """Return an image's pixels as evaluation decodes them; of recipes in memory, at the one size they know."""
+    source = classifier.recipe.data
+    if isinstance(source, Records):
+        return decode_image(data, fancy_upsampling=preprocess.named(source.preprocess).fancy_upsampling[0])
+    if isinstance(source, Images):
+        shape = classifier.image_shape or source.image_shape or (source.size, source.size)
+        return fit_pixels(decode_image(data), shape)
+    raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
+
+
+def cut(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """Yield consecutive parts of at most so many values."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

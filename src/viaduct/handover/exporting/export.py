@@ -1,0 +1,96 @@
+"""Export: build the graph, write it under a temporary name, run it against PyTorch, and only then give it its name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.errors import ViaductError
+from viaduct.extras import MissingExtra, is_installed
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.card import build_card, list_files, render_json, render_markdown
+from viaduct.handover.exporting.checking import Outcome, compare, find_images
+from viaduct.handover.exporting.format import Format, Written, load_format
+from viaduct.handover.exporting.request import Request
+
+
+class NoRuntime(ViaductError):
+    """A runtime that is not installed, so that the export could not be checked."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What is there now."""
+
+    path: Path
+    cards: tuple[Path, Path]
+    size: int  # bytes
+    written: Written
+    outcome: Outcome | None
+
+
+def export(classifier: Classifier, request: Request) -> Exported:
+    """Write a classifier in another format, checked, with its card; nothing is left if any of it fails."""
+    form = load_format(request.form)
+    require_packages(form, request)
+    images = find_images(classifier, request) if request.check else None
+    with stage(request.out) as folder:
+        path = folder / request.out.name
+        written = form.write(classifier, request, path)
+        outcome = None
+        if images is not None:
+            outcome = compare(form.open_runner(path, classifier, request), classifier, request, images)
+        card = build_card(classifier, request, written, outcome, path)
+        staged = [folder / file.name for file in request.cards]
+        staged[0].write_text(render_json(card), "utf-8")
+        staged[1].write_text(render_markdown(card), "utf-8")
+        size = sum(file.stat().st_size for file in list_files(path))
+        publish([(path, request.out), *zip(staged, request.cards, strict=True)], folder)
+    return Exported(request.out, request.cards, size, written, outcome)
+
+
+def require_packages(form: Format, request: Request) -> None:
+    """Refuse what cannot be written here, and what could be written and not be checked."""
+    for package in form.PACKAGES:
+        if not is_installed(package):
+            raise MissingExtra(package)
+    missing = [package for package in form.CHECK_PACKAGES if not is_installed(package)]
+    if missing and request.check:
+        extra = MissingExtra(missing[0])
+        raise NoRuntime(
+            f"{missing[0]} is not installed, so the file could not be checked.",
+            *extra.hints,
+            "--no-check writes the file without running it, and its card says so.",
+        )
+
+
+@contextmanager
+def stage(out: Path) -> Iterator[Path]:
+    """Provide a folder beside the file for everything that is not finished; it is gone afterwards."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = out.parent / f".{out.name}.{os.getpid()}.part"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
+    """Give finished files their names; a SavedModel that is replaced is moved away first, and back if that fails."""
+    for source, target in moves:
+        if not target.is_dir():
+            os.replace(source, target)
+            continue
+        old = folder / "replaced"
+        os.replace(target, old)
+        try:
+            os.replace(source, target)
+        except OSError:
+            os.replace(old, target)
+            raise

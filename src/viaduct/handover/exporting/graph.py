@@ -1,0 +1,139 @@
+"""Preprocessing, network and softmax as one module, and its graph.
+
+    served = build_served(classifier, request)
+    program = trace(served, classifier, request)          torch.export's ExportedProgram
+
+Inputs are `pixels`, uint8 N x H x W x 3, or `inputs`, the prepared float32 N x 3 x size x size; outputs are
+`probabilities`, float32 N x classes, and `classes`, int64 N.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.errors import BadValue, ViaductError, lacks_memory
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.pixels import Pixels, build_pixels
+from viaduct.handover.exporting.request import Request
+from viaduct.handover.folding import fold_batch_norms
+
+OUTPUTS = ("probabilities", "classes")
+EXAMPLE_BATCH = 2  # a batch of one would make the batch dimension a constant
+
+
+class CannotExport(ViaductError):
+    """A network that a format, or torch.export, cannot express."""
+
+
+class Network(nn.Module):
+    """The trained network with float32 on both sides, whatever it computes in."""
+
+    def __init__(self, network: nn.Module, compute: torch.dtype) -> None:
+        super().__init__()
+        self.network, self.compute = network, compute
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.network(inputs.to(self.compute))
+        return logits.to(torch.float32)
+
+
+class Served(nn.Module):
+    """From what a user has to what a user wants."""
+
+    def __init__(self, prepare: Pixels | None, network: Network) -> None:
+        super().__init__()
+        self.prepare, self.network = prepare, network
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.network(inputs if self.prepare is None else self.prepare(inputs))
+        return torch.softmax(logits, 1), torch.argmax(logits, 1)
+
+
+def build_network(classifier: Classifier, request: Request) -> Network:
+    """Return a copy of the network, folded and in the precision that was asked for."""
+    network = classifier.network
+    network = fold_batch_norms(network, classifier.size) if request.fold else copy.deepcopy(network)
+    check_logits(network, classifier)
+    compute = torch.float16 if request.precision == "fp16" else torch.float32
+    plain: nn.Module = network.to(compute, memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return Network(plain, compute).eval()
+
+
+def check_logits(network: nn.Module, classifier: Classifier) -> None:
+    """Refuse a network of somebody's own that does not give a row of logits for each image."""
+    with torch.inference_mode():
+        try:
+            logits = network(torch.zeros(EXAMPLE_BATCH, 3, classifier.size, classifier.size))
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            raise BadValue(f"the network fails on an input of zeros: {first_line(error)}") from error
+    expected = (EXAMPLE_BATCH, len(classifier.labels))
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
+        found = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        raise BadValue(f"the network gives {found} for {EXAMPLE_BATCH} images, not a tensor of shape {expected}.")
+
+
+def build_served(classifier: Classifier, request: Request) -> Served:
+    """Return the module that is exported."""
+    takes_pixels = request.input in ("pixels", "image-bytes")
+    prepare = build_pixels(classifier.recipe.data, classifier.image_shape) if takes_pixels else None
+    return Served(prepare, build_network(classifier, request)).eval().requires_grad_(False)
+
+
+def trace(served: Served, classifier: Classifier, batch: int | None) -> torch.export.ExportedProgram:
+    """Return the graph of preprocessing and network; sizes are open where they can be."""
+    if served.prepare is None:
+        size = classifier.size
+        example = torch.zeros(batch or EXAMPLE_BATCH, 3, size, size)
+    else:
+        height, width = served.prepare.shape or (classifier.size + 3, classifier.size + 5)
+        example = torch.zeros(batch or EXAMPLE_BATCH, height, width, 3, dtype=torch.uint8)
+    sizes = {} if batch else {0: torch.export.Dim("batch", min=1)}
+    if served.prepare is not None and served.prepare.shape is None:
+        sizes |= {1: torch.export.Dim("height", min=1), 2: torch.export.Dim("width", min=1)}
+    return export_module(served, example, sizes)
+
+
+def export_module(module: nn.Module, example: Tensor, sizes: dict[int, Any]) -> torch.export.ExportedProgram:
+    """Trace a module with torch.export; `sizes` are the dimensions of its input that stay open."""
+    try:
+        with silence_exporters(), torch.no_grad():
+            return torch.export.export(module, (example,), dynamic_shapes=(sizes or None,), strict=False)
+    except Exception as error:  # the network may be anybody's, and tracing meets whatever its code does
+        if lacks_memory(error):
+            raise
+        raise CannotExport(
+            f"torch.export cannot trace the network: {type(error).__name__}: {first_line(error)}",
+            "A forward pass that depends on values, or calls into other libraries, has no graph; "
+            "--to safetensors needs none.",
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, shortened."""
+    return (str(error).strip().splitlines() or ["no reason given"])[0][:300]
+
+
+@contextmanager
+def silence_exporters() -> Iterator[None]:
+    """Keep the exporters' progress and deprecation notices from the user: the result is checked anyway."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

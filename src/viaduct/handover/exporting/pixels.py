@@ -1,0 +1,132 @@
+"""A recipe's evaluation preprocessing as a torch module, so that a graph can take decoded pixels.
+
+    pixels = build_pixels(recipe.data, image_shape=None)
+    pixels(torch.uint8 N x H x W x 3)                       float32 N x 3 x size x size, normalised
+
+The arithmetic is that of data/preprocess.py and data/geometry.py, in float32 and in the same order, written with
+tensors instead of numbers: height and width stay open in the graph. Recipes of images in memory know one size, and so
+does their graph.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from viaduct.data.preprocess import normalisation
+from viaduct.data.records import Records
+from viaduct.data.source import Images, Source
+from viaduct.errors import BadValue
+
+
+class Pixels(nn.Module):
+    """Crop, resize and normalise decoded images; `shape` is their height and width where only one fits."""
+
+    shape: tuple[int, int] | None = None
+
+
+def build_pixels(source: Source, image_shape: tuple[int, int] | None) -> Pixels:
+    """Return the module for a recipe's images; the shape is that of images stored in memory."""
+    if isinstance(source, Records):
+        return RecordPixels(source.preprocess, source.size)
+    if isinstance(source, Images):
+        return MemoryPixels(source, image_shape or source.image_shape or (source.size, source.size))
+    raise BadValue(f"images of a {type(source).__name__} recipe have no preprocessing that a graph could contain.")
+
+
+class RecordPixels(Pixels):
+    """Evaluation of encoded images as one of the references has it, from their pixels on."""
+
+    mean: Tensor
+    scale: Tensor
+    steps: Tensor
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__()
+        self.name, self.size = name, size
+        mean, scale = normalisation(name)
+        self.register_buffer("mean", torch.from_numpy(mean).view(1, 1, 1, 3))
+        self.register_buffer("scale", torch.from_numpy(scale).view(1, 1, 1, 3))
+        self.register_buffer("steps", torch.arange(size, dtype=torch.float32))
+
+    def forward(self, pixels_NHWC: Tensor) -> Tensor:
+        height, width = pixels_NHWC.shape[1], pixels_NHWC.shape[2]
+        rows = self.locate(height, min_side(height, width))
+        columns = self.locate(width, min_side(height, width))
+        seen = blend(blend(pixels_NHWC, 1, *rows), 2, *columns)
+        return ((seen - self.mean) * self.scale).permute(0, 3, 1, 2)
+
+    def locate(self, length: int, shorter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the two neighbouring pixels of each sample along an axis, and how far it lies towards the second."""
+        if self.name == "resnext":
+            return self.locate_in_central_box(length)
+        if self.name == "amoebanet":
+            start = length // 16  # int((length - 0.875 * length) / 2)
+            return self.locate_stretched(start, length - 2 * start, torch.full((), self.size), torch.full((), 0))
+        size = self.size
+        factor = torch.full((), size * 8 // 7, dtype=torch.float32) / shorter.to(torch.float32)
+        side = (torch.full((), length, dtype=torch.float32) * factor).to(torch.int64).clamp(min=size)
+        return self.locate_stretched(0, length, side, (side - size) // 2)
+
+    def locate_stretched(self, start: int, length: int, side: Tensor, skip: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Resize `length` pixels from `start` on to `side` samples the legacy way; of these, `size` after `skip`."""
+        spacing = torch.full((), length, dtype=torch.float32) / side.to(torch.float32)
+        position = (self.steps + skip.to(torch.float32)) * spacing
+        first = position.to(torch.int64)
+        way = position - first.to(torch.float32)
+        last = torch.full((), start + length - 1, dtype=torch.int64)
+        return first + start, torch.minimum(first + (start + 1), last), way
+
+    def locate_in_central_box(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Sample the middle four fifths, both ends included, as tf.image.crop_and_resize does."""
+        begin, end = (torch.full((), value, dtype=torch.float32) for value in ((1 - 0.8) / 2, (1 + 0.8) / 2))
+        last = torch.full((), length - 1, dtype=torch.float32)
+        step = (end - begin) * last / max(self.size - 1, 1)
+        position = begin * last + self.steps * step
+        first = position.to(torch.int64)
+        after = torch.minimum(first + 1, torch.full((), length - 1, dtype=torch.int64))
+        return first, after, position - first.to(torch.float32)
+
+
+def min_side(height: int, width: int) -> Tensor:
+    """Return the shorter side as a tensor: in a graph, sizes are not known."""
+    return torch.minimum(*(torch.full((), side, dtype=torch.int64) for side in (height, width)))
+
+
+def blend(pixels_NHWC: Tensor, axis: int, first: Tensor, second: Tensor, way: Tensor) -> Tensor:
+    """Interpolate between neighbouring pixels along an axis."""
+    before = pixels_NHWC.index_select(axis, first).to(torch.float32)
+    after = pixels_NHWC.index_select(axis, second).to(torch.float32)
+    return before + (after - before) * way.view(-1, *[1] * (3 - axis))
+
+
+class MemoryPixels(Pixels):
+    """Evaluation of images in memory: normalise, then resize."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, source: Images, shape: tuple[int, int]) -> None:
+        super().__init__()
+        self.shape, self.size = shape, source.size
+        self.per_image = source.normalise == "per_image"
+        self.register_buffer("mean", torch.tensor(source.mean).view(1, 3, 1, 1) * 255)
+        self.register_buffer("scale", 1 / (torch.tensor(source.std).view(1, 3, 1, 1) * 255))
+
+    def forward(self, pixels_NHWC: Tensor) -> Tensor:
+        mean, scale = self.standardise(pixels_NHWC) if self.per_image else (self.mean, self.scale)
+        normalised = (pixels_NHWC.permute(0, 3, 1, 2).to(torch.float32) - mean) * scale
+        if self.shape == (self.size, self.size):
+            return normalised
+        return F.interpolate(normalised, size=(self.size, self.size), mode="bilinear", align_corners=False)
+
+    def standardise(self, pixels_NHWC: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and 1 / max(std, 1 / sqrt(n)) of each image, from integer sums as data/augment.py has them."""
+        assert self.shape is not None
+        count = 3 * self.shape[0] * self.shape[1]
+        values = pixels_NHWC.to(torch.int64)
+        total = values.sum((1, 2, 3), keepdim=True)
+        squares = (values * values).sum((1, 2, 3), keepdim=True)
+        variance = (count * squares - total * total).to(torch.float32) / count**2
+        return total.to(torch.float32) / count, variance.clamp(min=1 / count).rsqrt()

@@ -1,0 +1,57 @@
+"""torch.export's archive: runs in PyTorch without viaduct.
+
+torch.export.load("model.pt2").module()(pixels)          (probabilities, classes)
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from viaduct.data.atomic import replacing
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.format import Batch, Written, graph_ports
+from viaduct.handover.exporting.graph import build_served, silence_exporters, trace
+from viaduct.handover.exporting.request import Request
+
+PACKAGES: tuple[str, ...] = ()
+CHECK_PACKAGES: tuple[str, ...] = ()
+
+
+def write(classifier: Classifier, request: Request, path: Path) -> Written:
+    """Write the graph and its weights."""
+    served = build_served(classifier, request)
+    program = trace(served, classifier, request.batch)
+    archive = io.BytesIO()  # torch reports a full disk as its own failure, Python's files do not
+    with silence_exporters():
+        torch.export.save(program, archive)
+    with replacing(path) as file:
+        file.write(archive.getbuffer())
+    taken, outputs = graph_ports(classifier, request, served.prepare.shape if served.prepare else None)
+    return Written((taken,), outputs)
+
+
+class Program:
+    """A .pt2 file in PyTorch."""
+
+    runtime = f"torch {torch.__version__}"
+    channels_last = False
+
+    def __init__(self, path: Path) -> None:
+        with silence_exporters():
+            self.module: Any = torch.export.load(str(path)).module()
+
+    def run(self, batch: Batch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        with torch.inference_mode():
+            probabilities, classes = self.module(torch.from_numpy(batch))
+        return probabilities.numpy(), classes.numpy()
+
+
+def open_runner(path: Path, classifier: Classifier, request: Request) -> Program:
+    """Open the file in PyTorch, as a user would."""
+    return Program(path)

@@ -1,0 +1,90 @@
+"""What the user asked to be exported, checked before torch is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from viaduct.errors import BadValue
+
+Form = Literal["onnx", "pt2", "safetensors", "savedmodel", "frozen-pb"]
+Input = Literal["pixels", "tensor", "image-bytes"]
+Precision = Literal["fp32", "fp16"]
+
+SUFFIXES = {"onnx": ".onnx", "pt2": ".pt2", "safetensors": ".safetensors", "savedmodel": "", "frozen-pb": ".pb"}
+INPUTS: dict[str, tuple[Input, ...]] = {  # the first is the default
+    "onnx": ("pixels", "tensor", "image-bytes"),
+    "pt2": ("pixels", "tensor"),
+    "safetensors": (),
+    "savedmodel": ("tensor", "image-bytes"),
+    "frozen-pb": ("tensor", "image-bytes"),
+}
+WEIGHTS_ONLY = "A .safetensors file holds the weights as they were trained, and no graph."
+
+
+@dataclass(frozen=True)
+class Request:
+    """One export: the format, where to, and what the graph takes."""
+
+    form: Form
+    out: Path
+    input: Input
+    batch: int | None = None  # None: any
+    precision: Precision = "fp32"
+    fold: bool = False
+    opset: int | None = None  # of ONNX; None: the newest that exporter and runtime share
+    check: bool = True
+    check_images: Path | None = None
+    check_count: int = 64
+    license: str = ""
+    force: bool = False
+
+    @property
+    def cards(self) -> tuple[Path, Path]:
+        """Return the paths of the model card: JSON and Markdown."""
+        return self.out.with_name(self.out.name + ".json"), self.out.with_name(self.out.name + ".md")
+
+
+def choose_input(form: Form, chosen: Input | None) -> Input:
+    """Return what the graph takes: as chosen, or the format's default."""
+    possible = INPUTS[form]
+    if not possible:
+        if chosen is not None:
+            raise BadValue(f"--input {chosen} does not go with --to {form}.", WEIGHTS_ONLY)
+        return "tensor"
+    if chosen is not None and chosen not in possible:
+        raise BadValue(f"--input {chosen} does not go with --to {form}.", f"It takes: {', '.join(possible)}.")
+    return chosen or possible[0]
+
+
+def parse_batch(text: str) -> int | None:
+    """Return the fixed batch size; None for `dynamic`."""
+    if text == "dynamic":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 65536:
+        raise BadValue(f"--batch is {text!r}.", "Give `dynamic`, or a number from 1 to 65536.")
+    return int(text)
+
+
+def check_request(request: Request) -> None:
+    """Refuse combinations that no format has, and paths that are in use."""
+    form, out = request.form, request.out
+    if form == "safetensors":
+        asked = {"--batch": request.batch, "--precision": request.precision == "fp16", "--fold-bn": request.fold}
+        for flag in (flag for flag, value in asked.items() if value):
+            raise BadValue(f"{flag} does not go with --to safetensors.", WEIGHTS_ONLY)
+    if request.opset is not None and form != "onnx":
+        raise BadValue(f"--opset is for ONNX, not for --to {form}.", "Leave it out.")
+    suffix = SUFFIXES[form]
+    if suffix and out.suffix != suffix:
+        raise BadValue(f"--out {out} should end in {suffix}, for --to {form}.", f"Try --out {out.with_suffix(suffix)}")
+    if not suffix and out.suffix in SUFFIXES.values() and out.suffix:
+        raise BadValue(f"--out {out} names a file, and a SavedModel is a folder.", f"Try --out {out.with_suffix('')}")
+    for path in (out, *request.cards):
+        if path.is_dir() and not (path == out and form == "savedmodel"):
+            raise BadValue(f"{path} is a folder.", "Give another --out.")
+        if (path.exists() or path.is_symlink()) and not request.force:
+            raise BadValue(f"{path} is there already.", "Give another --out, or --force to replace it.")
+    if out.is_dir() and not (out / "saved_model.pb").is_file() and any(out.iterdir()):
+        raise BadValue(f"{out} is a folder that holds no SavedModel; it is not replaced.", "Give another --out.")

@@ -1,0 +1,71 @@
+"""A SavedModel with the signature that the references export, `predict`, also under TensorFlow Serving's default name.
+
+tf.saved_model.load("served").signatures["predict"](input=images)         {"classes": …, "probabilities": …}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.errors import DiskFull
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.format import Batch, Written
+from viaduct.handover.exporting.graph import first_line
+from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.tf_graph import as_strings_or_array, build_graph, to_results
+from viaduct.handover.exporting.tf_network import import_tensorflow
+
+PACKAGES = ("tensorflow",)
+CHECK_PACKAGES = ("tensorflow",)
+SIGNATURES = ("predict", "serving_default")
+
+
+def write(classifier: Classifier, request: Request, path: Path) -> Written:
+    """Write the folder."""
+    tf = import_tensorflow()
+    v1 = tf.compat.v1
+    built = build_graph(classifier, request)
+    with built.graph.as_default():
+        signature = v1.saved_model.build_signature_def(
+            inputs={built.key: v1.saved_model.build_tensor_info(built.input)},
+            outputs={name: v1.saved_model.build_tensor_info(tensor) for name, tensor in built.outputs.items()},
+            method_name=v1.saved_model.signature_constants.PREDICT_METHOD_NAME,
+        )
+    try:
+        with v1.Session(graph=built.graph) as session:
+            builder = v1.saved_model.Builder(str(path))
+            builder.add_meta_graph_and_variables(
+                session,
+                [v1.saved_model.tag_constants.SERVING],
+                signature_def_map=dict.fromkeys(SIGNATURES, signature),
+                strip_default_attrs=True,
+            )
+            builder.save()
+    except tf.errors.OpError as error:  # TensorFlow writes files itself, and has errors of its own for full disks
+        raise DiskFull(f"cannot write {request.out}: {first_line(error)}") from None
+    return built.written
+
+
+class SavedModel:
+    """A SavedModel's signature `predict`."""
+
+    channels_last = True
+
+    def __init__(self, path: Path) -> None:
+        self.tf = import_tensorflow()
+        self.runtime = f"TensorFlow {self.tf.__version__}"
+        self.loaded: Any = self.tf.saved_model.load(str(path))
+        self.predict: Any = self.loaded.signatures["predict"]
+        ((self.key, _),) = self.predict.structured_input_signature[1].items()
+
+    def run(self, batch: Batch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        return to_results(self.predict(**{self.key: self.tf.constant(as_strings_or_array(batch))}))
+
+
+def open_runner(path: Path, classifier: Classifier, request: Request) -> SavedModel:
+    """Open the folder as TensorFlow 2 does."""
+    return SavedModel(path)

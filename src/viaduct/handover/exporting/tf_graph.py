@@ -1,0 +1,82 @@
+"""The TensorFlow 1 graph that a SavedModel and a frozen graph contain, with the names that the references export.
+
+Input is the placeholder `input_tensor`: strings of encoded images, received under the key `image_bytes`, or the
+prepared float32 images N x size x size x 3, received under `input`. Outputs are `probabilities` (the operator
+`softmax_tensor`) and `classes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.format import Batch, Port, Written
+from viaduct.handover.exporting.request import Request
+from viaduct.handover.exporting.tf_images import prepare_encoded
+from viaduct.handover.exporting.tf_network import import_tensorflow, trace_network, translate
+
+INPUT = "input_tensor"
+OUTPUTS = ("classes", "probabilities")
+
+
+@dataclass(frozen=True)
+class TensorFlowGraph:
+    """A graph with its input and outputs."""
+
+    graph: Any
+    key: str  # under which a request names the input
+    input: Any
+    outputs: dict[str, Any]
+    written: Written
+
+
+def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
+    """Return the network, with preprocessing where it takes encoded images, as a TensorFlow 1 graph."""
+    tf = import_tensorflow()
+    program = trace_network(classifier, request)
+    size, takes_bytes = classifier.size, request.input == "image-bytes"
+    with tf.Graph().as_default() as graph, classic_control_flow(tf):
+        shape = [request.batch] if takes_bytes else [request.batch, size, size, 3]
+        taken = tf.compat.v1.placeholder(tf.string if takes_bytes else tf.float32, shape, name=INPUT)
+        images = prepare_encoded(classifier, taken) if takes_bytes else taken
+        logits = tf.ensure_shape(
+            tf.cast(translate(program, images), tf.float32), (request.batch, len(classifier.labels))
+        )
+        outputs = {
+            "classes": tf.argmax(logits, axis=1, name="classes"),
+            "probabilities": tf.identity(tf.nn.softmax(logits, name="softmax_tensor"), name="probabilities"),
+        }
+    batch: int | str = request.batch or "batch"
+    key = "image_bytes" if takes_bytes else "input"
+    dtype = "string (JPEG, PNG)" if takes_bytes else "float32"
+    port = Port(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
+    gives = (Port("classes", (batch,), "int64"), Port("probabilities", (batch, len(classifier.labels)), "float32"))
+    return TensorFlowGraph(graph, key, taken, outputs, Written((port,), gives, {"tensorflow": tf.__version__}))
+
+
+@contextmanager
+def classic_control_flow(tf: Any) -> Iterator[None]:
+    """Write loops as TensorFlow 1 does, which converters of frozen graphs know."""
+    functional = tf.compat.v1.control_flow_v2_enabled()
+    tf.compat.v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        if functional:
+            tf.compat.v1.enable_control_flow_v2()
+
+
+def as_strings_or_array(batch: Batch) -> Any:
+    """Return a batch as TensorFlow takes it."""
+    return batch if isinstance(batch, np.ndarray) else np.array(list(batch), dtype=object)
+
+
+def to_results(outputs: dict[str, Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Return probabilities and classes as arrays."""
+    return np.asarray(outputs["probabilities"]), np.asarray(outputs["classes"])

@@ -1,0 +1,86 @@
+"""Encoded images to the network's input in TensorFlow's own operators, as the references have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from viaduct.data.preprocess import named, normalisation
+from viaduct.data.records import Records
+from viaduct.data.source import Images
+from viaduct.errors import BadValue
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.tf_network import import_tensorflow
+
+
+def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
+    """Return float32 N x size x size x 3 of a string tensor of N encoded images."""
+    tf = import_tensorflow()
+    source, size = classifier.recipe.data, classifier.size
+    if isinstance(source, Records):
+        prepared = tf.map_fn(lambda data: prepare_record(tf, source, data), encoded, fn_output_signature=tf.float32)
+    elif isinstance(source, Images):
+        shape = classifier.image_shape or source.image_shape or (size, size)
+        prepared = tf.map_fn(lambda data: decode_sized(tf, data, shape), encoded, fn_output_signature=tf.uint8)
+        prepared = normalise_images(tf, source, prepared)
+    else:
+        raise BadValue(f"images of a {type(source).__name__} recipe cannot be prepared one by one.")
+    return tf.ensure_shape(prepared, (None, size, size, 3))
+
+
+def prepare_record(tf: Any, source: Records, data: Any) -> Any:
+    """Decode, crop, resize and normalise one image."""
+    fancy = named(source.preprocess).fancy_upsampling[0]
+    pixels = tf.cast(tf.image.decode_jpeg(data, channels=3, fancy_upscaling=fancy), tf.float32)
+    mean, scale = normalisation(source.preprocess)
+    seen = CROPS.get(source.preprocess, crop_after_resize)(tf, pixels, source.size)
+    return (seen - mean) * scale
+
+
+def crop_after_resize(tf: Any, pixels: Any, size: int) -> Any:
+    """Resize the shorter side to 8/7 of the size, keeping the aspect ratio; take the middle."""
+    height, width = tf.unstack(tf.shape(pixels)[:2])
+    factor = tf.cast(size * 8 // 7, tf.float32) / tf.cast(tf.minimum(height, width), tf.float32)
+    sides = [tf.maximum(tf.cast(tf.cast(side, tf.float32) * factor, tf.int32), size) for side in (height, width)]
+    resized = tf.compat.v1.image.resize_bilinear(pixels[None], tf.stack(sides), align_corners=False)[0]
+    top, left = ((side - size) // 2 for side in sides)
+    return tf.slice(resized, tf.stack([top, left, 0]), [size, size, 3])
+
+
+def crop_middle_box(tf: Any, pixels: Any, size: int) -> Any:
+    """Sample the middle four fifths, both ends included."""
+    box = [[(1 - 0.8) / 2, (1 - 0.8) / 2, (1 + 0.8) / 2, (1 + 0.8) / 2]]
+    return tf.image.crop_and_resize(pixels[None], box, [0], [size, size])[0]
+
+
+def crop_before_resize(tf: Any, pixels: Any, size: int) -> Any:
+    """Cut the middle seven eighths, then resize it."""
+    height, width = tf.unstack(tf.shape(pixels)[:2])
+    top, left = height // 16, width // 16
+    middle = tf.slice(pixels, tf.stack([top, left, 0]), tf.stack([height - 2 * top, width - 2 * left, 3]))
+    return tf.compat.v1.image.resize_bilinear(middle[None], [size, size], align_corners=False)[0]
+
+
+CROPS = {"resnext": crop_middle_box, "amoebanet": crop_before_resize}
+
+
+def decode_sized(tf: Any, data: Any, shape: tuple[int, int]) -> Any:
+    """Decode an image that must have one size: a graph for small images takes no other."""
+    return tf.ensure_shape(tf.image.decode_jpeg(data, channels=3), (*shape, 3))
+
+
+def normalise_images(tf: Any, source: Images, pixels: Any) -> Any:
+    """Normalise images of one size and resize them to the network's."""
+    values = tf.cast(pixels, tf.float32)
+    if source.normalise == "per_image":
+        count = int(values.shape[1] * values.shape[2] * 3)
+        whole = tf.cast(pixels, tf.int64)
+        total = tf.reduce_sum(whole, [1, 2, 3], keepdims=True)
+        squares = tf.reduce_sum(whole * whole, [1, 2, 3], keepdims=True)
+        variance = tf.cast(count * squares - total * total, tf.float32) / float(count**2)
+        mean, scale = tf.cast(total, tf.float32) / count, tf.math.rsqrt(tf.maximum(variance, 1 / count))
+    else:
+        mean, scale = (list(colour) for colour in source.normalisation())
+    values = (values - mean) * scale
+    if tuple(values.shape[1:3]) == (source.size, source.size):
+        return values
+    return tf.compat.v1.image.resize_bilinear(values, [source.size, source.size], half_pixel_centers=True)

@@ -1,0 +1,502 @@
+"""A network's graph as a TensorFlow 1 graph, channels last, with its weights as constants.
+
+    program = trace_network(classifier, request)                   core aten operators
+    with tf.Graph().as_default():
+        logits = translate(program, images_NHWC)
+
+Operators are those that TensorFlow 1.15 has, so that converters for its graphs read them. An operator without a
+translation is an error that names it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from viaduct.errors import lacks_memory
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.graph import (
+    EXAMPLE_BATCH,
+    CannotExport,
+    build_network,
+    export_module,
+    first_line,
+    silence_exporters,
+)
+from viaduct.handover.exporting.request import Request
+from viaduct.models.padding import same_padding
+
+IGNORED = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range.default")
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def import_tensorflow() -> Any:
+    """Return TensorFlow, without its messages about the processor."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+    return tf
+
+
+def trace_network(classifier: Classifier, request: Request) -> torch.export.ExportedProgram:
+    """Return the network as a graph of core aten operators."""
+    example = torch.zeros(request.batch or EXAMPLE_BATCH, 3, classifier.size, classifier.size)
+    sizes = {} if request.batch else {0: torch.export.Dim("batch", min=1)}
+    program = export_module(build_network(classifier, request), example, sizes)
+    with silence_exporters(), torch.no_grad():
+        decomposed: torch.export.ExportedProgram = program.run_decompositions()
+    return decomposed
+
+
+@dataclass(frozen=True)
+class Value:
+    """A TensorFlow tensor for a value of the graph; `last` if its channels stand last, unlike in PyTorch."""
+
+    tensor: Any
+    last: bool = False
+
+
+class Translator:
+    """Translates a graph operator by operator; a method's name is its operator's, a dot being an underscore."""
+
+    def __init__(self, program: torch.export.ExportedProgram, images_NHWC: Any) -> None:
+        self.tf = import_tensorflow()
+        self.program = program
+        self.images = Value(images_NHWC, last=True)
+        self.values: dict[fx.Node, Any] = {}
+        self.weights = {
+            name: (program.state_dict | dict(program.constants))[target]
+            for kind in ("inputs_to_parameters", "inputs_to_buffers", "inputs_to_lifted_tensor_constants")
+            for name, target in getattr(program.graph_signature, kind).items()
+        }
+
+    def run(self) -> Any:
+        """Return the logits."""
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = self.weights.get(node.name, self.images)
+            elif node.op == "call_function":
+                self.values[node] = self.call(node)
+            elif node.op == "output":
+                return self.plain(self.values[node.args[0][0]])
+        raise AssertionError("a graph ends with its output")
+
+    def call(self, node: fx.Node) -> Any:
+        name = str(node.target)
+        if name in IGNORED:
+            return None
+        method: Callable[..., Any] | None = getattr(self, self.method_name(node), None)
+        if method is None:
+            raise CannotExport(
+                f"the network uses {name}, which has no translation to TensorFlow.", "--to onnx or pt2 may do."
+            )
+        arguments, keywords = fx.node.map_arg((node.args, node.kwargs), lambda argument: self.values[argument])
+        with self.tf.name_scope(name_scope(node)):
+            try:
+                return method(node, *arguments, **keywords)
+            except (CannotExport, MemoryError):
+                raise
+            except Exception as error:
+                if lacks_memory(error):
+                    raise
+                raise CannotExport(f"{name} cannot be translated to TensorFlow: {first_line(error)}") from error
+
+    @staticmethod
+    def method_name(node: fx.Node) -> str:
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload):
+            return "aten_" + target._schema.name.partition("::")[2].strip("_")
+        return "python_" + getattr(target, "__name__", str(target))
+
+    # Layouts
+
+    def tensor(self, value: Any) -> Value:
+        """Return an argument as a TensorFlow tensor; weights become constants, in PyTorch's layout."""
+        if isinstance(value, Value):
+            return value
+        if isinstance(value, torch.Tensor):
+            return Value(self.tf.constant(value.detach().contiguous().numpy()))
+        return Value(value)
+
+    def plain(self, value: Any) -> Any:
+        """Return a tensor in PyTorch's layout."""
+        value = self.tensor(value)
+        return self.tf.transpose(value.tensor, TO_NCHW) if value.last else value.tensor
+
+    def channels_last(self, value: Any) -> Any:
+        """Return a tensor of rank 4 with its channels last."""
+        value = self.tensor(value)
+        return value.tensor if value.last else self.tf.transpose(value.tensor, TO_NHWC)
+
+    @staticmethod
+    def sizes(node: Any) -> list[Any]:
+        """Return the shape of a node's value, as numbers where they are known."""
+        found = node.meta["val"]
+        return list((found[0] if isinstance(found, list | tuple) else found).shape)
+
+    def elementwise(self, operation: Callable[..., Any], *values: Any) -> Value:
+        """Apply an operation to tensors that broadcast, in the layout that most of them have already."""
+        tensors = [self.tensor(value) for value in values]
+        ranks = [getattr(getattr(value.tensor, "shape", None), "rank", 0) or 0 for value in tensors]
+        last = any(value.last for value in tensors) and all(rank in (0, 4) for rank in ranks)
+        arranged = [
+            value.tensor if not rank else self.channels_last(value) if last else self.plain(value)
+            for value, rank in zip(tensors, ranks, strict=True)
+        ]
+        kind = next((tensor.dtype for tensor in arranged if hasattr(tensor, "dtype")), None)
+        arranged = [
+            self.tf.constant(tensor, kind) if isinstance(tensor, int | float) and kind else tensor
+            for tensor in arranged
+        ]
+        return Value(operation(*arranged), last)
+
+    # Convolutions, norms, pools
+
+    def aten_convolution(
+        self,
+        node: fx.Node,
+        value: Any,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        stride: list[int],
+        padding: list[int],
+        dilation: list[int],
+        transposed: bool,
+        output_padding: list[int],
+        groups: int,
+    ) -> Value:
+        if transposed or weight.dim() != 4:
+            raise CannotExport(
+                "a convolution that is transposed or not 2-dimensional has no translation to TensorFlow."
+            )
+        stride, padding, dilation = (pair(numbers) for numbers in (stride, padding, dilation))
+        size = self.sizes(node.args[0])[2:]
+        kernel = [(extent - 1) * step + 1 for extent, step in zip(weight.shape[2:], dilation, strict=True)]
+        images = self.channels_last(value)
+        same = all(same_padding(n, k, s) == (p, p) for n, k, s, p in zip(size, kernel, stride, padding, strict=True))
+        if not same and any(padding):
+            images = self.tf.pad(images, [[0, 0], [padding[0]] * 2, [padding[1]] * 2, [0, 0]])
+        how = {"strides": [1, *stride, 1], "padding": "SAME" if same else "VALID", "dilations": [1, *dilation, 1]}
+        filters = weight.detach().permute(2, 3, 1, 0).contiguous().numpy()
+        result = self.convolve(images, filters, groups, how)
+        if bias is not None:
+            result = self.tf.nn.bias_add(result, self.tensor(bias).tensor)
+        return Value(result, last=True)
+
+    def convolve(self, images: Any, filters: Any, groups: int, how: dict[str, Any]) -> Any:
+        """Convolve in groups as TensorFlow 1 does: depthwise, or each group by itself."""
+        tf = self.tf
+        if groups == 1:
+            return tf.nn.conv2d(images, tf.constant(filters), **how)
+        if filters.shape[2] == 1 and how["strides"][1] == how["strides"][2]:
+            outputs = filters.shape[3] // groups
+            depthwise = np.ascontiguousarray(filters.reshape(*filters.shape[:2], groups, outputs))
+            dilations = how["dilations"][1:3]
+            return tf.nn.depthwise_conv2d(
+                images, tf.constant(depthwise), how["strides"], how["padding"], None, dilations
+            )
+        parts = zip(tf.split(images, groups, axis=3), np.split(filters, groups, axis=3), strict=True)
+        convolved = [tf.nn.conv2d(part, tf.constant(np.ascontiguousarray(own)), **how) for part, own in parts]
+        return tf.concat(convolved, axis=3)
+
+    def aten_native_batch_norm_legit_no_training(
+        self, node: fx.Node, value: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+    ) -> tuple[Value]:
+        weight = torch.ones_like(mean) if weight is None else weight
+        bias = torch.zeros_like(mean) if bias is None else bias
+        if len(self.sizes(node)) == 4:
+            scale, offset, mean, variance = (
+                self.tensor(part.detach().float()).tensor for part in (weight, bias, mean, variance)
+            )
+            normed = self.tf.raw_ops.FusedBatchNormV3(
+                x=self.channels_last(value),
+                scale=scale,
+                offset=offset,
+                mean=mean,
+                variance=variance,
+                epsilon=eps,
+                is_training=False,
+            )
+            return (Value(normed.y, last=True),)
+        factor = weight.double() / torch.sqrt(variance.double() + eps)
+        shift = bias.double() - mean.double() * factor
+        shape = [1, -1, *[1] * (len(self.sizes(node)) - 2)]
+        factor, shift = (part.to(weight.dtype).reshape(shape) for part in (factor, shift))
+        return (Value(self.plain(value) * self.plain(factor) + self.plain(shift)),)
+
+    def aten_max_pool2d_with_indices(
+        self,
+        node: fx.Node,
+        value: Any,
+        kernel: list[int],
+        stride: list[int] = (),  # type: ignore[assignment]
+        padding: list[int] = (0,),  # type: ignore[assignment]
+        dilation: list[int] = (1,),  # type: ignore[assignment]
+        ceiling: bool = False,
+    ) -> tuple[Value]:
+        if set(dilation) != {1}:
+            raise CannotExport("a dilated max pool has no translation to TensorFlow.")
+        windows = Windows.of(node, kernel, stride, padding)
+        images = self.channels_last(value)
+        if not windows.same:
+            images = self.tf.pad(images, windows.margins, constant_values=images.dtype.min)
+            images = images[:, : windows.height, : windows.width, :]
+        how = "SAME" if windows.same else "VALID"
+        return (Value(self.tf.nn.max_pool2d(images, windows.kernel, windows.stride, how), last=True),)
+
+    def aten_avg_pool2d(
+        self,
+        node: fx.Node,
+        value: Any,
+        kernel: list[int],
+        stride: list[int] = (),  # type: ignore[assignment]
+        padding: list[int] = (0,),  # type: ignore[assignment]
+        ceiling: bool = False,
+        count_padding: bool = True,
+        divisor: int | None = None,
+    ) -> Value:
+        windows = Windows.of(node, kernel, stride, padding)
+        images = self.channels_last(value)
+        if windows.same and (not count_padding or not any(windows.before)) and divisor is None:
+            return Value(self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "SAME"), last=True)
+        size = self.sizes(node.args[0])[2:]
+        ones = torch.ones(1, 1, *size)
+        wanted = F.avg_pool2d(ones, kernel, stride or None, padding, ceiling, count_padding, divisor)
+        top, bottom, left, right = windows.sides
+        padded = F.pad(ones, (left, right, top, bottom))[:, :, : windows.height, : windows.width]
+        share = wanted / F.avg_pool2d(padded, windows.kernel, windows.stride)
+        images = self.tf.pad(images, windows.margins)[:, : windows.height, : windows.width, :]
+        pooled = self.tf.nn.avg_pool2d(images, windows.kernel, windows.stride, "VALID")
+        factor = self.tf.constant(share.permute(0, 2, 3, 1).numpy(), images.dtype)
+        return Value(pooled * factor, last=True)
+
+    def aten_adaptive_avg_pool2d(self, node: fx.Node, value: Any, size: list[int]) -> Value:
+        height, width = self.sizes(node.args[0])[2:]
+        rows, columns = pair(size)
+        if height % rows or width % columns:
+            raise CannotExport(f"an adaptive pool of {height}x{width} to {rows}x{columns} has no translation.")
+        window = (height // rows, width // columns)
+        return Value(self.tf.nn.avg_pool2d(self.channels_last(value), window, window, "VALID"), last=True)
+
+    # Sums and products
+
+    def aten_mm(self, node: fx.Node, left: Any, right: Any) -> Value:
+        return Value(self.tf.matmul(self.plain(left), self.plain(right)))
+
+    def aten_addmm(self, node: fx.Node, bias: Any, left: Any, right: Any) -> Value:
+        return Value(self.tf.nn.bias_add(self.tf.matmul(self.plain(left), self.plain(right)), self.plain(bias)))
+
+    def aten_add(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
+        scaled = right if alpha == 1 else self.elementwise(self.tf.multiply, right, alpha)
+        return self.elementwise(self.tf.add, left, scaled)
+
+    def aten_sub(self, node: fx.Node, left: Any, right: Any, alpha: float = 1) -> Value:
+        scaled = right if alpha == 1 else self.elementwise(self.tf.multiply, right, alpha)
+        return self.elementwise(self.tf.subtract, left, scaled)
+
+    def aten_mul(self, node: fx.Node, left: Any, right: Any) -> Value:
+        return self.elementwise(self.tf.multiply, left, right)
+
+    def aten_div(self, node: fx.Node, left: Any, right: Any) -> Value:
+        return self.elementwise(self.tf.divide, left, right)
+
+    def aten_mean(
+        self, node: fx.Node, value: Any, axes: list[int] | None = None, keep: bool = False, **options: Any
+    ) -> Value:
+        return self.reduce(self.tf.reduce_mean, node, value, axes, keep)
+
+    def aten_sum(
+        self, node: fx.Node, value: Any, axes: list[int] | None = None, keep: bool = False, **options: Any
+    ) -> Value:
+        return self.reduce(self.tf.reduce_sum, node, value, axes, keep)
+
+    def reduce(self, operation: Any, node: fx.Node, value: Any, axes: list[int] | None, keep: bool) -> Value:
+        value = self.tensor(value)
+        rank = len(self.sizes(node.args[0]))
+        axes = sorted(axis % rank for axis in axes or range(rank))
+        if value.last and axes == [2, 3]:
+            return Value(operation(value.tensor, [1, 2], keepdims=keep), last=keep)
+        return Value(operation(self.plain(value), axes, keepdims=keep))
+
+    # Functions of one value
+
+    def aten_relu(self, node: fx.Node, value: Any) -> Value:
+        return self.elementwise(self.tf.nn.relu, value)
+
+    def aten_sigmoid(self, node: fx.Node, value: Any) -> Value:
+        return self.elementwise(self.tf.sigmoid, value)
+
+    def aten_tanh(self, node: fx.Node, value: Any) -> Value:
+        return self.elementwise(self.tf.tanh, value)
+
+    def aten_exp(self, node: fx.Node, value: Any) -> Value:
+        return self.elementwise(self.tf.exp, value)
+
+    def aten_rsqrt(self, node: fx.Node, value: Any) -> Value:
+        return self.elementwise(self.tf.math.rsqrt, value)
+
+    def aten_sqrt(self, node: fx.Node, value: Any) -> Value:
+        return self.elementwise(self.tf.sqrt, value)
+
+    def aten_leaky_relu(self, node: fx.Node, value: Any, slope: float = 0.01) -> Value:
+        return self.elementwise(lambda x: self.tf.nn.leaky_relu(x, slope), value)
+
+    def aten_gelu(self, node: fx.Node, value: Any, approximate: str = "none") -> Value:
+        return self.elementwise(lambda x: self.tf.nn.gelu(x, approximate=approximate == "tanh"), value)
+
+    def aten_hardtanh(self, node: fx.Node, value: Any, low: float = -1.0, high: float = 1.0) -> Value:
+        return self.elementwise(lambda x: self.tf.clip_by_value(x, low, high), value)
+
+    def aten_clamp(self, node: fx.Node, value: Any, low: float | None = None, high: float | None = None) -> Value:
+        bounded = value if low is None else self.elementwise(self.tf.maximum, value, low)
+        return self.tensor(bounded) if high is None else self.elementwise(self.tf.minimum, bounded, high)
+
+    def aten_to_copy(self, node: fx.Node, value: Any, dtype: torch.dtype | None = None, **options: Any) -> Value:
+        value = self.tensor(value)
+        kind = value.tensor.dtype if dtype is None else self.tf.as_dtype(str(dtype).removeprefix("torch."))
+        return Value(self.tf.cast(value.tensor, kind), value.last)
+
+    def aten_clone(self, node: fx.Node, value: Any, **options: Any) -> Value:
+        return self.tensor(value)
+
+    # Shapes
+
+    def aten_cat(self, node: fx.Node, values: list[Any], axis: int = 0) -> Value:
+        axis %= len(self.sizes(node))
+        if all(self.tensor(value).last for value in values):
+            return Value(self.tf.concat([value.tensor for value in values], TO_NHWC.index(axis)), last=True)
+        return Value(self.tf.concat([self.plain(value) for value in values], axis))
+
+    def aten_constant_pad_nd(self, node: fx.Node, value: Any, amounts: list[int], fill: float = 0.0) -> Value:
+        value = self.tensor(value)
+        rank = len(self.sizes(node))
+        margins = [[0, 0] for _ in range(rank)]
+        for index in range(len(amounts) // 2):
+            margins[rank - 1 - index] = [amounts[2 * index], amounts[2 * index + 1]]
+        if value.last:
+            margins = [margins[axis] for axis in TO_NHWC]
+        return Value(self.cut_or_pad(value.tensor, margins, fill), value.last)
+
+    def cut_or_pad(self, tensor: Any, margins: list[list[int]], fill: float) -> Any:
+        """Pad; where a margin is negative, cut."""
+        if any(margin < 0 for sides in margins for margin in sides):
+            ends = [slice(max(-before, 0), -max(-after, 0) or None) for before, after in margins]
+            tensor = tensor[tuple(ends)]
+            margins = [[max(before, 0), max(after, 0)] for before, after in margins]
+        if fill == float("-inf"):
+            fill = tensor.dtype.min
+        return self.tf.pad(tensor, margins, constant_values=fill) if any(map(any, margins)) else tensor
+
+    def aten_slice(
+        self,
+        node: fx.Node,
+        value: Any,
+        axis: int = 0,
+        start: int | None = None,
+        end: int | None = None,
+        step: int = 1,
+    ) -> Value:
+        value = self.tensor(value)
+        rank = len(self.sizes(node))
+        axis %= rank
+        position = TO_NHWC.index(axis) if value.last else axis
+        whole = isinstance(end, int) and end >= 1 << 31
+        cuts = [slice(None)] * position + [slice(start, None if whole else end, step)]
+        return Value(value.tensor[tuple(cuts)], value.last)
+
+    def aten_permute(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
+        return Value(self.tf.transpose(self.plain(value), [axis % len(axes) for axis in axes]))
+
+    def aten_view(self, node: fx.Node, value: Any, shape: list[Any]) -> Value:
+        return Value(self.tf.reshape(self.plain(value), [getattr(size, "tensor", size) for size in shape]))
+
+    def aten_unsafe_view(self, node: fx.Node, value: Any, shape: list[Any]) -> Value:
+        return self.aten_view(node, value, shape)
+
+    def aten_unsqueeze(self, node: fx.Node, value: Any, axis: int) -> Value:
+        return Value(self.tf.expand_dims(self.plain(value), axis % len(self.sizes(node))))
+
+    def aten_squeeze(self, node: fx.Node, value: Any, axes: list[int]) -> Value:
+        sizes = self.sizes(node.args[0])
+        single = [axis % len(sizes) for axis in pair(axes) if sizes[axis] == 1]
+        return Value(self.tf.squeeze(self.plain(value), single) if single else self.plain(value))
+
+    def aten_expand(self, node: fx.Node, value: Any, shape: list[Any], **options: Any) -> Value:
+        tensor = self.plain(value)
+        known = self.tf.shape(tensor)
+        extra = len(shape) - tensor.shape.rank
+        sizes = [
+            known[index - extra] if size == -1 else getattr(size, "tensor", size) for index, size in enumerate(shape)
+        ]
+        return Value(self.tf.broadcast_to(tensor, sizes))
+
+    def aten_sym_size(self, node: fx.Node, value: Any, axis: int) -> Value:
+        value = self.tensor(value)
+        return Value(self.tf.shape(value.tensor)[TO_NHWC.index(axis) if value.last else axis])
+
+    def python_getitem(self, node: fx.Node, values: tuple[Any, ...], index: int) -> Any:
+        if index >= len(values):
+            raise CannotExport(f"output {index} of {node.args[0]} has no translation to TensorFlow.")
+        return values[index]
+
+
+def name_scope(node: fx.Node) -> str:
+    """Return the path of the layer that an operator belongs to, as a name that TensorFlow accepts."""
+    layers = list(node.meta.get("nn_module_stack", {}).values())
+    path = str(layers[-1][0]) if layers else ""
+    return re.sub(r"[^A-Za-z0-9_/-]", "_", path.replace(".", "/")).strip("_/") or "network"
+
+
+def pair(numbers: Any) -> list[int]:
+    """Return numbers for height and width; one stands for both."""
+    listed = list(numbers) if isinstance(numbers, list | tuple) else [numbers]
+    return listed * 2 if len(listed) == 1 else listed
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a pool: what must be added around images so that TensorFlow has the windows that PyTorch has."""
+
+    kernel: list[int]
+    stride: list[int]
+    before: list[int]
+    after: list[int]
+    height: int  # of the images with what is added
+    width: int
+    same: bool  # TensorFlow's SAME adds the same
+
+    @classmethod
+    def of(cls, node: fx.Node, kernel: Any, stride: Any, padding: Any) -> Windows:
+        """Find them by the sizes of a node's input and output."""
+        kernel, stride, before = pair(kernel), pair(stride or kernel), pair(padding)
+        size, outputs = Translator.sizes(node.args[0])[2:], Translator.sizes(node)[2:]
+        needed = [(count - 1) * s + k for count, s, k in zip(outputs, stride, kernel, strict=True)]
+        after = [max(n - length - b, 0) for n, length, b in zip(needed, size, before, strict=True)]
+        added = list(zip(before, after, strict=True))
+        same = all(
+            same_padding(length, k, s) == both and count == -(-length // s)
+            for length, k, s, both, count in zip(size, kernel, stride, added, outputs, strict=True)
+        )
+        return cls(kernel, stride, before, after, needed[0], needed[1], same)
+
+    @property
+    def sides(self) -> tuple[int, int, int, int]:
+        return self.before[0], self.after[0], self.before[1], self.after[1]
+
+    @property
+    def margins(self) -> list[list[int]]:
+        return [[0, 0], [self.before[0], self.after[0]], [self.before[1], self.after[1]], [0, 0]]
+
+
+def translate(program: torch.export.ExportedProgram, images_NHWC: Any) -> Any:
+    """Return the logits of images in the current TensorFlow graph."""
+    return Translator(program, images_NHWC).run()

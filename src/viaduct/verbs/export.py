@@ -1,0 +1,100 @@
+"""viaduct export"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from viaduct.handover.exporting.request import Form, Input, Precision, Request, check_request, choose_input, parse_batch
+from viaduct.verbs._weights import (
+    ClassesOption,
+    EmaOption,
+    LabelsOption,
+    RecipeOption,
+    SettingsOption,
+    StepOption,
+    WeightsArgument,
+    open_classifier,
+)
+
+
+def main(
+    weights: WeightsArgument,
+    form: Annotated[Form, typer.Option("--to", help="The format.")],
+    out: Annotated[Path, typer.Option(help="The file to write; of a SavedModel, the folder.")],
+    takes: Annotated[
+        Input | None,
+        typer.Option(
+            "--input",
+            help="What the graph takes: decoded pixels, the prepared tensor, or encoded images.",
+            show_default="pixels; tensor for TensorFlow's formats",
+        ),
+    ] = None,
+    batch: Annotated[str, typer.Option(help="`dynamic`, or a fixed number of images.", metavar="N")] = "dynamic",
+    precision: Annotated[
+        Precision, typer.Option(help="What the network computes in; inputs and outputs stay.")
+    ] = "fp32",
+    fold: Annotated[bool, typer.Option("--fold-bn", help="Fold batch norms into convolutions.")] = False,
+    opset: Annotated[
+        int | None, typer.Option(help="Of ONNX.", show_default="the newest that exporter and runtime share")
+    ] = None,
+    check_images: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder of images to check the export with.",
+            show_default="the run's validation images; without them the built-in shapes",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    check_count: Annotated[int, typer.Option(help="How many images to check with.", min=1)] = 64,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Run the file in its own runtime against PyTorch first.")
+    ] = True,
+    license_: Annotated[
+        str, typer.Option("--license", help="For the model card.", metavar="TEXT", show_default="not stated")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    step: StepOption = None,
+    recipe: RecipeOption = None,
+    settings: SettingsOption = None,
+    classes: ClassesOption = None,
+    ema: EmaOption = None,
+    labels: LabelsOption = None,
+) -> None:
+    """Write a trained network for another runtime: ONNX, torch.export, SavedModel, frozen graph, or weights alone.
+
+    The recipe's evaluation preprocessing is part of the graph, unless it takes the prepared tensor. Before the file
+    gets its name it runs in its own runtime against PyTorch; if they differ by more than is allowed there is no file.
+    A model card is written beside it: FILE.json and FILE.md.
+
+    ONNX needs the extra `onnx`, SavedModel and frozen graphs the extra `tf`; these need separate environments.
+    """
+    request = Request(
+        form=form,
+        out=out,
+        input=choose_input(form, takes),
+        batch=parse_batch(batch),
+        precision=precision,
+        fold=fold,
+        opset=opset,
+        check=check,
+        check_images=check_images,
+        check_count=check_count,
+        license=license_,
+        force=force,
+    )
+    check_request(request)
+    classifier = open_classifier(
+        weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
+    )
+    from viaduct.handover.exporting.export import export
+
+    done = export(classifier, request)
+    print(done.outcome or "Not checked: the file was not run.")
+    for port in done.written.inputs:
+        print(f"takes  {port}")
+    for port in done.written.outputs:
+        print(f"gives  {port}")
+    print(f"{done.path}: {classifier.name}, {form}, {done.size / 1e6:,.1f} MB; card: {', '.join(map(str, done.cards))}")

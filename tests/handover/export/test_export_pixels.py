@@ -1,0 +1,45 @@
+"""Preprocessing inside a graph against the preprocessing of evaluation, on decoded pixels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from viaduct.data import preprocess
+from viaduct.data.cifar10 import Cifar10
+from viaduct.data.png_encoder import encode_png
+from viaduct.data.records import Records
+from viaduct.data.source import Images
+from viaduct.handover.exporting.pixels import build_pixels
+from viaduct.handover.preparing import build_prepare
+
+Normalise = Literal["mean_std", "per_image"]
+SIZES = ((1, 1), (1, 300), (7, 5), (33, 32), (224, 224), (375, 500), (500, 333), (31, 640))
+
+
+@pytest.mark.parametrize("name", preprocess.PREPROCESSINGS)
+@pytest.mark.parametrize("size", [6, 32, 224])
+def test_pixels_of_any_size_become_what_evaluation_sees(name: str, size: int) -> None:
+    source = Records(global_batch=1, size=size, preprocess=name)  # type: ignore[arg-type]
+    prepare, pixels = build_prepare(source, None), build_pixels(source, None)
+    _, scale = preprocess.normalisation(name)
+    for number, shape in enumerate(SIZES):
+        image = np.random.default_rng(number).integers(0, 256, (*shape, 3), dtype=np.uint8)
+        expected = prepare(encode_png(image))
+        found = pixels(torch.from_numpy(image)[None])[0].permute(1, 2, 0).numpy()
+        assert np.abs(found - expected).max() <= 1e-4 * scale.max(), (name, size, shape)  # of 255 grey levels
+
+
+@pytest.mark.parametrize("normalise", ["mean_std", "per_image"])
+@pytest.mark.parametrize("size", [32, 64])
+def test_images_of_memory_recipes_become_what_evaluation_sees(normalise: Normalise, size: int) -> None:
+    source: Images = Cifar10(global_batch=1, size=size, normalise=normalise)
+    images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    images[2] = 77  # no variance at all
+    prepare, pixels = build_prepare(source, (32, 32)), build_pixels(source, (32, 32))
+    found = pixels(torch.from_numpy(images)).permute(0, 2, 3, 1).numpy()
+    for image, seen in zip(images, found, strict=True):
+        assert np.abs(seen - prepare(encode_png(image))).max() <= 1e-5
