@@ -382,3 +382,9 @@ def test_a_document_of_nothing_but_errors_is_whole(shapes_run: Path, tmp_path: P
     assert done.returncode == 2
     assert len(json.loads(done.stdout)["errors"]) == 1
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_closed_stdin_is_no_list(shapes_run: Path) -> None:
+    with started(run_with_list, "import sys; sys.stdin = None", ["predict", str(shapes_run), "-"]) as command:
+        _, talk = command.communicate()
+    assert "reads paths from stdin, which is closed" in talk

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import itertools
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from viaduct.errors import BadData, BadValue
-from viaduct.terminal import escape_controls
 from viaduct.verbs._weights import (
     ClassesOption,
     DeviceOption,
@@ -33,20 +28,19 @@ if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
     from viaduct.handover.engine import Engine
     from viaduct.handover.image_files import FoundFiles
-    from viaduct.handover.predicting import Result
-    from viaduct.handover.prediction_output import Output
     from viaduct.handover.prediction_sheet import SheetOutput
 
 STDIN = STDOUT = Path("-")
 GIVE_IMAGES = "Give image files or folders that hold some."
-NAMED_AT_MOST = 10  # files that are named on stderr before they are only counted
 
 
 def main(
     weights: WeightsArgument,
     images: Annotated[
         list[Path],
-        typer.Argument(help="Image files, folders of them, and - for a list of paths on stdin, a line each."),
+        typer.Argument(
+            help="Image files, folders of them, and - for a list of paths on stdin, a line each.", metavar="images..."
+        ),
     ],
     top: Annotated[int, typer.Option(help="How many classes of each image.", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
@@ -70,7 +64,8 @@ def main(
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast", help="Fold batch norms into convolutions: quicker, and not to the last bit as evaluate."
+            "--fast",
+            help="Fold batch norms into convolutions: quicker, no longer to the last bit what evaluate computes.",
         ),
     ] = False,
     step: StepOption = None,
@@ -97,13 +92,19 @@ def main(
     classifier = open_classifier(
         weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
     )
+    from viaduct.handover.predicting import Reader
+    from viaduct.handover.prediction_run import Tally, open_outputs, write_predictions
+
     engine = start_engine(classifier, device, fast, batch)
     quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # there the results themselves show how far it is
     tally = Tally(found, quiet)
     try:
         with open_outputs(classifier, engine, as_json, csv, top) as outputs:
-            page = open_sheet(sheet)
-            predict_all(classifier, engine, found, outputs, page, tally, top=top, batch=batch)
+            page, reader = open_sheet(sheet), Reader(classifier.prepare)
+            if page:
+                outputs.append(page)
+                reader = Reader(classifier.prepare, page.draw, page.most)
+            write_predictions(classifier, engine, found, outputs, tally, top=top, batch=batch, reader=reader)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
@@ -154,20 +155,14 @@ def check_sheet(sheet: Path) -> None:
             )
 
 
-def open_sheet(sheet: Path | None) -> SheetOutput | None:
-    if sheet is None:
-        return None
-    from viaduct.handover.prediction_sheet import SheetOutput
-
-    return SheetOutput(sheet)
-
-
 def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
     """Return the files that the arguments lead to, but for an earlier sheet; raise BadData where there is none."""
     from viaduct.handover.image_files import find_images, read_path_list
 
     names: list[str] = []
     for path in paths:
+        if path == STDIN and sys.stdin is None:
+            raise BadValue("- reads paths from stdin, which is closed.")
         names += read_path_list(sys.stdin.buffer.read()) if path == STDIN else [str(path)]
     found = find_images(names, leave_out=sheet)
     if not found.files:
@@ -181,32 +176,6 @@ def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
         hidden = f" ({found.hidden:,} hidden ones are passed over)" if found.hidden else ""
         raise BadData(f"there are no files in {where}{hidden}.", GIVE_IMAGES)
     return found
-
-
-@contextlib.contextmanager
-def open_outputs(
-    classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
-) -> Iterator[list[Output]]:
-    """Open what results are written to; a CSV file gets its name when the block ends well."""
-    from viaduct.data.atomic import replacing
-    from viaduct.handover.prediction_output import CsvOutput, JsonOutput, TableOutput
-
-    columns = min(top, len(classifier.labels))
-    outputs: list[Output] = []
-    if as_json:
-        outputs.append(JsonOutput(describe(classifier, engine)))
-    if csv == STDOUT:
-        outputs.append(CsvOutput(sys.stdout, columns))
-    elif csv is None and not as_json:
-        outputs.append(TableOutput())
-    if csv is None or csv == STDOUT:
-        yield outputs
-        return
-    with replacing(csv) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        yield [*outputs, CsvOutput(text, columns)]
-        text.flush()
-        text.detach()
 
 
 def start_engine(classifier: Classifier, device: str, fast: bool, batch: int | None) -> Engine:
@@ -223,100 +192,12 @@ def start_engine(classifier: Classifier, device: str, fast: bool, batch: int | N
     return engine
 
 
-def describe(classifier: Classifier, engine: Engine) -> dict[str, Any]:
-    """Return the facts about weights and computation that stand at the top of a JSON document."""
-    return {
-        "weights": str(classifier.weights),
-        "model": classifier.name,
-        "recipe": classifier.recipe_name,
-        "step": classifier.step,
-        "averaged": classifier.averaged,
-        "device": str(engine.device),
-        "precision": engine.precision,
-        "folded": engine.folded,
-    }
+def open_sheet(sheet: Path | None) -> SheetOutput | None:
+    if sheet is None:
+        return None
+    from viaduct.handover.prediction_sheet import SheetOutput
 
-
-def predict_all(
-    classifier: Classifier,
-    engine: Engine,
-    found: FoundFiles,
-    outputs: list[Output],
-    page: SheetOutput | None,
-    tally: Tally,
-    *,
-    top: int,
-    batch: int | None,
-) -> None:
-    """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
-    from viaduct.handover.predicting import Reader, Result, choose_batch, predict_files
-    from viaduct.terminal import show_progress
-
-    unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
-    reader = Reader(classifier.prepare, page.draw, page.most) if page else Reader(classifier.prepare)
-    outputs = [*outputs, page] if page else outputs
-    batch = batch or choose_batch(engine.device)
-    results = predict_files(classifier, engine.run, found.files, top=top, batch=batch, reader=reader)
-    with show_progress("files", tally.quiet) as show, contextlib.closing(results):
-        for part in itertools.chain([unread], results):
-            for output in outputs:
-                output.write(part)
-            tally.count(part)
-            show(tally.done, tally.total)
-    for output in outputs:
-        output.finish({"passed_over": tally.passed_over, "hidden": tally.hidden})
-    tally.require_any()
-
-
-class Tally:
-    """What became of the files; says on stderr which were left out, by name for the first ones."""
-
-    def __init__(self, found: FoundFiles, quiet: bool) -> None:
-        self.quiet = quiet  # no bar
-        self.total = len(found.files) + len(found.errors)
-        self.predicted = self.errors = self.passed_over = 0
-        self.hidden = found.hidden
-        self.others: list[str] = []
-
-    @property
-    def done(self) -> int:
-        return self.predicted + self.errors + self.passed_over
-
-    def count(self, results: Sequence[Result]) -> None:
-        for result in results:
-            if result.predictions:
-                self.predicted += 1
-            elif result.error:
-                self.errors += 1
-                if self.errors <= NAMED_AT_MOST:
-                    tell(f"skipped {escape_controls(result.file)}: {result.error}")
-            else:
-                self.passed_over += 1
-                if len(self.others) < NAMED_AT_MOST:
-                    self.others.append(escape_controls(result.file))
-
-    def require_any(self) -> None:
-        """Raise BadData if no image was predicted; what was skipped has been named."""
-        if not self.predicted:
-            self.report()
-            raise BadData(
-                f"no image was predicted: of {count_of(self.total, 'file')} none could be read as one.",
-                "JPEG, PNG, GIF, BMP, WebP and TIFF are read.",
-            )
-
-    def report(self) -> None:
-        """Say how much was left out, if anything was."""
-        if self.passed_over:
-            names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
-            tell(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
-        if self.hidden:
-            tell(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
-        if self.errors and self.predicted:
-            tell(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
-
-
-def count_of(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return SheetOutput(sheet)
 
 
 def tell(line: str) -> None:

@@ -1,0 +1,144 @@
+"""A whole prediction: files in, results out to all outputs, and on stderr what was left out.
+
+tally = Tally(found, quiet=False)
+with open_outputs(classifier, engine, as_json=True, csv=None, top=5) as outputs:
+    write_predictions(classifier, engine, found, outputs, tally, top=5)
+tally.report()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from viaduct.data.atomic import replacing
+from viaduct.data.notices import NAMED_AT_MOST, tell
+from viaduct.errors import BadData
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.engine import Engine
+from viaduct.handover.image_files import FoundFiles
+from viaduct.handover.predicting import Reader, Result, choose_batch, predict_files
+from viaduct.handover.prediction_output import CsvOutput, JsonOutput, Output, TableOutput
+from viaduct.terminal import escape_controls, show_progress
+
+STDOUT = Path("-")
+
+
+@contextlib.contextmanager
+def open_outputs(
+    classifier: Classifier, engine: Engine, as_json: bool, csv: Path | None, top: int
+) -> Iterator[list[Output]]:
+    """Open what results are written to; a CSV file gets its name when the block ends well."""
+    columns = min(top, len(classifier.labels))
+    outputs: list[Output] = []
+    if as_json:
+        outputs.append(JsonOutput(describe(classifier, engine)))
+    if csv == STDOUT:
+        outputs.append(CsvOutput(sys.stdout, columns))
+    elif csv is None and not as_json:
+        outputs.append(TableOutput())
+    if csv is None or csv == STDOUT:
+        yield outputs
+        return
+    with replacing(csv) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield [*outputs, CsvOutput(text, columns)]
+        text.flush()
+        text.detach()
+
+
+def describe(classifier: Classifier, engine: Engine) -> dict[str, Any]:
+    """Return the facts about weights and computation that stand at the top of a JSON document."""
+    return {
+        "weights": str(classifier.weights),
+        "model": classifier.name,
+        "recipe": classifier.recipe_name,
+        "step": classifier.step,
+        "averaged": classifier.averaged,
+        "device": str(engine.device),
+        "precision": engine.precision,
+        "folded": engine.folded,
+    }
+
+
+def write_predictions(
+    classifier: Classifier,
+    engine: Engine,
+    found: FoundFiles,
+    outputs: Sequence[Output],
+    tally: Tally,
+    *,
+    top: int,
+    batch: int | None = None,
+    reader: Reader | None = None,
+) -> None:
+    """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
+    unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
+    reader = reader or Reader(classifier.prepare)
+    batch = batch or choose_batch(engine.device)
+    results = predict_files(classifier, engine.run, found.files, top=top, batch=batch, reader=reader)
+    with show_progress("files", tally.quiet) as show, contextlib.closing(results):
+        for part in itertools.chain([unread], results):
+            for output in outputs:
+                output.write(part)
+            tally.count(part)
+            show(tally.done, tally.total)
+    for output in outputs:
+        output.finish({"passed_over": tally.passed_over, "hidden": tally.hidden})
+    tally.require_any()
+
+
+class Tally:
+    """What became of the files; says on stderr which were left out, by name for the first ones."""
+
+    def __init__(self, found: FoundFiles, quiet: bool) -> None:
+        self.quiet = quiet  # no bar
+        self.total = len(found.files) + len(found.errors)
+        self.predicted = self.errors = self.passed_over = 0
+        self.hidden = found.hidden
+        self.others: list[str] = []
+
+    @property
+    def done(self) -> int:
+        return self.predicted + self.errors + self.passed_over
+
+    def count(self, results: Sequence[Result]) -> None:
+        for result in results:
+            if result.predictions:
+                self.predicted += 1
+            elif result.error:
+                self.errors += 1
+                if self.errors <= NAMED_AT_MOST:
+                    tell(f"skipped {escape_controls(result.file)}: {result.error}")
+            else:
+                self.passed_over += 1
+                if len(self.others) < NAMED_AT_MOST:
+                    self.others.append(escape_controls(result.file))
+
+    def require_any(self) -> None:
+        """Raise BadData if no image was predicted; what was skipped has been named."""
+        if not self.predicted:
+            self.report()
+            raise BadData(
+                f"no image was predicted: of {count_of(self.total, 'file')} none could be read as one.",
+                "JPEG, PNG, GIF, BMP, WebP and TIFF are read.",
+            )
+
+    def report(self) -> None:
+        """Say how much was left out, if anything was."""
+        if self.passed_over:
+            names = ", ".join(self.others[:3]) + (" …" if self.passed_over > 3 else "")
+            tell(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
+        if self.hidden:
+            tell(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
+        if self.errors and self.predicted:
+            tell(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
+
+
+def count_of(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
