@@ -12,7 +12,9 @@ from PIL import Image, ImageFont
 
 from command import viaduct
 from viaduct.data.png_encoder import encode_png
-from viaduct.handover.predicting import Prediction, Result
+from viaduct.errors import BadData
+from viaduct.handover.image_files import ImageFile
+from viaduct.handover.predicting import Prediction, Reader, Result
 from viaduct.handover.prediction_sheet import (
     BAR_COLOUR,
     BAR_GROUND,
@@ -74,6 +76,17 @@ def test_a_thumbnail_keeps_proportions_within_the_square(size: tuple[int, int]) 
         height, width = draw_thumbnail(data).shape[:2]
         assert max(height, width) == SIDE
         assert abs(height * size[1] - width * size[0]) <= max(size)
+
+
+def test_an_image_without_a_thumbnail_is_predicted(tmp_path: Path) -> None:
+    def draw(data: bytes) -> np.ndarray:
+        raise BadData("damaged below the crop.")
+
+    (tmp_path / "a.png").write_bytes(encode_png(np.zeros((4, 4, 3), np.uint8)))
+    reader = Reader(lambda data: np.zeros((4, 4, 3), np.float32), draw, 5)
+    prepared = reader(ImageFile(str(tmp_path / "a.png"), is_named=True))
+    assert prepared.inputs is not None
+    assert (prepared.thumbnail, prepared.error) == (None, "")
 
 
 def test_long_texts_are_cut_to_the_width() -> None:

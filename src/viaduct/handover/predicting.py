@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -86,11 +87,11 @@ class Reader:
             return Prepared(file.path, error="there is not enough memory to decode it.")
 
     def decode(self, path: str, data: bytes) -> Prepared:
-        thumbnail = None
-        inputs = self.prepare(data)
+        inputs, thumbnail = self.prepare(data), None
         if self.draw is not None and self.drawn < self.thumbnails + MOST_THREADS:  # threads may overtake each other
             self.drawn += 1
-            thumbnail = self.draw(data)
+            with suppress(BadData):  # damage outside of what the network sees costs the thumbnail, not the prediction
+                thumbnail = self.draw(data)
         return Prepared(path, inputs, thumbnail=thumbnail)
 
 
