@@ -239,6 +239,23 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     assert json.loads(out) == [1, [[str(tmp_path / "closed"), "the folder may not be read (permission denied)"]]], talk
 
 
+def test_a_file_that_may_not_be_read_is_skipped(shapes_run: Path, images: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(sorted(images.iterdir())[0].read_bytes())
+    secret.chmod(0)
+    words = ["predict", str(shapes_run), str(secret), str(sorted(images.iterdir())[1]), "--top", "1"]
+    with started(run_unprivileged, words) as command:
+        out, talk = command.communicate()
+        assert command.returncode == 1, talk
+    assert len(out.splitlines()) == 1
+    assert f"skipped {secret}: the file may not be read (permission denied)." in talk
+
+
+def run_unprivileged(words: list[str]) -> None:
+    drop_file_privileges()
+    run_with_list("", words)
+
+
 def print_found(folder: Path) -> None:
     drop_file_privileges()
     found = find_images([str(folder)])

@@ -38,7 +38,10 @@ def main(
     weights: WeightsArgument,
     images: Annotated[
         list[Path],
-        typer.Argument(help="Image files, folders of them, and - for a list of paths on stdin, a line each."),
+        typer.Argument(
+            help="Image files, folders of them, and - for a list of paths on stdin, a line each.",
+            readable=False,  # a file that may not be read is skipped like others
+        ),
     ],
     top: Annotated[int, typer.Option(help="How many classes of each image.", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of the table.")] = False,
