@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from PIL import Image, ImageFont
 from command import viaduct
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadData
+from viaduct.handover import prediction_sheet
 from viaduct.handover.image_files import ImageFile
 from viaduct.handover.predicting import Prediction, Reader, Result
 from viaduct.handover.prediction_sheet import (
@@ -25,6 +27,7 @@ from viaduct.handover.prediction_sheet import (
     draw_sheet,
     draw_thumbnail,
     shorten_text,
+    write_text,
 )
 
 
@@ -87,6 +90,15 @@ def test_an_image_without_a_thumbnail_is_predicted(tmp_path: Path) -> None:
     prepared = reader(ImageFile(str(tmp_path / "a.png"), is_named=True))
     assert prepared.inputs is not None
     assert (prepared.thumbnail, prepared.error) == (None, "")
+
+
+def test_a_label_that_no_font_can_show_is_the_number_of_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction_sheet, "EAST_ASIAN_FONTS", ())
+    assert write_text("tabby cat", 15, instead="class 281")[0] == "tabby cat"
+    assert write_text("虎斑猫", 15, instead="class 281")[0] == "class 281"
+    chinese, plain = (replace(make_result(0).predictions[0], label=label) for label in ("虎斑猫", "class 281"))
+    sheets = [draw_sheet([replace(make_result(0), predictions=(best,))]) for best in (chinese, plain)]
+    assert sheets[0].tobytes() == sheets[1].tobytes()
 
 
 def test_long_texts_are_cut_to_the_width() -> None:

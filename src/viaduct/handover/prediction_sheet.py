@@ -13,6 +13,7 @@ import io
 import math
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ STAMP = "viaduct predict"  # stands in the file, so that a sheet may be written 
 PAPER, FRAME, INK, FAINT = (255, 255, 255), (240, 241, 243), (24, 26, 31), (110, 116, 128)
 BAR_COLOUR, BAR_GROUND = (38, 110, 206), (222, 226, 232)
 ELLIPSIS = "…"
+LABEL_SIZE, NAME_SIZE = 15, 12  # of fonts
+FONTS = ("NotoSans-Regular.ttf", "DejaVuSans.ttf")
+EAST_ASIAN_FONTS = (
+    *("NotoSansCJK-Regular.ttc", "NotoSansSC-Regular.otf", "SourceHanSansSC-Regular.otf", "wqy-microhei.ttc"),
+    *("wqy-zenhei.ttc", "DroidSansFallbackFull.ttf", "simhei.ttf", "msyh.ttc", "PingFang.ttc"),
+)
 
 
 class SheetOutput:
@@ -98,14 +105,13 @@ def draw_sheet(results: Sequence[Result]) -> Image.Image:
     step_across, step_down = SIDE + GAP, SIDE + BAR + CAPTION + GAP
     size = (2 * MARGIN + columns * step_across - GAP, 2 * MARGIN + rows * step_down - GAP)
     sheet = Image.new("RGB", size, PAPER)
-    fonts = load_font(15), load_font(12)
     for number, result in enumerate(results):
         down, across = divmod(number, columns)
-        draw_tile(sheet, result, MARGIN + across * step_across, MARGIN + down * step_down, fonts)
+        draw_tile(sheet, result, MARGIN + across * step_across, MARGIN + down * step_down)
     return sheet
 
 
-def draw_tile(sheet: Image.Image, result: Result, left: int, top: int, fonts: tuple[Any, Any]) -> None:
+def draw_tile(sheet: Image.Image, result: Result, left: int, top: int) -> None:
     """Draw an image, a bar for the percent, the label with the percent, and the file's name."""
     draw = ImageDraw.Draw(sheet)
     assert result.thumbnail is not None
@@ -117,13 +123,22 @@ def draw_tile(sheet: Image.Image, result: Result, left: int, top: int, fonts: tu
     draw.rectangle((left, bar, left + SIDE - 1, bar + BAR - 1), fill=BAR_GROUND)
     if filled := round(SIDE * best.probability):
         draw.rectangle((left, bar, left + filled - 1, bar + BAR - 1), fill=BAR_COLOUR)
-    percent = f"{100 * best.probability:.1f} %"
-    right = draw.textlength(percent, font=fonts[0])
-    label = shorten_text(best.label, SIDE - right - 10, fonts[0])
-    draw.text((left, bar + BAR + 6), label, INK, font=fonts[0])
-    draw.text((left + SIDE - right, bar + BAR + 6), percent, FAINT, font=fonts[0])
-    name = escape_controls(os.path.basename(result.file))
-    draw.text((left, bar + BAR + 27), shorten_text(name, SIDE, fonts[1], middle=True), FAINT, font=fonts[1])
+    label, label_font = write_text(best.label, LABEL_SIZE, instead=f"class {best.index}")
+    percent, percent_font = write_text(f"{100 * best.probability:.1f} %", LABEL_SIZE)
+    right = draw.textlength(percent, font=percent_font)
+    shown = shorten_text(label, SIDE - right - 10, label_font)
+    draw.text((left, bar + BAR + 22), shown, INK, font=label_font, anchor="ls")
+    draw.text((left + SIDE, bar + BAR + 22), percent, FAINT, font=percent_font, anchor="rs")
+    base = escape_controls(os.path.basename(result.file))
+    name, name_font = write_text(base, NAME_SIZE, instead=base.encode("ascii", "replace").decode())
+    shown = shorten_text(name, SIDE, name_font, middle=True)
+    draw.text((left, bar + BAR + 40), shown, FAINT, font=name_font, anchor="ls")
+
+
+def write_text(text: str, size: int, instead: str = "") -> tuple[str, Any]:
+    """Return a text and a font that shows it, or another text where there is no such font."""
+    font = find_font(text, size)
+    return (text, font) if font is not None else (instead, find_font(instead, size))
 
 
 def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) -> str:
@@ -138,11 +153,19 @@ def shorten_text(text: str, width: float, font: Any, *, middle: bool = False) ->
     return ELLIPSIS
 
 
-def load_font(size: int) -> Any:
-    """Return a font of the system with many scripts, or else Pillow's own."""
-    for name in ("NotoSans-Regular.ttf", "DejaVuSans.ttf"):
+def find_font(text: str, size: int) -> Any | None:
+    """Return a font that can show a text; None for Chinese, Japanese and Korean where no such font is installed."""
+    if any(0x2E80 <= ord(character) < 0xFB00 or ord(character) >= 0x20000 for character in text):
+        return load_font(EAST_ASIAN_FONTS, size)
+    return load_font(FONTS, size) or ImageFont.load_default(size)
+
+
+@cache
+def load_font(names: tuple[str, ...], size: int) -> Any | None:
+    """Return the first of these fonts that the system has."""
+    for name in names:
         try:
             return ImageFont.truetype(name, size)
         except OSError:
             continue
-    return ImageFont.load_default(size)
+    return None
