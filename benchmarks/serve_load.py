@@ -457,5 +457,7 @@ def dribble(links: list[socket.socket]) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line has it
+    if "GOMP_SPINCOUNT" not in os.environ:  # as the command line sets it for the server, before torch is imported
+        os.environ["GOMP_SPINCOUNT"] = "1000"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     main()

@@ -137,20 +137,26 @@ def test_a_network_that_fails_at_once_is_not_served() -> None:
         Batcher(fail, Limits()).start(SIZE)
 
 
-def test_stopping_answers_what_was_submitted() -> None:
+def test_stopping_ends_the_thread_after_its_batch() -> None:
     network = Network()
     batcher = start(network, max_batch=2)
     network.gate.clear()
 
     async def ask() -> int:
-        jobs = [batcher.submit(images(1)) for _ in range(9)]
+        first = batcher.submit(images(1))
+        while batcher.waiting:
+            await asyncio.sleep(0.001)
+        for _ in range(9):
+            batcher.submit(images(1))
         stopper = threading.Thread(target=batcher.stop)
         stopper.start()
+        while not batcher.stopping:
+            await asyncio.sleep(0.001)
         network.gate.set()
-        answers = [await job.answer for job in jobs]
         stopper.join()
-        return len(answers)
+        return len(await first.answer)
 
-    assert asyncio.run(ask()) == 9
+    assert asyncio.run(ask()) == 1
+    assert network.batches == [1]
     assert batcher.thread is not None
     assert not batcher.thread.is_alive()

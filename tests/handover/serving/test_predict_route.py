@@ -16,7 +16,7 @@ from viaduct.data.png_encoder import encode_png  # noqa: E402
 from viaduct.handover.serving import intake  # noqa: E402
 from viaduct.handover.serving.limits import Limits, Refusal  # noqa: E402
 
-from .conftest import Running, draw, encode  # noqa: E402
+from .conftest import Running, draw, encode, read_all  # noqa: E402
 
 
 def predict(served: Running, content: bytes, query: str = "", kind: str = "image/jpeg") -> httpx.Response:
@@ -195,6 +195,33 @@ def test_what_is_not_http_is_refused_and_closed(request_bytes: bytes, served: Ru
         answer = link.recv(100)
     assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 200"))
     assert served.client.get("/v2/health/live").status_code == 200
+
+
+def test_requests_share_a_connection_and_may_follow_each_other_at_once(served: Running) -> None:
+    image = IMAGES["1x1"]
+    one = b"POST /predict?top=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(image) + image
+    answer = served.exchange(3 * one + b"GET /v2/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.count(b"HTTP/1.1 404") == 1
+
+
+def test_a_client_that_asks_before_it_sends_is_told_to_go_on(served: Running) -> None:
+    image = IMAGES["JPEG"]
+    head = (
+        b"POST /predict HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    )
+    with served.connect() as link:
+        link.sendall(head % len(image))
+        assert link.recv(1000).startswith(b"HTTP/1.1 100")
+        link.sendall(image)
+        assert read_all(link).startswith(b"HTTP/1.1 200")
+    with served.connect() as link:  # and not, if it would be too much
+        link.sendall(head % 99_999_999)
+        assert read_all(link).startswith(b"HTTP/1.1 413")
+
+
+def test_an_http_1_0_client_is_answered(served: Running) -> None:
+    assert served.exchange(b"GET /v2/health/live HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
 
 
 def test_the_metrics_count_what_was_answered(served: Running) -> None:

@@ -210,6 +210,7 @@ def build_app(service: Service, log: AccessLog | None) -> ASGIApp:
             Exception: answer_failure,
         },
     )
+    app.router.redirect_slashes = False  # a redirect would repeat whatever the Host header says
     return Watched(app, service, log)
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,9 +91,11 @@ class Batcher:
             images = min(2 * images, self.limits.max_batch)
 
     def stop(self) -> None:
-        """Answer what was submitted, then end the thread."""
+        """End the thread after its batch; whoever asked for what still waits has been answered or has gone."""
         with self.changed:
             self.stopping = True
+            self.jobs.clear()
+            self.waiting = 0
             self.changed.notify_all()
         if self.thread is not None:
             self.thread.join()
@@ -140,7 +142,7 @@ class Batcher:
             self._answer(batch)
 
     def _take_batch(self) -> list[Job]:
-        """Wait for jobs that share a batch; none when the server stops and everything is answered."""
+        """Wait for jobs that share a batch; none when the server has stopped."""
         with self.changed:
             while not self.jobs:
                 if self.stopping:
@@ -175,7 +177,8 @@ class Batcher:
             self.seconds[images] = 0.8 * known + 0.2 * seconds
         for job in batch:
             job.timing = Timing(start - job.arrived, seconds, images)
-        batch[0].loop.call_soon_threadsafe(self._deliver, batch, results, images, seconds)
+        with suppress(RuntimeError):  # the event loop has ended without waiting, at a second Ctrl-C
+            batch[0].loop.call_soon_threadsafe(self._deliver, batch, results, images, seconds)
 
     def _run_batch(self, inputs: torch.Tensor) -> Probabilities:
         with torch.inference_mode():
