@@ -137,6 +137,16 @@ def test_uploads_share_a_bounded_memory(classifier: Classifier) -> None:
         assert served.client.post("/predict", content=IMAGE).status_code == 200
 
 
+def test_what_clients_send_wrong_does_not_fill_stderr(
+    classifier: Classifier, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with running(classifier) as served:
+        form = {"Content-Type": "multipart/form-data; boundary=a"}
+        assert served.client.post("/predict", content=b"--b\r\n", headers=form).status_code == 400
+        assert served.exchange(b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert capfd.readouterr().err == ""
+
+
 def test_each_request_is_a_line_of_json_in_the_log(classifier: Classifier) -> None:
     with running(classifier) as served:
         served.client.post("/predict?top=1", content=IMAGE)

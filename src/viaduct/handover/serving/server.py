@@ -162,7 +162,8 @@ def build_server(
     service = Service(classifier, name, batcher, limits, metrics, decoders=min(4, os.cpu_count() or 1))
     guard = ConnectionGuard(limits, metrics)
     access_log = AccessLog(log) if log is not None else None
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    for name in ("uvicorn.error", "python_multipart"):  # they warn of what clients send, which the access log has
+        logging.getLogger(name).setLevel(logging.ERROR)
     config = uvicorn.Config(
         build_app(service, access_log),
         loop="asyncio",
