@@ -97,4 +97,5 @@ def main(
         print(f"takes  {port}")
     for port in done.written.outputs:
         print(f"gives  {port}")
-    print(f"{done.path}: {classifier.name}, {form}, {done.size / 1e6:,.1f} MB; card: {', '.join(map(str, done.cards))}")
+    size = f"{done.size / 1e6:,.1f} MB" if done.size >= 1e5 else f"{done.size / 1e3:,.1f} kB"
+    print(f"{done.path}: {classifier.name}, {form}, {size}; card: {', '.join(map(str, done.cards))}")

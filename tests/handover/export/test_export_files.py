@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from command import viaduct
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier, open_run
-from viaduct.handover.exporting import pt2
+from viaduct.handover.exporting import safetensors
 from viaduct.handover.exporting.checking import WrongResult
 from viaduct.handover.exporting.export import Exported, export
 from viaduct.handover.exporting.graph import CannotExport
@@ -94,51 +95,83 @@ def test_safetensors_can_be_used_with_the_recipe(shapes_run: Path, classifier: C
     assert card["accuracy"] == "not recorded"
 
 
-class Wrong(pt2.Program):
+class Wrong(safetensors.Rebuilt):
     def run(self, batch: Any) -> Any:
         probabilities, classes = super().run(batch)
         return probabilities[:, ::-1].copy(), 9 - classes
 
 
-class SlightlyWrong(pt2.Program):
+class SlightlyWrong(safetensors.Rebuilt):
     def run(self, batch: Any) -> Any:
         probabilities, classes = super().run(batch)
         return probabilities + np.float32(0.01), classes
 
 
-class NotANumber(pt2.Program):
+class WrongInFaintClasses(safetensors.Rebuilt):
+    """Differs only where probabilities are too small to be seen."""
+
+    def run(self, batch: Any) -> Any:
+        probabilities, classes = super().run(batch)
+        return np.where(probabilities < 1e-5, probabilities * 2, probabilities), classes
+
+
+class NotANumber(safetensors.Rebuilt):
     def run(self, batch: Any) -> Any:
         probabilities, classes = super().run(batch)
         return np.full_like(probabilities, np.nan), np.zeros_like(classes)
 
 
-@pytest.mark.parametrize("program", [Wrong, SlightlyWrong, NotANumber])
-def test_a_graph_that_computes_something_else_gets_no_name(
-    program: type[pt2.Program], classifier: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Breaks(safetensors.Rebuilt):
+    def run(self, batch: Any) -> Any:
+        raise RuntimeError("no kernel for this operator")
+
+
+@pytest.mark.parametrize(
+    ("runner", "said"),
+    [
+        (Wrong, "does not compute what PyTorch does"),
+        (SlightlyWrong, "does not compute what PyTorch does"),
+        (WrongInFaintClasses, "does not compute what PyTorch does"),
+        (NotANumber, "does not compute what PyTorch does"),
+        (Breaks, "cannot run the exported graph: RuntimeError: no kernel for this operator"),
+    ],
+)
+def test_a_file_that_computes_something_else_gets_no_name(
+    runner: type[safetensors.Rebuilt],
+    said: str,
+    classifier: Classifier,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pt2, "Program", program)
-    with pytest.raises(WrongResult, match=r"does not compute what PyTorch does"):
-        make(classifier, tmp_path / "model.pt2")
+    if runner is WrongInFaintClasses:
+        network = deepcopy(classifier.network)
+        network.head.weight.data.mul_(100)  # type: ignore[union-attr]
+        classifier = replace(classifier, network=network)
+    monkeypatch.setattr(safetensors, "Rebuilt", runner)
+    with pytest.raises(WrongResult, match=said):
+        make(classifier, tmp_path / "model.safetensors", "safetensors", "tensor")
     assert list_names(tmp_path) == []
 
 
 def test_what_is_replaced_stays_whole_until_the_new_file_is_checked(
     classifier: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "model.pt2").write_bytes(b"old")
-    monkeypatch.setattr(pt2, "Program", Wrong)
+    out = tmp_path / "model.safetensors"
+    out.write_bytes(b"old")
+    monkeypatch.setattr(safetensors, "Rebuilt", Wrong)
     with pytest.raises(WrongResult):
-        make(classifier, tmp_path / "model.pt2", force=True)
-    assert (tmp_path / "model.pt2").read_bytes() == b"old"
+        make(classifier, out, "safetensors", "tensor", force=True)
+    assert out.read_bytes() == b"old"
     monkeypatch.undo()
-    make(classifier, tmp_path / "model.pt2", force=True)
-    assert (tmp_path / "model.pt2").read_bytes()[:2] == b"PK"
+    make(classifier, out, "safetensors", "tensor", force=True)
+    assert out.stat().st_size > 100_000
 
 
 def test_without_a_check_the_card_says_so(classifier: Classifier, tmp_path: Path) -> None:
-    assert make(classifier, tmp_path / "model.pt2", check=False).outcome is None
-    assert json.loads((tmp_path / "model.pt2.json").read_text())["check"] == "not checked"
-    assert "| check | not checked |" in (tmp_path / "model.pt2.md").read_text()
+    done = make(classifier, tmp_path / "model.safetensors", "safetensors", "tensor", check=False)
+    assert done.outcome is None
+    assert json.loads(done.cards[0].read_text())["check"] == "not checked"
+    assert "| check | not checked |" in done.cards[1].read_text()
 
 
 def test_a_folder_of_images_can_be_checked_with(classifier: Classifier, tmp_path: Path) -> None:

@@ -68,12 +68,13 @@ class Outcome:
 
     def __str__(self) -> str:
         absolute, share = self.tolerance
-        ties = f" ({self.ties} ties)" if self.ties else ""
+        ties = f" ({self.ties} tie{'s' if self.ties != 1 else ''})" if self.ties else ""
+        images = f"{self.images:,} image{'s' if self.images != 1 else ''}"
         return (
-            f"Checked in {self.runtime} against PyTorch on {self.images} images ({self.origin}): "
+            f"Checked in {self.runtime} against PyTorch on {images} ({self.origin}): "
             f"probabilities differ by at most {self.largest:.2g} (allowed: {absolute:g} + {100 * share:g} %), "
             f"their logarithms by {self.largest_log:.2g}, "
-            f"top-1 equal on {self.equal} of {self.images}{ties}."
+            f"top-1 equal on {self.equal:,} of {self.images:,}{ties}."
         )
 
 
@@ -89,7 +90,8 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
     height, width = classifier.image_shape or classifier.recipe.data.image_shape or (side, side)
     drawn = Shapes(global_batch=1, size=max(height, width), train_images=1, validation_images=count).load(None)
     pixels = [picture[:height, :width] for picture in drawn.validation.images]
-    return CheckImages(tuple(map(encode_png, pixels)), f"built-in shapes, {width}x{height}")
+    reason = "" if classifier.run is None else "; the run's validation images are not there"
+    return CheckImages(tuple(map(encode_png, pixels)), f"built-in shapes, {width}x{height}{reason}")
 
 
 def read_folder(folder: Path, count: int) -> CheckImages:
