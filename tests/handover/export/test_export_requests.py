@@ -27,6 +27,7 @@ REFUSED = [
     ("--to pt2 --out carded.pt2", "carded.pt2.md is there already"),
     ("--to pt2 --out folder.pt2 --force", "folder.pt2 is a folder"),
     ("--to savedmodel --out photos --force", "holds no SavedModel; it is not replaced"),
+    ("--to savedmodel --out plain --force", "plain is a file, and a SavedModel is a folder"),
     ("--to pt2 --out m.pt2 --check-images empty", "it holds no JPEG or PNG files"),
     ("--to pt2 --out m.pt2 --check-images nowhere", "there is no such folder"),
     ("--to pt2 --out m.pt2 --check-count 0", "--check-count"),
@@ -37,7 +38,7 @@ REFUSED = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("requests")
-    for name in ("there.pt2", "carded.pt2.md"):
+    for name in ("there.pt2", "carded.pt2.md", "plain"):
         (made / name).write_text("mine")
     for name in ("folder.pt2", "photos", "empty"):
         (made / name).mkdir()

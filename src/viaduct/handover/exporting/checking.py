@@ -187,7 +187,10 @@ def compare(runner: Runner, classifier: Classifier, request: Request, images: Ch
     )
     within = (difference <= allowed).all() and (log_difference <= allowed_logs).all()  # False for what is no number
     if not within or not (same | close).all():
-        raise WrongResult(f"the exported graph does not compute what PyTorch does. {outcome}", "Nothing was written.")
+        hints = ["Nothing was written."]
+        if request.precision == "fp16":
+            hints.append("This network may need more than float16, or its runtime adds up in it: try --precision fp32.")
+        raise WrongResult(f"the exported graph does not compute what PyTorch does. {outcome}", *hints)
     return outcome
 
 

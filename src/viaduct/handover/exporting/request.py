@@ -86,5 +86,7 @@ def check_request(request: Request) -> None:
             raise BadValue(f"{path} is a folder.", "Give another --out.")
         if (path.exists() or path.is_symlink()) and not request.force:
             raise BadValue(f"{path} is there already.", "Give another --out, or --force to replace it.")
+    if form == "savedmodel" and out.exists() and not out.is_dir():
+        raise BadValue(f"{out} is a file, and a SavedModel is a folder.", "Give another --out.")
     if out.is_dir() and not (out / "saved_model.pb").is_file() and any(out.iterdir()):
         raise BadValue(f"{out} is a folder that holds no SavedModel; it is not replaced.", "Give another --out.")
