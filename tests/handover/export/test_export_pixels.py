@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
+from viaduct import recipes
 from viaduct.data import preprocess
 from viaduct.data.cifar10 import Cifar10
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.records import Records
 from viaduct.data.source import Images
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.exporting.card import describe_preprocessing
 from viaduct.handover.exporting.pixels import build_pixels
+from viaduct.handover.exporting.request import Request
 from viaduct.handover.preparing import build_prepare
 
 Normalise = Literal["mean_std", "per_image"]
@@ -43,3 +49,23 @@ def test_images_of_memory_recipes_become_what_evaluation_sees(normalise: Normali
     found = pixels(torch.from_numpy(images)).permute(0, 2, 3, 1).numpy()
     for image, seen in zip(images, found, strict=True):
         assert np.abs(seen - prepare(encode_png(image))).max() <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "mean", "said"),
+    [
+        ("resnet18_imagenet", "official", 123.68, "shorter side has 256 pixels"),
+        ("resnet50_v15_imagenet", "v15", 123.68, "shorter side has 256 pixels"),
+        ("resnext50_imagenet", "resnext", 121.0, "middle 80 %"),
+        ("amoebanet_d_imagenet", "amoebanet", 127.5, "middle 87.5 %"),
+    ],
+)
+def test_a_card_gives_the_references_numbers(recipe: str, name: str, mean: float, said: str) -> None:
+    chosen = recipes.load(recipe).recipe
+    chosen = replace(chosen, data=replace(chosen.data, size=224))
+    classifier = Classifier(torch.nn.Identity(), chosen, recipe, (), None, Path(), None, None, False, None)
+    inside = describe_preprocessing(classifier, Request(form="pt2", out=Path("m.pt2"), input="pixels"))
+    assert (inside["name"], inside["mean"][0], inside["inside_the_graph"]) == (name, mean, True)
+    assert said in inside["words"]
+    outside = describe_preprocessing(classifier, Request(form="pt2", out=Path("m.pt2"), input="tensor"))
+    assert outside["inside_the_graph"] is False

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from viaduct import __version__
-from viaduct.data.preprocess import normalisation
+from viaduct.data.preprocess import named
 from viaduct.data.records import Records
 from viaduct.data.source import Images
 from viaduct.handover.classifier import Classifier
@@ -20,12 +20,12 @@ from viaduct.handover.exporting.request import Request
 from viaduct.run_files import finite_or_null
 
 CROPS = {
-    "shorter": "resize bilinearly (corners aligned at 0, no half-pixel centres) so that the shorter side has {resized} "
-    "pixels (truncated products of float32), take the {size}x{size} pixels in the middle",
+    "shorter": "resize bilinearly (pixel i from position i * old / new) so that the shorter side has {resized} pixels "
+    "(products of float32, truncated), take the {size}x{size} pixels in the middle",
     "resnext": "take the middle 80 % of height and width and sample {size}x{size} points of it bilinearly, both ends "
     "included (tf.image.crop_and_resize)",
-    "amoebanet": "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} (corners aligned "
-    "at 0, no half-pixel centres)",
+    "amoebanet": "cut the middle 87.5 % of height and width and resize it bilinearly to {size}x{size} (pixel i from "
+    "position i * old / new)",
 }
 
 
@@ -83,12 +83,12 @@ def describe_preprocessing(classifier: Classifier, request: Request) -> dict[str
     inside = request.form != "safetensors" and request.input != "tensor"
     facts: dict[str, Any] = {"inside_the_graph": inside, "size": size, "channels": "RGB"}
     if isinstance(source, Records):
-        mean, scale = (values.tolist() for values in normalisation(source.preprocess))
+        reference = named(source.preprocess)
         crop = CROPS.get(source.preprocess, CROPS["shorter"]).format(size=size, resized=size * 8 // 7)
         words = f"Decode to 0..255; {crop}; then (value - mean) * scale."
         if source.decode == "fast":
             words += " The recipe decodes large JPEGs at a fraction of their size (decode=fast); the graph does not."
-        return {**facts, "name": source.preprocess, "words": words, "mean": mean, "scale": scale}
+        return {**facts, "name": source.preprocess, "words": words, "mean": reference.mean, "scale": reference.scale}
     assert isinstance(source, Images)
     height, width = classifier.image_shape or source.image_shape or (size, size)
     facts |= {"name": source.name, "image_height": height, "image_width": width}
