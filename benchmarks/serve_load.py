@@ -250,17 +250,20 @@ class Client:
         self.busy -= 1
 
     def run_closed(self, seconds: float, requests: float = float("inf")) -> float:
-        """Keep every connection busy for a while; return requests a second."""
-        begin = time.perf_counter()
-        before = len(self.latencies)
-        while (now := time.perf_counter()) < begin + seconds and len(self.latencies) - before < requests:
+        """Keep every connection busy for a while; return requests a second, from the first full round to the last."""
+        before, clients = len(self.latencies), len(self.free)
+        end = time.perf_counter() + seconds
+        first = last = (time.perf_counter(), 0)  # moment, and answers until then
+        while (now := time.perf_counter()) < end and last[1] < requests:
             while self.free:
                 self.send(now)
             self.poll(0.1)
-        answered = len(self.latencies) - before
-        rate = answered / (time.perf_counter() - begin)
+            answered = len(self.latencies) - before
+            if answered > last[1]:
+                last = (time.perf_counter(), answered)
+                first = last if answered <= clients else first
         self.drain()
-        return rate
+        return (last[1] - first[1]) / (last[0] - first[0]) if last[1] > first[1] else 0.0
 
     def run_open(self, seconds: float, gaps: Iterator[float]) -> None:
         """Send requests with these times between them, whatever becomes of those before."""
