@@ -148,6 +148,17 @@ def test_whatever_a_script_writes_and_however_the_users_files_stay_as_they_are(a
     assert (answer.record / "elsewhere" / str(around)[1:] / "full.txt").read_text() == "x"
 
 
+def test_temporary_files_beside_a_project_are_not_taken_for_the_users(around: Path) -> None:
+    source = TRAINS + (
+        "import tempfile\nfrom pathlib import Path\ntrain(2)\n"
+        "Path(tempfile.mkdtemp(prefix='mine_'), 'x').write_text('x')\nPath('../kept.txt').write_text('x')\n"
+    )
+    answer = rehearsed(around, source, "--on", "original", TMPDIR=str(around))
+    assert answer.code == 0, answer.talk
+    assert answer.summary["wrote"] == [f"{around}/kept.txt"]
+    assert sorted(path.name for path in around.iterdir() if path.is_dir()) == ["elsewhere", "project", "record"]
+
+
 def take_stock(folder: Path, without: str = "") -> dict[str, tuple[int, int, int, bytes]]:
     found = {}
     for path in sorted(folder.rglob("*")):

@@ -8,6 +8,7 @@ RECORD/elsewhere, by its full path.
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import shutil
 import tempfile
@@ -111,6 +112,7 @@ class Overlaid:
         wrote = keep_written(self.plan, written)
         allow_removal(self.view.layout.uppers)
         shutil.rmtree(self.view.layout.uppers, ignore_errors=True)
+        shutil.rmtree(scratch_folder(self.plan), ignore_errors=True)
         return wrote, []
 
 
@@ -131,6 +133,7 @@ class Mirrored:
         changed = self.scene.changed_originals()
         wrote = keep_written(self.plan, self.scene.find_written())
         shutil.rmtree(self.scene.folder, ignore_errors=True)
+        shutil.rmtree(scratch_folder(self.plan), ignore_errors=True)
         return wrote, changed
 
 
@@ -159,10 +162,16 @@ def find_file(record: str, name: str) -> Path:
     return Path(record, ELSEWHERE, name.lstrip("/")) if os.path.isabs(name) else Path(record, WORK, name)
 
 
+def scratch_folder(plan: Plan) -> Path:
+    """Return the temporary folder of a rehearsal; its name is short, for it becomes part of names of sockets."""
+    number = hashlib.sha256(plan.record.encode()).hexdigest()[:8]
+    return Path(tempfile.gettempdir(), f"viaduct_{number}")
+
+
 def is_of_interest(name: str, plan: Plan) -> bool:
     """Return False for bytecode, temporary files, and what libraries keep in hidden folders of the home."""
     path = Path(name)
-    if any(part in HIDDEN for part in path.parts):
+    if any(part in HIDDEN for part in path.parts) or path.is_relative_to(scratch_folder(plan)):
         return False
     if path.is_relative_to(plan.origin) or path.is_relative_to(Path(plan.origin).parent):
         return not path.is_relative_to(plan.record)

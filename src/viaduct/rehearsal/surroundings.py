@@ -14,6 +14,7 @@ import viaduct
 from viaduct.cluster.generate import make as make_table
 from viaduct.cluster.ranktable import parse
 from viaduct.rehearsal import limits
+from viaduct.rehearsal.files import scratch_folder
 from viaduct.rehearsal.plan import VARIABLE, Plan
 
 HOOK = Path(__file__).parent / "hook"
@@ -35,6 +36,7 @@ def surroundings(plan: Plan) -> dict[str, str]:
     paths = [os.path.abspath(path) for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {
         **given,
+        **({"TMPDIR": make_scratch(plan)} if plan.view in ("overlay", "mirror") else {}),
         "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
         "PYTHONUNBUFFERED": "1",  # output of several ranks, and of one that is ended, arrives
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # a real plug-in would take the stand-in's place
@@ -43,6 +45,14 @@ def surroundings(plan: Plan) -> dict[str, str]:
         **own_variables(plan),
         **(alone(plan) if plan.processes == 1 and plan.on == "npu" else {}),
     }
+
+
+def make_scratch(plan: Plan) -> str:
+    """Make the rehearsal's temporary folder. In the common one, random names beside a project that lies there would be
+    taken for files of the user."""
+    scratch = scratch_folder(plan)
+    scratch.mkdir(exist_ok=True)
+    return str(scratch)
 
 
 def own_variables(plan: Plan) -> dict[str, str]:
