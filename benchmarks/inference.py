@@ -1,12 +1,12 @@
 """How fast is inference? The engine of `viaduct serve` against the network as written, torch.compile and ONNX Runtime.
 
     python benchmarks/inference.py --device cuda --batch 1,8,64,256
-    python benchmarks/inference.py --device cpu --network resnet18_v1 --batch 1,8 --onnx resnet18.onnx
+    PYTHONPATH=.venv/onnx python benchmarks/inference.py --device cpu --network resnet18_v1 --batch 1,8,16
 
 All run the same network with the same weights on the same inputs, which lie ready on the device, in the same
 precision, and take turns in short windows. torch.compile runs in its default mode and with CUDA graphs
-(mode="reduce-overhead"); ONNX Runtime runs a file given with --onnx (from `viaduct export --input tensor`) if it is
-installed and has a provider for the device. Prints milliseconds and images/s for each, and how many times faster the
+(mode="reduce-overhead"); ONNX Runtime runs the network as torch.onnx exports it, where the extra `onnx` is installed
+and it has a provider for the device. Prints milliseconds and images/s for each, and how many times faster the
 engine is than the best of the others.
 """
 
@@ -16,6 +16,7 @@ import argparse
 import copy
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +49,6 @@ def main() -> None:
     parser.add_argument("--batch", default="1,8,64,256", help="batch sizes, with commas between them")
     parser.add_argument("--windows", type=int, default=15, help="turns of each variant")
     parser.add_argument("--seconds", type=float, default=0.3, help="of a turn, about")
-    parser.add_argument("--onnx", type=Path, help="the same network as an ONNX file whose input is the prepared tensor")
     parser.add_argument("--without", default="", help="variants to leave out, with commas between them")
     parser.add_argument("--out", type=Path, help="write the figures here, for docs/results/")
     options = parser.parse_args()
@@ -134,8 +134,8 @@ def build_variants(
     made[OURS] = capture(folded, inputs) if device.type == "cuda" else lambda: folded(inputs)
     for name in options.without.split(","):
         made.pop(name, None)
-    if options.onnx:
-        made |= open_onnx(options.onnx, inputs)
+    if "ONNX Runtime" not in options.without.split(","):
+        made |= open_onnx(network, inputs)
     with torch.inference_mode():
         expected = place_model(copy.deepcopy(network), device)(inputs.float()).softmax(1)
         for name, run in made.items():
@@ -160,27 +160,32 @@ def capture(network: nn.Module, inputs: Tensor) -> Callable[[], Tensor]:
     return replay
 
 
-def open_onnx(file: Path, inputs: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """Return ONNX Runtime's pass over the file, its input bound to the device's memory; nothing where it cannot run."""
+def open_onnx(network: nn.Module, inputs: Tensor) -> dict[str, Callable[[], Tensor]]:
+    """Return ONNX Runtime's pass over the network, a card's memory bound to it; nothing where it cannot run."""
     try:
         import onnxruntime
+        import onnxscript  # noqa: F401  torch's exporter needs it
     except ImportError as error:
-        print(f"ONNX Runtime is left out: {error}.", file=sys.stderr)
+        print(f"  ONNX Runtime is left out: {error}.", file=sys.stderr)
         return {}
     provider = "CUDAExecutionProvider" if inputs.is_cuda else "CPUExecutionProvider"
     if provider not in onnxruntime.get_available_providers():
-        print(f"ONNX Runtime is left out: it has no {provider}.", file=sys.stderr)
+        print(f"  ONNX Runtime is left out: it has no {provider}.", file=sys.stderr)
         return {}
-    session = onnxruntime.InferenceSession(str(file), providers=[provider])
+    whole = inputs.contiguous()
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder, "network.onnx"))
+        network = copy.deepcopy(network).to(inputs.dtype)
+        torch.onnx.export(network, (whole.cpu(),), file, dynamo=True, external_data=False, verbose=False)
+        session = onnxruntime.InferenceSession(file, providers=[provider])
     value, output = session.get_inputs()[0], session.get_outputs()[0]
-    whole = inputs.contiguous().to(torch.float16 if "float16" in value.type else torch.float32)
     if not inputs.is_cuda:
         array = whole.numpy()
         return {"ONNX Runtime": lambda: torch.from_numpy(session.run([output.name], {value.name: array})[0])}
-    logits = torch.empty(len(inputs), output.shape[1], device=inputs.device, dtype=whole.dtype)
+    logits = torch.empty(len(inputs), output.shape[1], device=inputs.device, dtype=torch.float32)
     binding = session.io_binding()
-    kind = "float16" if whole.dtype == torch.float16 else "float32"
     for bind, name, tensor in ((binding.bind_input, value.name, whole), (binding.bind_output, output.name, logits)):
+        kind = str(tensor.dtype).removeprefix("torch.")
         bind(name, "cuda", 0, kind, tuple(tensor.shape), tensor.data_ptr())
 
     def run() -> Tensor:

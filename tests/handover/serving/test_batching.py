@@ -80,6 +80,30 @@ def test_requests_that_came_meanwhile_share_a_batch() -> None:
     assert network.threads == {"network"}
 
 
+def test_batches_have_only_sizes_that_were_warmed_up() -> None:
+    network = Network()
+    batcher = Batcher(network, Limits(max_batch=32))
+    batcher.start(SIZE)
+    warm = set(network.batches)
+    network.batches.clear()
+    network.gate.clear()
+
+    async def ask() -> list[float]:
+        first = batcher.submit(images(1))
+        while batcher.waiting:
+            await asyncio.sleep(0.001)
+        rest = [batcher.submit(torch.cat([images(1, value)[:, :1], images(1)[:, 1:]], 1)) for value in range(27)]
+        network.gate.set()
+        await first.answer
+        return [float((await job.answer)[0, 0]) for job in rest]
+
+    answers = asyncio.run(ask())
+    batcher.stop()
+    assert network.batches == [1, 24, 3]
+    assert set(network.batches) <= warm
+    assert answers == sorted(answers)
+
+
 def test_a_batch_waits_for_what_is_being_decoded_but_not_beyond_the_budget() -> None:
     network = Network()
     batcher = start(network, latency_budget=0.2)

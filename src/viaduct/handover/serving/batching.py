@@ -62,6 +62,7 @@ class Batcher:
         self.jobs: deque[Job] = deque()
         self.waiting = 0  # images in `jobs`
         self.decoding = 0  # requests that will soon be jobs
+        self.sizes = warm_sizes(limits.max_batch)
         self.seconds: dict[int, float] = {}  # images of a batch -> what it took lately
         self.changed = threading.Condition()
         self.stopping = False
@@ -77,18 +78,14 @@ class Batcher:
         if self.failure is not None:
             raise self.failure
 
-    def _warm_up(self, size: int, repeats: int = 2) -> None:
-        """Run batches of several sizes and remember what they take."""
-        images = 1
-        while True:
+    def _warm_up(self, size: int) -> None:
+        """Run batches of all sizes that requests will be put into, and remember what they take."""
+        for images in self.sizes:
             inputs = torch.zeros(images, 3, size, size)
-            for _ in range(1 + repeats):
+            for _ in range(2):  # the first builds the kernels of this size
                 start = time.monotonic()
                 self._run_batch(inputs)
                 self.seconds[images] = time.monotonic() - start
-            if images == self.limits.max_batch:
-                return
-            images = min(2 * images, self.limits.max_batch)
 
     def stop(self) -> None:
         """End the thread after its batch; whoever asked for what still waits has been answered or has gone."""
@@ -159,6 +156,9 @@ class Batcher:
             while self.jobs and images + self.jobs[0].images <= self.limits.max_batch:
                 batch.append(self.jobs.popleft())
                 images += batch[-1].images
+            while images not in self.sizes and len(batch) > 1:  # a size that is not warm would take many times as long
+                images -= batch[-1].images
+                self.jobs.appendleft(batch.pop())
             self.waiting -= images
         return batch
 
@@ -195,6 +195,16 @@ class Batcher:
                 job.answer.set_exception(results)
             else:
                 job.answer.set_result(results[position])
+
+
+def warm_sizes(most: int) -> list[int]:
+    """Return the numbers of images that a batch may have: all up to 8, then steps of at most a quarter."""
+    sizes = []
+    images = 1
+    while images < most:
+        sizes.append(images)
+        images += max(1, images // 8 * 2) if images >= 8 else 1
+    return [*sizes, most]
 
 
 def ends(batch: list[Job]) -> list[int]:
