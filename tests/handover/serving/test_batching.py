@@ -104,6 +104,33 @@ def test_batches_have_only_sizes_that_were_warmed_up() -> None:
     assert answers == sorted(answers)
 
 
+def test_a_lone_client_never_waits_for_company() -> None:
+    network = Network()
+    batcher = start(network, latency_budget=5.0)
+
+    async def ask() -> float:
+        begin = time.monotonic()
+        for _ in range(100):  # one after the other, as fast as the network answers
+            await batcher.submit(images(1)).answer
+        return time.monotonic() - begin
+
+    assert asyncio.run(ask()) < 5.0
+    batcher.stop()
+    assert network.batches == [1] * 100
+
+
+def test_a_batch_waits_for_more_where_single_images_cannot_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    batcher = Batcher(Network(), Limits(max_batch=8))
+    batcher.seconds = {size: 0.02 + 0.005 * size for size in batcher.sizes}  # 40 a second one by one, 133 by eight
+    batcher.crowds.extend([3, 6, 2])
+    for rate, wanted in ((20.0, 1), (58.0, 2), (88.0, 4), (1000.0, 6)):
+        batcher.arrivals.extend((1000.0 - (32 - number) / rate, 1) for number in range(32))
+        assert batcher.wanted_images() == wanted
+    batcher.crowds.extend([1, 1, 1, 1])
+    assert batcher.wanted_images() == 1
+
+
 def test_a_batch_waits_for_what_is_being_decoded_but_not_beyond_the_budget() -> None:
     network = Network()
     batcher = start(network, latency_budget=0.2)

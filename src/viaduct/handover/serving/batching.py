@@ -5,7 +5,9 @@
     probabilities = await batcher.submit(inputs).answer
 
 A batch is sent when it is full, when nothing that was received is still being decoded, or when its oldest request would
-otherwise miss the latency budget. So a request that finds the network idle runs at once.
+otherwise miss the latency budget. So a request that finds the network idle runs at once. Only where requests come
+faster than batches so small can answer them (`wanted_images`) does a batch wait for more of them, within the same
+budget: else a queue would build up until batches are large enough by themselves, and the last in it would wait longest.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ import torch
 
 from viaduct.handover.serving.limits import Limits
 
+ARRIVALS = 32  # requests by which their rate is estimated
+CROWDS = 4  # batches
+BUSY = 0.9  # share of the time that the network may be busy
 Run = Callable[[torch.Tensor], torch.Tensor]
 Probabilities = npt.NDArray[np.float32]
 
@@ -64,6 +69,8 @@ class Batcher:
         self.decoding = 0  # requests that will soon be jobs
         self.sizes = warm_sizes(limits.max_batch)
         self.seconds: dict[int, float] = {}  # images of a batch -> what it took lately
+        self.arrivals: deque[tuple[float, int]] = deque(maxlen=ARRIVALS)  # moments and images of the last requests
+        self.crowds: deque[int] = deque(maxlen=CROWDS)  # images there at the end of each of the last batches
         self.changed = threading.Condition()
         self.stopping = False
         self.thread: threading.Thread | None = None
@@ -116,6 +123,7 @@ class Batcher:
         job = Job(inputs, loop, loop.create_future())
         with self.changed:
             self.jobs.append(job)
+            self.arrivals.append((job.arrived, job.images))
             self.waiting += job.images
             self.changed.notify_all()
         return job
@@ -126,6 +134,20 @@ class Batcher:
             return 0.0
         nearest = min(self.seconds, key=lambda known: abs(known - images))
         return self.seconds[nearest] * max(1.0, images / nearest)
+
+    def wanted_images(self) -> int:
+        """Return the smallest batch that keeps up with the rate at which images come; no more than there were lately.
+
+        Clients that wait for their answers cannot fill a batch larger than their number, so a batch does not wait
+        for it.
+        """
+        most = min(max(self.crowds, default=1), self.limits.max_batch)
+        if most == 1 or len(self.arrivals) < ARRIVALS // 2:
+            return 1
+        images = sum(count for _, count in self.arrivals)
+        rate = images / max(time.monotonic() - self.arrivals[0][0], 1e-6)
+        fast_enough = (size for size in self.sizes if rate * self.seconds[size] <= BUSY * size)
+        return min(next(fast_enough, most), most)
 
     def _work(self, size: int) -> None:
         try:
@@ -145,7 +167,9 @@ class Batcher:
                 if self.stopping:
                     return []
                 self.changed.wait()
-            while self.waiting < self.limits.max_batch and self.decoding and not self.stopping:
+            while self.waiting < self.limits.max_batch and not self.stopping:
+                if not self.decoding and self.waiting >= self.wanted_images():
+                    break
                 last_moment = self.jobs[0].arrived + self.limits.latency_budget
                 spare = last_moment - self.estimate_seconds(self.waiting + 1) - time.monotonic()
                 if spare <= 0:
@@ -172,6 +196,7 @@ class Batcher:
         except Exception as error:  # out of memory, a lost card: these requests fail, the thread goes on
             results = error
         seconds = time.monotonic() - start
+        self.crowds.append(images + self.waiting)
         if images <= self.limits.max_batch:
             known = self.seconds.get(images, seconds)
             self.seconds[images] = 0.8 * known + 0.2 * seconds
