@@ -209,6 +209,7 @@ def test_a_list_may_be_separated_by_nul_bytes() -> None:
         (["text.txt", "--csv", "other.csv"], "is there already and is not a table of predictions"),
         (["text.txt", "--labels", "text.txt"], "1 names, and the network 10 outputs"),
         (["text.txt", "--device", "tpu"], "no device called 'tpu'"),
+        (["text.txt", "--precision", "fp7"], "fp7 is not auto"),
         (["text.txt", "--ema"], "a run is measured with the recipe that it keeps"),
         (["text.txt", "--step", "5"], "no checkpoint of step 5"),
     ],

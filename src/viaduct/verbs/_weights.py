@@ -53,6 +53,9 @@ LabelsOption = Annotated[
         show_default="those that the run keeps",
     ),
 ]
+PrecisionOption = Annotated[
+    str | None, typer.Option(help="Another precision than the recipe's.", metavar="auto|fp32|bf16|fp16|O0…O3")
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")]
 
 

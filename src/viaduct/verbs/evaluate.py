@@ -14,6 +14,7 @@ from viaduct.verbs._weights import (
     ClassesOption,
     DeviceOption,
     EmaOption,
+    PrecisionOption,
     RecipeOption,
     SettingsOption,
     StepOption,
@@ -33,7 +34,7 @@ def main(
         Path | None, typer.Option(help="The data; of a run, if they have moved since.", callback=read_address)
     ] = None,
     device: DeviceOption = "auto",
-    precision: Annotated[str | None, typer.Option(help="Another precision than the recipe's.")] = None,
+    precision: PrecisionOption = None,
     recipe: RecipeOption = None,
     settings: SettingsOption = None,
     classes: ClassesOption = None,

@@ -16,6 +16,7 @@ from viaduct.verbs._weights import (
     DeviceOption,
     EmaOption,
     LabelsOption,
+    PrecisionOption,
     RecipeOption,
     SettingsOption,
     StepOption,
@@ -59,6 +60,7 @@ def main(
     ] = None,
     labels: LabelsOption = None,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = None,
     batch: Annotated[
         int | None, typer.Option(help="Images a batch.", min=1, max=4096, show_default="32 on a CPU, else 128")
     ] = None,
@@ -96,7 +98,7 @@ def main(
     from viaduct.handover.predicting import Reader
     from viaduct.handover.prediction_run import Tally, open_outputs, write_predictions
 
-    engine = start_engine(classifier, device, fast, batch)
+    engine = start_engine(classifier, device, precision, fast, batch)
     quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # there the results themselves show how far it is
     tally = Tally(found, quiet)
     try:
@@ -179,11 +181,11 @@ def list_images(paths: list[Path], sheet: Path | None) -> FoundFiles:
     return found
 
 
-def start_engine(classifier: Classifier, device: str, fast: bool, batch: int | None) -> Engine:
+def start_engine(classifier: Classifier, device: str, precision: str | None, fast: bool, batch: int | None) -> Engine:
     """Return the network on its device: as `viaduct evaluate` runs it, to the last bit, or fast."""
     from viaduct.handover.engine import build_engine
 
-    engine = build_engine(classifier, device, fold=fast, batch=batch or 32)
+    engine = build_engine(classifier, device, precision, fold=fast, batch=batch or 32)
     if fast and engine.folded:
         tell(
             f"--fast: probabilities of noise differ by at most {engine.difference:.1e} from those of the network itself"
