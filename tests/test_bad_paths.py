@@ -137,6 +137,12 @@ BESIDE: dict[str, dict[str, list[str]]] = {
         "weights": ["images", "--device", "cpu"],
         "images": ["read"],
     },
+    "export": {
+        "": ["read", "--to", "safetensors", "--out", "new.safetensors"],
+        "weights": ["--to", "safetensors", "--out", "new.safetensors"],
+        "out": ["read", "--to", "safetensors"],
+        "check_images": ["read", "--to", "safetensors", "--out", "new.safetensors", "--force"],
+    },
     "serve": {
         "": ["read", "--device", "cpu", "--port", "0"],
         "weights": ["--device", "cpu", "--port", "0"],
