@@ -74,7 +74,7 @@ HILL = [
     ["training"],
     ["recipes"],
     ["carrying"],
-    ["comparison", "migration", "rehearsal"],
+    ["comparison", "migration", "profiling", "rehearsal"],
     ["reporting"],
     ["weights"],
     ["kernels"],
