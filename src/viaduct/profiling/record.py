@@ -183,6 +183,7 @@ class Facts:
     date: str = ""
     workers: int | None = None  # of the DataLoader, where there is one
     cores: int | None = None
+    zero_unix_us: float | None = None  # Unix time of this profile's zero: puts the ranks' profiles on one clock
 
 
 @dataclass(frozen=True)
