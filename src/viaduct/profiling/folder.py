@@ -1,0 +1,130 @@
+"""A profile folder: profile.json, which holds everything, and tables and a trace for other tools.
+
+    write_profile(profile, Path("prof"), events)     profile.json step_trace.csv operators.csv kernels.csv system.csv
+                                                     trace.json, or trace.json.gz where it would be over 20 MB
+    profile = read_profile(Path("prof"))
+    profile = merge_ranks([Path("prof/rank_0"), Path("prof/rank_1")])
+
+Every file is there whole or not at all, and profile.json is written last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from viaduct.data.atomic import replacing
+from viaduct.errors import BadData
+from viaduct.path_errors import refuse_special_file
+from viaduct.run_files import Damaged, parse_object, require_type
+from viaduct.typed_fields import show_value
+
+from . import tables
+from .json_fields import decode_record, encode_record
+from .merge import find_offsets, merge_profiles
+from .record import SCHEMA, Profile
+from .trace import Event
+from .trace_file import read_events, write_trace
+
+PROFILE = "profile.json"
+LARGEST = 1 << 30  # bytes of profile.json
+TABLES = {
+    "step_trace.csv": tables.step_table,
+    "operators.csv": tables.operator_table,
+    "kernels.csv": tables.kernel_table,
+    "system.csv": tables.system_table,
+}
+
+
+def write_profile(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> list[Path]:
+    """Write all files of a profile but the report, and return their paths. `events` have the profile's clock."""
+    encode_profile(profile)  # fails before anything is written
+    folder.mkdir(parents=True, exist_ok=True)
+    trace, note = write_trace(profile, folder, events)
+    if note:
+        profile = replace(profile, facts=replace(profile.facts, notes=(*profile.facts.notes, note)))
+    for name, build_table in TABLES.items():
+        tables.write_csv(folder / name, *build_table(profile))
+    with replacing(folder / PROFILE) as file:
+        file.write(encode_profile(profile))
+    return [folder / PROFILE, *(folder / name for name in TABLES), trace]
+
+
+def encode_profile(profile: Profile) -> bytes:
+    record = {"schema": SCHEMA, **encode_record(profile)}
+    return json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
+
+
+def is_profile_folder(folder: Path) -> bool:
+    """Return True if `read_profile` can be asked for this folder."""
+    return (folder / PROFILE).is_file()
+
+
+def read_profile(folder: Path) -> Profile:
+    """Return the profile in a folder that `write_profile` wrote; BadData names the file and field otherwise."""
+    path = folder / PROFILE
+    try:
+        record = read_json(path)
+        check_schema(record)
+        profile: Profile = decode_record(Profile, record)
+        check_tables(profile)
+    except Damaged as error:
+        raise BadData(f"{path} is damaged: {error}.", "Profile once more, or copy the folder again.") from None
+    return profile
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        refuse_special_file(path)
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise BadData(f"{path} has {size:,} bytes; a profile has at most {LARGEST:,}.")
+        return parse_object(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        what = f"{str(path.parent)!r} is not a profile of viaduct: it has no {PROFILE}."
+        raise BadData(
+            what, "`viaduct profile run` writes one; `viaduct profile read` reads other tools' files."
+        ) from None
+
+
+def check_schema(record: dict[str, Any]) -> None:
+    if "schema" not in record:
+        raise Damaged("schema is missing; it is no profile")
+    require_type(record["schema"], int, "schema")
+    if record["schema"] != SCHEMA:
+        shown = show_value(record["schema"])
+        raise Damaged(f"schema is {shown}; this version of viaduct reads schema {SCHEMA}")
+
+
+def check_tables(profile: Profile) -> None:
+    """Raise Damaged for a table without columns and rows, or with a row of another length."""
+    for name, table in profile.tables.items():
+        require_type(table, dict, f"tables.{name}")
+        for part in ("columns", "rows"):
+            require_type(table.get(part), list, f"tables.{name}.{part}")
+        for number, row in enumerate(table["rows"]):
+            require_type(row, list, f"tables.{name}.rows[{number}]")
+            if len(row) != len(table["columns"]):
+                raise Damaged(f"tables.{name}.rows[{number}] has {len(row)} of {len(table['columns'])} values")
+
+
+def merge_ranks(folders: Sequence[Path]) -> Profile:
+    """Return one profile of the profile folders of several ranks, on one clock."""
+    if not folders:
+        raise BadData("there is no rank's profile to merge.")
+    return merge_profiles([read_profile(folder) for folder in folders], [str(folder) for folder in folders])
+
+
+def merge_events(folders: Sequence[Path]) -> list[Event]:
+    """Return the recorded events of several ranks' traces on the clock of `merge_ranks`, processes told apart."""
+    offsets = find_offsets([read_profile(folder) for folder in folders])
+    merged = []
+    for number, (folder, offset) in enumerate(zip(folders, offsets, strict=True)):
+        for event in read_events(folder):
+            moved = {"ts": event["ts"] + offset} if "ts" in event else {}
+            flow = {"id": f"{number}.{event['id']}"} if "id" in event else {}
+            merged.append(event | moved | flow | {"pid": f"{number}.{event['pid']}"})
+    return merged

@@ -1,0 +1,102 @@
+"""Turn records into JSON objects and back, every field checked against its annotation.
+
+    encode_record(profile)                      fields that hold their default are left out
+    decode_record(Profile, json.loads(text))    Damaged: steps[3].end_us is "x"; it must be a number
+
+A field that this version does not know is skipped, so that a newer version may add one.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Union
+
+from viaduct.run_files import Damaged, require_type
+from viaduct.typed_fields import field_types
+
+Decoder = Callable[[Any, str], Any]
+
+
+def encode_record(record: Any) -> dict[str, Any]:
+    """Return the fields of a record that differ from their defaults."""
+    found = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if not is_default(field, value):
+            found[field.name] = encode_value(value)
+    return found
+
+
+def is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    if field.default_factory is not dataclasses.MISSING:
+        return not value
+    if isinstance(field.default, tuple):
+        return len(value) == 0
+    return field.default is not dataclasses.MISSING and type(value) is type(field.default) and value == field.default
+
+
+def encode_value(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return encode_record(value)
+    if isinstance(value, dict):
+        return {str(name): encode_value(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode_value(item) for item in value]
+    return value.item() if hasattr(value, "item") else value  # scalars of numpy and torch
+
+
+def decode_record(kind: Any, value: Any, path: str = "") -> Any:
+    """Return a record of this class; Damaged for the first field that is missing or of another type."""
+    return find_decoder(kind)(value, path)
+
+
+@functools.cache
+def find_decoder(kind: Any) -> Decoder:
+    """Return the function that checks and converts a value of this type."""
+    if dataclasses.is_dataclass(kind):
+        return functools.partial(decode_fields, kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (Union, types.UnionType) and any(map(dataclasses.is_dataclass, arguments)):
+        (record,) = [part for part in arguments if part is not type(None)]
+        return lambda value, path: None if value is None else find_decoder(record)(value, path)
+    if origin is collections.abc.Sequence:
+        return lambda value, path: decode_items(arguments[0], value, path)
+    if origin is tuple:
+        return lambda value, path: tuple(decode_items(arguments[0], value, path))
+    if origin is dict:
+        return lambda value, path: decode_entries(arguments[1], value, path)
+    return lambda value, path: decode_leaf(kind, value, path)
+
+
+def decode_fields(kind: Any, value: Any, path: str) -> Any:
+    require_type(value, dict, path or "it")
+    prefix = f"{path}." if path else ""
+    found = {}
+    for field in dataclasses.fields(kind):
+        if field.name in value:
+            found[field.name] = find_decoder(field_types(kind)[field.name])(value[field.name], prefix + field.name)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise Damaged(f"{prefix}{field.name} is missing")
+    return kind(**found)
+
+
+def decode_items(kind: Any, value: Any, path: str) -> list[Any]:
+    require_type(value, list, path)
+    decoder = find_decoder(kind)
+    return [decoder(item, f"{path}[{number}]") for number, item in enumerate(value)]
+
+
+def decode_entries(kind: Any, value: Any, path: str) -> dict[str, Any]:
+    require_type(value, dict, path)
+    decoder = find_decoder(kind)
+    return {name: decoder(item, f"{path}.{name}") for name, item in value.items()}
+
+
+def decode_leaf(kind: Any, value: Any, path: str) -> Any:
+    require_type(value, kind, path)
+    return value

@@ -1,0 +1,98 @@
+"""Tables of a profile: the CSV files that lie beside profile.json.
+
+    step_trace.csv   msprof's columns in msprof's order, then the rank and the wait for the loader
+    operators.csv    one row an operator and signature, the most expensive first
+    kernels.csv      one row a kernel name
+    system.csv       one row a sample, one column a figure
+
+What was not measured is N/A, as msprof writes it.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from viaduct.data.atomic import replacing
+
+from .record import Kernel, Operator, Profile, Step
+
+MISSING = "N/A"
+STEP_COLUMNS = (
+    "Device_id",
+    "Iteration ID",
+    "FP Start(us)",
+    "BP End(us)",
+    "Iteration End(us)",
+    "Iteration Time(us)",
+    "FP to BP Time(us)",
+    "Iteration Refresh(us)",
+    "Data Aug Bound(us)",
+    "Model ID",
+)
+REDUCE_COLUMNS = ("Reduce Start(us)", "Reduce Duration(us)")
+OWN_COLUMNS = ("Rank", "Loader Wait(us)")
+Row = list[Any]
+
+
+def step_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of step_trace.csv. A rank has one device, so Device_id is the rank."""
+    pairs = max((len(step.collectives) for step in profile.steps), default=0)
+    columns = [*STEP_COLUMNS, *REDUCE_COLUMNS * pairs, *OWN_COLUMNS]
+    return columns, [step_row(step, pairs) for step in profile.steps]
+
+
+def step_row(step: Step, pairs: int) -> Row:
+    points = [step.forward_start_us, step.backward_end_us, step.end_us]
+    spans = [step.iteration_us, step.forward_backward_us, step.update_tail_us, step.data_tail_us]
+    reduces = [value for each in step.collectives for value in (each.start_us, each.duration_us)]
+    padding = [None] * (2 * pairs - len(reduces))
+    return [step.rank, step.number, *points, *spans, None, *reduces, *padding, step.rank, step.loader_wait_us]
+
+
+def operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of operators.csv, sorted by device time, else by self time on the host."""
+    rows = sorted(profile.operators, key=operator_cost, reverse=True)
+    return record_table(Operator, rows)
+
+
+def operator_cost(operator: Operator) -> float:
+    return operator.self_us if operator.device_us is None else operator.device_us
+
+
+def kernel_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of kernels.csv, the most expensive first."""
+    return record_table(Kernel, sorted(profile.kernels, key=lambda kernel: kernel.time_us, reverse=True))
+
+
+def record_table(kind: Any, records: Sequence[Any]) -> tuple[list[str], list[Row]]:
+    columns = [field.name for field in dataclasses.fields(kind)]
+    return columns, [[getattr(record, name) for name in columns] for record in records]
+
+
+def system_table(profile: Profile) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of system.csv."""
+    names = list(dict.fromkeys(name for sample in profile.samples for name in sample.values))
+    rows = [[sample.time_us, *(sample.values.get(name) for name in names)] for sample in profile.samples]
+    return ["time_us", *names], rows
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write a table whole or not at all; N/A where a value is None."""
+    with replacing(path, durable=False) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([format_cell(value) for value in row] for row in rows)
+        text.flush()
+        text.detach()
+
+
+def format_cell(value: Any) -> Any:
+    if value is None:
+        return MISSING
+    return f"{value:.3f}" if isinstance(value, float) else value

@@ -1,0 +1,91 @@
+"""Write the trace of a profile as trace.json, or as trace.json.gz where it is large, and read it back.
+
+Perfetto opens both. Viewers fail on size: chrome://tracing from roughly 0.5 GB, the page of Perfetto around 2 GB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from viaduct.data.atomic import replacing
+from viaduct.errors import BadData
+from viaduct.run_files import finite_or_null
+
+from .record import Profile
+from .trace import OWN, Event, build_trace
+
+PLAIN, PACKED = "trace.json", "trace.json.gz"
+PACK_FROM = 20_000_000  # bytes
+WARN_FROM = 200_000_000
+
+
+def write_trace(profile: Profile, folder: Path, events: Sequence[Event] = ()) -> tuple[Path, str]:
+    """Write the trace and return its path, and a sentence where it is too large for some viewers."""
+    trace = build_trace(profile, events)
+    is_large = exceeds(trace, PACK_FROM)
+    path, stale = (folder / PACKED, folder / PLAIN) if is_large else (folder / PLAIN, folder / PACKED)
+    size = 0
+    with replacing(path, durable=False) as file:
+        output = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=5, mtime=0) if is_large else file
+        for piece in encode_trace(trace):
+            output.write(piece)
+            size += len(piece)
+        if is_large:
+            output.close()
+    stale.unlink(missing_ok=True)
+    return path, describe_size(path, size)
+
+
+def describe_size(path: Path, size: int) -> str:
+    if size <= WARN_FROM:
+        return ""
+    return (
+        f"{path.name} has {size / 1e6:,.0f} MB when unpacked: chrome://tracing fails from about 500 MB, Perfetto from "
+        "about 2 GB. Record fewer steps for a smaller trace."
+    )
+
+
+def exceeds(trace: dict[str, Any], limit: int) -> bool:
+    """Return True if the trace has more bytes than that; stops counting there."""
+    size = 0
+    for piece in encode_trace(trace):
+        size += len(piece)
+        if size > limit:
+            return True
+    return False
+
+
+def encode_trace(trace: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the JSON text, one event a line."""
+    head = {name: value for name, value in trace.items() if name != "traceEvents"}
+    yield json.dumps(head, allow_nan=False)[:-1].encode() + b', "traceEvents": [\n'
+    for number, event in enumerate(trace["traceEvents"]):
+        yield (b",\n" if number else b"") + encode_event(event)
+    yield b"\n]}\n"
+
+
+def encode_event(event: Event) -> bytes:
+    """Return an event as JSON; NaN and infinity among its arguments become null."""
+    try:
+        return json.dumps(event, allow_nan=False, separators=(",", ":"), default=str).encode()
+    except ValueError:
+        return json.dumps(finite_or_null(event), allow_nan=False, separators=(",", ":"), default=str).encode()
+
+
+def read_events(folder: Path) -> list[Event]:
+    """Return the recorded events of a trace that `write_trace` wrote, without what was drawn from the profile."""
+    path = next((folder / name for name in (PACKED, PLAIN) if (folder / name).is_file()), None)
+    if path is None:
+        return []
+    try:
+        content = path.read_bytes()
+        trace = json.loads(gzip.decompress(content) if path.name == PACKED else content)
+        own = set(trace["otherData"][OWN])
+        return [event for event in trace["traceEvents"] if event["pid"] not in own]
+    except (ValueError, KeyError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadData(f"{path} is damaged: {type(error).__name__}, {error}.", "Profile that rank once more.") from None
