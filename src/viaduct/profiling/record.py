@@ -183,6 +183,7 @@ class Facts:
     date: str = ""
     workers: int | None = None  # of the DataLoader, where there is one
     cores: int | None = None
+    phases_measured: bool = True  # False: steps have an iteration time only, all of which stands as forward + backward
     zero_unix_us: float | None = None  # Unix time of this profile's zero: puts the ranks' profiles on one clock
 
 
