@@ -1,0 +1,89 @@
+"""Clocks for the time points of a step: the host's counter on the CPU, device events on an accelerator.
+
+    clock = open_clock("cuda")
+    mark = clock.mark()                       # takes about a microsecond and waits for nothing
+    …
+    if clock.is_ready(mark):
+        clock.read(mark)                      # microseconds of time.perf_counter_ns()
+
+A mark of an accelerator is an event on the current stream: its time is when the device gets there, not when the host
+asked for it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Takes marks now and reads them later, in microseconds of the host's counter."""
+
+    def mark(self) -> Any: ...
+
+    def is_ready(self, mark: Any) -> bool: ...
+
+    def read(self, mark: Any) -> float: ...
+
+    def synchronize(self) -> None: ...
+
+
+def read_host_us() -> float:
+    """Return the host's counter in microseconds."""
+    return time.perf_counter_ns() / 1000
+
+
+class HostClock:
+    """Marks are microseconds already."""
+
+    def mark(self) -> float:
+        return time.perf_counter_ns() / 1000
+
+    def is_ready(self, mark: float) -> bool:
+        return True
+
+    def read(self, mark: float) -> float:
+        return mark
+
+    def synchronize(self) -> None:
+        return None
+
+
+class DeviceClock:
+    """Marks are events of `torch.cuda`, `torch.npu` or `torch.mlu`, which share one interface.
+
+    `elapsed_time` returns a 32-bit number of milliseconds, which is coarse over minutes: an event is read relative to
+    the one that was read before it.
+    """
+
+    def __init__(self, vendor: Any) -> None:
+        self._vendor = vendor
+        vendor.synchronize()
+        self._base, self._base_us = self.mark(), read_host_us()
+
+    def mark(self) -> Any:
+        event = self._vendor.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def is_ready(self, mark: Any) -> bool:
+        return bool(mark.query())
+
+    def read(self, mark: Any) -> float:
+        if mark is not self._base:
+            self._base_us += float(self._base.elapsed_time(mark)) * 1000
+            self._base = mark
+        return self._base_us
+
+    def synchronize(self) -> None:
+        self._vendor.synchronize()
+
+
+def open_clock(device: str) -> Clock:
+    """Return the clock of a device by its kind: cpu, cuda, npu, mlu."""
+    if device == "cpu":
+        return HostClock()
+    import torch
+
+    vendor: Any = getattr(torch, device)
+    return DeviceClock(vendor)

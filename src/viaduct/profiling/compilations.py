@@ -1,0 +1,83 @@
+"""What torch.compile compiled between two moments: how many graphs, how long, and why again.
+
+    compilations = Compilations()
+    compilations.listen()                     # as often as one likes: torch._dynamo is imported by whoever compiles
+    graphs, time_us = compilations.take()     # since the last call
+    compilations.reasons()                    # "train.py:12 forward: tensor 'x' size mismatch at index 0 …"
+
+torch has no public interface for this. Where a release lacks a name, the figure stays zero and `missing` says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from viaduct.profiling.clocks import read_host_us
+
+LONGEST_REASON = 300  # characters
+
+
+class Compilations:
+    """Counts compiled graphs and adds up the time that compiling took."""
+
+    def __init__(self) -> None:
+        self.missing = ""  # what this release of torch does not tell
+        self._is_listening = False
+        self._graphs = 0
+        self._time_us = 0.0
+        self._began_us: float | None = None
+
+    def listen(self) -> None:
+        """Ask torch._dynamo to call back, as soon as it is imported."""
+        if self._is_listening or "torch._dynamo.utils" not in sys.modules:
+            return
+        self._is_listening = True
+        self._graphs = count_graphs()
+        try:
+            from torch._dynamo.callback import callback_handler
+
+            handler: Any = callback_handler
+            handler.register_start_callback(self._begin)
+            handler.register_end_callback(self._end)
+        except (ImportError, AttributeError):
+            self.missing = "how long torch.compile took is not known: this torch has no compilation callbacks."
+
+    def _begin(self, *args: Any) -> None:
+        self._began_us = read_host_us()
+
+    def _end(self, *args: Any) -> None:
+        if self._began_us is not None:
+            self._time_us += read_host_us() - self._began_us
+            self._began_us = None
+
+    def take(self) -> tuple[int, float]:
+        """Return graphs and microseconds since the last call."""
+        if not self._is_listening:
+            return 0, 0.0
+        graphs = count_graphs()
+        new = max(0, graphs - self._graphs)  # torch._dynamo.reset() begins again at zero
+        self._graphs = graphs
+        time_us, self._time_us = self._time_us, 0.0
+        return new, time_us
+
+    def reasons(self) -> list[str]:
+        """Return why code was compiled again, in torch's words, each reason once."""
+        utils: Any = sys.modules.get("torch._dynamo.utils")
+        failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))
+        lines = (describe_failure(code, reason) for code, reasons in failures.items() for reason in reasons)
+        return list(dict.fromkeys(lines))
+
+
+def count_graphs() -> int:
+    """Return how many graphs this process has compiled; 0 where torch does not tell."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", {})
+    return int(counters["stats"]["unique_graphs"]) if "stats" in counters else 0
+
+
+def describe_failure(code: Any, reason: Any) -> str:
+    """Return a guard's failure as a line: function, file and line, what did not hold."""
+    file = str(getattr(code, "co_filename", "")).rsplit("/", 1)[-1]
+    location = f"{file}:{getattr(code, 'co_firstlineno', 0)} {getattr(code, 'co_name', '')}"
+    return f"{location}: {' '.join(str(reason).split())[:LONGEST_REASON]}"
