@@ -3,6 +3,7 @@
     read_recipe_record(run)      RUN/recipe.json             a BadRun that names file and field where it is damaged
     read_summary(run)            RUN/summary.json            None where there is none that can be used: not finished
     read_metrics(run)            RUN/metrics.jsonl           lines that are cut off or damaged are left out
+    read_ending(run)             RUN/ending.json             None where it has none: finished, running or killed
     read_labels(run)             RUN/labels.json             names of the classes; a BadRun; none before they were kept
     read_manifest(folder)        …/step-N/manifest.json      a BadRun
     step_folders(checkpoints)    …/step-N                    by number; a folder of another name is none
@@ -29,6 +30,7 @@ DEEPEST = 50  # levels of lists and objects; a recipe has three
 LATEST_STEP = 1 << 62
 MANIFEST = "manifest.json"
 LABELS = "labels.json"
+ENDING = "ending.json"
 Json = dict[str, Any]
 Number = float | None  # JSON has no NaN: what is not finite is null
 
@@ -40,6 +42,7 @@ OPTIONAL_RECIPE_FIELDS: dict[str, Any] = {
     "command": str,
     "pictures": dict | None,
     "image_shape": list | None,
+    "provenance": dict | None,
 }
 PICTURES = {"count": int, "labels": int}
 FILES = {"size": int, "sha256": str}
@@ -163,6 +166,16 @@ def read_summary(run: Path) -> Json | None:
     except (FileNotFoundError, NotADirectoryError, BadRun, Damaged):
         return None
     return summary
+
+
+def read_ending(run: Path) -> Json | None:
+    """RUN/ending.json: how the last session ended before the last step; None where that was not written down."""
+    try:
+        ending = read_json_object(run / ENDING)
+        require_fields(ending, {"outcome": str, "step": int, "reason": str})
+    except (OSError, BadRun, Damaged):
+        return None
+    return ending
 
 
 def read_manifest(folder: Path) -> Json:

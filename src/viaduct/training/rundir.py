@@ -1,6 +1,6 @@
 """A run is a directory: what was trained, how far it came, and everything that shows it.
 
-RUN/recipe.json        the resolved recipe, where it came from, the data and the device
+RUN/recipe.json        the resolved recipe, where it came from, the data and the device; code, machine and first weights
 RUN/recipe.py          a copy of the user's own recipe file, if it was one
 RUN/recipe_modules/    what that file imports from its own folder
 RUN/labels.json        names of the classes, in the order of the network's outputs
@@ -10,6 +10,7 @@ RUN/event_log.txt      with the log format events: its lines alone
 RUN/events.*           the same for TensorBoard
 RUN/checkpoints/       step-N/
 RUN/.reached           the last step that several ranks have done, to say which are done again after a rank was lost
+RUN/ending.json        how the last session ended before the last step; not there while it runs, or where it was killed
 RUN/model.safetensors, summary.json, report.html     when it has finished
 RUN/ema.safetensors    then too, where the recipe averages its weights: the shadow, which is what was evaluated
 """
@@ -25,7 +26,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from viaduct.errors import BadRun, BadValue
 from viaduct.recipes import Loaded, Recipe, load, load_file, names
@@ -46,6 +47,7 @@ from viaduct.training.recipe_copy import RECIPE, changed_files, keep_copy, load_
 # Fields that a resumed run may change: how long, what is watched on the way, and where the host looks.
 FREE = ("epochs", "steps", "evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink")
 MARK_BYTES = 8
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.02
 MARK = ".reached"  # the step that several ranks have come to, renewed after each
 FREE_FIELDS = ("parallel.mode", "parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds")
 
@@ -167,7 +169,7 @@ class RunDir:
             raise BadRun(f"{str(self.path)!r} cannot be a run's directory: {error.strerror}.") from None
         with file as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                take_lock(lock)
             except OSError:
                 lock.seek(0)
                 other = lock.read().strip() or "another"
@@ -218,6 +220,16 @@ class RunDir:
         fields = {"kind": "restart", "step": step, "first": step + 1, "last": reached, "ranks": ranks}
         with self.metrics.open("a") as file:
             file.write(json.dumps(fields | {"time": time.time()}) + "\n")
+
+
+def take_lock(lock: IO[str]) -> None:
+    """Lock a run's file; an OSError where another process has it for longer than `viaduct runs` needs to look."""
+    for _ in range(LOCK_ATTEMPTS - 1):
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOCK_PAUSE_S)
+    return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def with_younger_fields(record: Any, part: Any) -> Any:

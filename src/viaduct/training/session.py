@@ -46,6 +46,7 @@ from viaduct.training.callbacks import (
 from viaduct.training.compiling import unheard_compile
 from viaduct.training.distributed import Group, joined
 from viaduct.training.dumping import Dumping, DumpOptions
+from viaduct.training.ending import failure_recorded, remove_ending, write_ending
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.live import Ending, LivePage
 from viaduct.training.logs import append, lines_for
@@ -53,10 +54,11 @@ from viaduct.training.loop import FINISHED, Training
 from viaduct.training.observing import build_board
 from viaduct.training.outlet import put
 from viaduct.training.own_parts import ONE_VALUE, name_own_part
+from viaduct.training.provenance import describe_init, describe_provenance, describe_session
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
 from viaduct.training.sink import describe_sink
-from viaduct.training.summary import summarise
+from viaduct.training.summary import commit, machine, summarise
 from viaduct.training.transfer import begin_from
 from viaduct.training.watchdog import watched
 
@@ -187,13 +189,15 @@ def conduct_together(request: Request, group: Group, page: LivePage | None = Non
         for dump in dumping:
             held.callback(dump.close)
         streams = training.train_batches, training.validation
-        with contextlib.closing(progress), streams[0], streams[1], watching(training), reported(request, training):
+        observers = watching(training), reported(request, training), failure_recorded(training)
+        with contextlib.closing(progress), streams[0], streams[1], observers[0], observers[1], observers[2]:
             outcome = fitted(training)
         for line in (line for dump in dumping for line in dump.told()):
             tell(group, line)
         if outcome != FINISHED:
             tell(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")
             tell(group, f"  viaduct train --run {run.path}{ranks_again(group)}")
+            write_ending(training, "interrupted", name_signal(training.interrupted()))
             report_stop(request, training, name_signal(training.interrupted()))
         elif group.first and not recipe.evaluation.eval_only:
             hand_over(request, training)
@@ -255,7 +259,7 @@ def start(request: Request, training: Training, saved: checkpoint.Saved | None) 
         for line in begin_from(training):
             tell(group, line)
     if not recipe.evaluation.eval_only:
-        begin(request, training)
+        begin(request, training, resumed=saved is not None)
 
 
 def refuse_less(request: Request, training: Training) -> None:
@@ -416,7 +420,7 @@ def find_start(request: Request) -> checkpoint.Saved | None:
     return saved
 
 
-def begin(request: Request, training: Training) -> None:
+def begin(request: Request, training: Training, resumed: bool) -> None:
     run, loaded = request.run, request.loaded
     reached = run.reached()
     run.forget_after(training.step)
@@ -429,7 +433,9 @@ def begin(request: Request, training: Training) -> None:
         "command": request.command,
         "pictures": fingerprint(training.images),
         "image_shape": find_image_shape(training.images),
+        "provenance": trace_provenance(request, training, resumed),
     }
+    remove_ending(run)
     run.begin(loaded, record, anew=training.step == 0)
     run.keep_labels(tuple(training.images.names))
     if training.group.local_rank is not None and reached > training.step:
@@ -448,6 +454,17 @@ def begin(request: Request, training: Training) -> None:
         f"{loaded.name}: {training.steps:,} steps of {loaded.recipe.data.global_batch} images on "
         f"{ranks}{training.device.description()} in {precision}, {training.mode} mode; run {run.path}"
     )
+
+
+def trace_provenance(request: Request, training: Training, resumed: bool) -> dict[str, Any]:
+    """Return where this run comes from; of a run that goes on, with what was known of it before."""
+    run, group = request.run, training.group
+    session = describe_session(
+        training.step, group.ranks, machine(training.device), commit(), training.images, request.data
+    )
+    earlier = run.stored().get("provenance") if run.begun else None
+    init = None if resumed else describe_init(request.loaded.recipe.init.source)
+    return describe_provenance(earlier, session, init, resumed)
 
 
 def noise_note(training: Training) -> str:

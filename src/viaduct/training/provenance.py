@@ -1,0 +1,205 @@
+"""Where a run came from: code, machine, data and first weights, kept in RUN/recipe.json from its beginning.
+
+    "provenance": {
+      "id": "6f1d…"                 names the run wherever its directory is moved
+      "init": {…} or null           the file that gave the first weights, its SHA-256, the run that it belongs to
+      "sessions": [{…}, …]          one for each time that the run was started: when, where, with which code and data
+    }
+
+Runs that were begun before this was kept have no such record, and resume without one. What is not known is null. What a
+fingerprint was made from stands beside it: it claims no more than was read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from viaduct import __version__
+from viaduct.data.source import PictureSet
+from viaduct.data.synthetic import SyntheticSet
+from viaduct.errors import BadRun
+from viaduct.repository import UnreadableRepository, open_repository
+from viaduct.run_files import Damaged, parse_object, read_recipe_record
+
+PACKAGE = Path(__file__).parents[1]
+TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", "weights")
+"""Packages whose source decides what a run computes."""
+SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
+MOST_SESSIONS = 32
+MOST_BYTES = 2 << 30
+"""Images in memory beyond this are fingerprinted by a sample of them."""
+LARGEST_BUILD = 1 << 20
+
+
+def describe_provenance(
+    earlier: Mapping[str, Any] | None, session: dict[str, Any], init: dict[str, Any] | None, resumed: bool
+) -> dict[str, Any]:
+    """Return the record of a run that begins, or of one that goes on: then its id, origin and sessions are kept."""
+    if not resumed:
+        return {"id": uuid.uuid4().hex, "init": init, "sessions": [session]}
+    if not earlier:  # begun before this was kept: what came before is not known
+        return {"id": uuid.uuid4().hex, "sessions": [session]}
+    known = earlier.get("sessions")
+    sessions = [*(known if isinstance(known, list) else []), session]
+    return {**earlier, "sessions": [*sessions[:1], *sessions[1:][-MOST_SESSIONS + 1 :]]}
+
+
+def describe_session(
+    step: int, ranks: int, machine: Mapping[str, Any], commit: str, images: PictureSet, data: Path | None
+) -> dict[str, Any]:
+    """Return what is known when a run is started: time, process, code, machine, data."""
+    return {
+        "began": time.time(),
+        "step": step,
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "version": __version__,
+        "commit": commit,
+        "modified_files": count_modified_files(),
+        "source": hash_sources(),
+        "machine": dict(machine),
+        "ranks": ranks,
+        "data": fingerprint_data(images, data),
+    }
+
+
+# Code
+
+
+def list_sources() -> list[Path]:
+    """Return the files of viaduct that a training run executes, in a fixed order."""
+    folders = [PACKAGE / name for name in TRAINING_CODE]
+    found = [path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES]
+    return sorted([*found, *PACKAGE.glob("*.py")])
+
+
+def hash_sources() -> str | None:
+    """Return a digest of the source of training, data, models and kernels; None where it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        for path in list_sources():
+            digest.update(f"{path.relative_to(PACKAGE)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    except OSError:
+        return None
+    return digest.hexdigest()[:16]
+
+
+def count_modified_files() -> int | None:
+    """Return how many of these files differ from git's index; None where there is no repository to ask."""
+    top = PACKAGE.parents[1]
+    try:
+        index = open_repository(top).index
+    except (UnreadableRepository, OSError):
+        return None
+    return sum(not index.holds(path.relative_to(top).as_posix(), path) for path in list_sources())
+
+
+# Data
+
+
+def fingerprint_data(images: PictureSet, data: Path | None) -> dict[str, Any]:
+    """Return a digest of the data, and what it was made from."""
+    if isinstance(images, SyntheticSet):
+        return {"fingerprint": "synthetic", "basis": "noise", "build": None}
+    splits = {"training": images.train, "validation": images.validation}
+    digest, bases = hashlib.sha256(), set()
+    for name, split in splits.items():
+        labels = split.labels
+        digest.update(f"{name}\0{len(split)}\0".encode() + labels.tobytes())
+        bases.add(update_with_images(digest, split))
+    basis = "; ".join(sorted(bases))
+    return {"fingerprint": digest.hexdigest()[:32], "basis": f"{basis}; all labels", "build": read_build(data)}
+
+
+def update_with_images(digest: Any, split: Any) -> str:
+    """Add what can be read cheaply of a split's images to a digest; return what that was."""
+    stored = getattr(split, "images", None)
+    if stored is not None:
+        return update_with_pixels(digest, stored)
+    folder = getattr(split, "folder", None)
+    if pictures := getattr(folder, "pictures", None):
+        for picture in pictures:
+            digest.update(f"{picture.name}\0{picture.size}\n".encode("utf-8", "surrogateescape"))
+        return "names and sizes of image files"
+    files = [Path(getattr(file, "path", file)) for file in getattr(folder, "files", ())]
+    for line in describe_files(files):
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return "names and sizes of record files" if files else "number of images"
+
+
+def update_with_pixels(digest: Any, stored: Any) -> str:
+    stride = max(1, -(-int(stored.nbytes) // MOST_BYTES))
+    digest.update(f"{stored.shape}".encode())
+    chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
+    for start in range(0, len(stored), chunk * stride):
+        digest.update(stored[start : start + chunk].tobytes())
+    return "every pixel" if stride == 1 else f"pixels of every {stride}th block of images"
+
+
+def describe_files(files: Iterable[Path]) -> Iterator[str]:
+    for path in files:
+        try:
+            yield f"{path.name}\0{path.stat().st_size}\n"
+        except OSError:
+            yield f"{path.name}\0unreadable\n"
+
+
+def read_build(data: Path | None) -> dict[str, Any] | None:
+    """Return how `viaduct data build` made the records, where it has left word of it."""
+    file = None if data is None else data / "build.json"
+    try:
+        if file is None or file.stat().st_size > LARGEST_BUILD:
+            return None
+        record = parse_object(file.read_bytes())
+    except (OSError, Damaged):
+        return None
+    return {name: record[name] for name in ("source", "options") if isinstance(record.get(name), dict)}
+
+
+# First weights
+
+
+def describe_init(source: str) -> dict[str, Any] | None:
+    """Return which file gives a run its first weights; call it when they have been read, for a checksum of them."""
+    if not source:
+        return None
+    from viaduct.weights.stored import open_weights
+
+    with open_weights(Path(source)) as stored:
+        file = stored.path
+        found = {"kind": stored.kind, "step": stored.facts.step}
+    record = {"source": source, "file": str(file.absolute()), **found, "sha256": None, "bytes": None}
+    if file.is_file():
+        record |= {"sha256": hash_file(file), "bytes": file.stat().st_size}
+    return record | describe_donor(file)
+
+
+def describe_donor(file: Path) -> dict[str, Any]:
+    """Return the run that a file of weights lies in: RUN/model.safetensors or RUN/checkpoints/step-N/…"""
+    for folder in (file.parent, file.parent.parent.parent):
+        if (folder / "recipe.json").is_file():
+            try:
+                provenance = read_recipe_record(folder).get("provenance") or {}
+            except (BadRun, OSError):
+                provenance = {}
+            return {"run": str(folder.absolute()), "run_id": provenance.get("id")}
+    return {"run": None, "run_id": None}
+
+
+def hash_file(path: Path) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()
