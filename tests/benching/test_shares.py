@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from training import tiny
-from viaduct.benching import kinds, shares
+from viaduct.benching import shares
+from viaduct.profiling import kinds
 from viaduct.recipes import Lars, Thor
 from viaduct.training.rundir import RunDir
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from viaduct.benching import ceilings, counting, shares
+from viaduct.benching import counting, shares
 from viaduct.benching.counting import Work
 from viaduct.benching.ours import Ours, Setting
 from viaduct.benching.peers import Loop, Peer
+from viaduct.devices import ceilings
 from viaduct.devices.base import Device, first_line
 from viaduct.devices.timing import Clock, Sample, ratio, take_turns, warm_up
 from viaduct.errors import OutOfMemory, ViaductError, lacks_memory

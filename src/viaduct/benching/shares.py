@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from viaduct.benching import kinds
+from viaduct.profiling import kinds
 
 FETCH = "viaduct: next batch"
 WINDOW = "viaduct: window"

@@ -1,4 +1,7 @@
-"""What kind of work a kernel or an operator does, told from its name.
+"""What kind of work a kernel or an operator does, by its name.
+
+    of_kernel(name), of_operator(name)                 the kinds that `viaduct bench` divides a step into
+    describe_kernel(name), describe_operator(name)     the same, with "other kernels" divided further
 
 Compiled kernels carry the names of what was fused into them, the heaviest of which decides: a batch norm with its ReLU
 and its sum counts as normalisation. Our own kernels are known by the file that they stand in.
@@ -14,6 +17,7 @@ from pathlib import Path
 CONVOLUTION, NORMALISATION, PRODUCT = "convolution", "normalisation", "matrix product"
 POOLING, OPTIMIZER, COPIES, OTHER = "pooling", "optimizer", "copies", "other kernels"
 COMPILED = "compiled code, undivided"
+COMMUNICATION, ATTENTION, ELEMENTWISE, REDUCTION = "communication", "attention", "elementwise", "reduction"
 KINDS = (CONVOLUTION, NORMALISATION, PRODUCT, POOLING, OPTIMIZER, COPIES, COMPILED, OTHER)
 
 # The first that is found in a kernel's name, in small letters, decides.
@@ -36,6 +40,24 @@ OPERATORS = (
     (COMPILED, r"compiledfx|torch-compiled|compiledfunction"),
     (COPIES, r"::(copy_|_to_copy|clone|contiguous|cat|to)$"),
 )
+# What OTHER is divided into where more is asked for.
+FURTHER = (
+    (
+        COMMUNICATION,
+        r"nccl|hccl|cncl|gloo|c10d::|all_?reduce|all_?gather|reduce_?scatter|broadcast_?(coalesced|kernel)",
+    ),
+    (ATTENTION, r"attention|flash_fwd|flash_bwd|fmha"),
+    (
+        REDUCTION,
+        r"reduce|::(sum|mean|max|min|amax|amin|argmax|norm|linalg_vector_norm|var|std|prod|cumsum|nll_loss)|softmax",
+    ),
+    (
+        ELEMENTWISE,
+        r"elementwise|triton_poi|vectorized|::(add|sub|mul|div|neg|abs|exp|log|sqrt|rsqrt|pow|relu|sigmoid|tanh|gelu|silu|"
+        r"clamp|clamp_min|hardtanh|leaky_relu|threshold|addcmul|addcdiv|lerp|where|maximum|minimum|eq|ne|lt|gt|le|ge|fill|"
+        r"zero|dropout|bernoulli|native_dropout|reciprocal|erf|sign)(_backward|_)?$",
+    ),
+)
 OWN_FILES = (
     (POOLING, "pool|terms"),
     (NORMALISATION, "norm|moments"),
@@ -52,6 +74,18 @@ def of_kernel(name: str) -> str:
 def of_operator(name: str) -> str:
     """One of PyTorch's operators, such as aten::addmm."""
     return first_match(OPERATORS, name)
+
+
+def describe_kernel(name: str) -> str:
+    """Return the kind of a device's kernel, with "other kernels" divided further."""
+    kind = of_kernel(name)
+    return first_match(FURTHER, name) if kind == OTHER else kind
+
+
+def describe_operator(name: str) -> str:
+    """Return the kind of an operator, with "other kernels" divided further."""
+    kind = of_operator(name)
+    return first_match(FURTHER, name) if kind == OTHER else kind
 
 
 def first_match(table: tuple[tuple[str, str], ...], name: str) -> str:

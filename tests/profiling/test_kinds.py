@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from viaduct.benching import kinds
+from viaduct.profiling import kinds
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""Collective operations in a trace, and how much of each was not hidden behind computation.
+
+On the CPU gloo annotates them in threads of its own ("gloo:all_reduce"); operators of other threads that run meanwhile
+are computation, unless they wait in c10d. On CUDA they are NCCL's kernels, and kernels of other kinds are computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from viaduct.profiling.events import ANNOTATION, Event, Span, join_spans, remove_spans, sum_spans
+from viaduct.profiling.flop_formulas import SIZES
+from viaduct.profiling.operator_table import DTYPES, Trace
+from viaduct.profiling.record import Collective
+
+HOST_BACKENDS = ("gloo:", "mpi:", "ucc:")
+DEVICE_KERNELS = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
+ELEMENT_TYPES = {
+    **{"Float": "float32", "Double": "float64", "BFloat16": "bfloat16", "Half": "float16", "Long": "int64"},
+    **{"Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool"},
+}
+
+
+def list_collectives(trace: Trace) -> list[Collective]:
+    """Return the collectives of the recorded steps in order of time."""
+    if trace.device == "cpu":
+        first, last = trace.windows[0][0], trace.windows[-1][1]
+        events = [event for event in trace.events if is_host_collective(event) and first <= event.start < last]
+        busy = find_busy_host(trace)
+    else:
+        kernels = [event for event, _ in trace.kernels]
+        events = [event for event in kernels if event.name.startswith(DEVICE_KERNELS)]
+        busy = join_spans((event.start, event.end) for event in kernels if not event.name.startswith(DEVICE_KERNELS))
+    return [describe_collective(event, busy) for event in sorted(events, key=lambda event: event.start)]
+
+
+def is_host_collective(event: Event) -> bool:
+    """Return True for a collective that runs on the host."""
+    return event.category == ANNOTATION and event.name.startswith(HOST_BACKENDS)
+
+
+def find_busy_host(trace: Trace) -> list[Span]:
+    """Return when operators computed: all time inside of operators, without the time inside of c10d's."""
+    computing: Iterable[Span] = ((event.start, event.end) for event in trace.operators)
+    waiting: Iterable[Span] = ((event.start, event.end) for event in trace.operators if event.name.startswith("c10d::"))
+    return remove_spans(join_spans(computing), join_spans(waiting))
+
+
+def describe_collective(event: Event, busy: list[Span]) -> Collective:
+    """Return one collective with the part of its time in which nothing was computed."""
+    exposed = sum_spans(remove_spans([(event.start, event.end)], busy))
+    name = str(event.args.get("Collective name") or event.name)
+    return Collective(name, event.start, event.duration, find_bytes(event), exposed)
+
+
+def find_bytes(event: Event) -> int | None:
+    """Return the bytes that a collective was given; None where the trace does not say."""
+    elements, dtype = event.args.get("In msg nelems"), event.args.get("dtype")
+    if isinstance(elements, int) and dtype in ELEMENT_TYPES:
+        return elements * SIZES[ELEMENT_TYPES[str(dtype)]]
+    shapes, types = event.args.get("Input Dims") or [], event.args.get("Input type") or []
+    if not shapes or not types or DTYPES.get(types[0]) not in SIZES:
+        return None
+    return int(prod(shapes[0])) * SIZES[DTYPES[types[0]]]

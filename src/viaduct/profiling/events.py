@@ -1,0 +1,130 @@
+"""Events of a Chrome trace that torch.profiler wrote, nested by thread.
+
+    events = nest_events(json.load(file)["traceEvents"])
+    operators = [event for event in events if event.category == "cpu_op"]
+    inside = sum_inside(operators)
+    operators[0].parent, operators[0].duration - inside.get(id(operators[0]), 0.0)
+
+The names of categories are the same in every release of torch. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+OPERATOR, ANNOTATION, PYTHON, RUNTIME = "cpu_op", "user_annotation", "python_function", "cuda_runtime"
+RUNTIMES = (RUNTIME, "cuda_driver", "privateuse1_runtime", "privateuse1_driver")
+ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+ON_HOST = (PYTHON, ANNOTATION, OPERATOR, *RUNTIMES)  # of two events with the same times, the outer one first
+
+Span = tuple[float, float]
+
+
+@dataclass(eq=False, slots=True)
+class Event:
+    """One event with a duration; `parent` is the event around it in the same thread."""
+
+    name: str
+    category: str
+    start: float
+    duration: float
+    thread: Any
+    args: dict[str, Any]
+    parent: Event | None = None
+
+    @property
+    def end(self) -> float:
+        """Time at which the event ended, in microseconds."""
+        return self.start + self.duration
+
+    def find_around(self, category: str) -> Event | None:
+        """Return the innermost event of a category around this one, or None."""
+        event = self.parent
+        while event is not None and event.category != category:
+            event = event.parent
+        return event
+
+
+def read_event(raw: dict[str, Any]) -> Event | None:
+    """Return a complete event of the trace; None for flows, instants, metadata and damaged events."""
+    start, duration = raw.get("ts"), raw.get("dur")
+    if raw.get("ph") != "X" or not isinstance(start, int | float) or not isinstance(duration, int | float):
+        return None
+    args = raw.get("args")
+    thread = (raw.get("pid"), raw.get("tid"))
+    return Event(
+        str(raw.get("name", "")),
+        str(raw.get("cat", "")),
+        start,
+        duration,
+        thread,
+        args if isinstance(args, dict) else {},
+    )
+
+
+def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
+    """Return the host's and the device's events in order of time; those of the host know their parent."""
+    events = [event for event in map(read_event, raw_events) if event is not None]
+    ranks = {category: number for number, category in enumerate(ON_HOST)}
+    events.sort(key=lambda event: (event.start, -event.duration, ranks.get(event.category, len(ranks))))
+    around: dict[Any, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.category in ranks:
+            attach_to_parent(event, around[event.thread])
+    return [event for event in events if event.category in ranks or event.category in ON_DEVICE]
+
+
+def attach_to_parent(event: Event, stack: list[Event]) -> None:
+    """Set the parent of an event to the last open one of its thread, and open the event itself."""
+    while stack and stack[-1].end <= event.start:
+        stack.pop()
+    if stack:
+        event.parent = stack[-1]
+    stack.append(event)
+
+
+def sum_inside(operators: Iterable[Event]) -> dict[int, float]:
+    """Return the time that other operators take directly inside of each, by id(operator); none for those without."""
+    inside: dict[int, float] = {}
+    for event in operators:
+        outer = event.find_around(OPERATOR)
+        if outer is not None:
+            inside[id(outer)] = inside.get(id(outer), 0.0) + event.duration
+    return inside
+
+
+def join_spans(spans: Iterable[Span]) -> list[Span]:
+    """Return the union of spans as disjoint spans in order."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def remove_spans(spans: Sequence[Span], removed: Sequence[Span]) -> list[Span]:
+    """Return what remains of disjoint spans in order without other disjoint spans in order."""
+    remaining: list[Span] = []
+    first = 0
+    for start, end in spans:
+        while first < len(removed) and removed[first][1] <= start:
+            first += 1
+        number = first
+        while number < len(removed) and removed[number][0] < end:
+            if removed[number][0] > start:
+                remaining.append((start, removed[number][0]))
+            start = max(start, removed[number][1])
+            number += 1
+        if start < end:
+            remaining.append((start, end))
+    return remaining
+
+
+def sum_spans(spans: Iterable[Span]) -> float:
+    """Return the total length of disjoint spans."""
+    return sum(end - start for start, end in spans)

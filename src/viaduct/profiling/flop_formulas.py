@@ -1,0 +1,315 @@
+"""Floating-point operations and bytes of an operator, from the shapes and dtypes that a trace names.
+
+    count_work(Call("aten::mm", [[64, 512], [512, 10]], ["float32", "float32"], ["", ""])).flops      # 655360
+
+A multiplication with its addition is two operations. Bytes are what has to be read and written once at least: inputs
+and outputs; a cache may save some, and a bad kernel may move more. A trace has no shapes of outputs, so each formula
+derives them. None means unknown. Operators that are not listed here have neither figure.
+
+torch.utils.flop_counter has formulas of convolutions and products, too, but counts the backward pass of grouped
+convolutions as if they were not grouped (torch 2.13), knows no bytes, and importing it imports torch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+Shape = list[int]
+
+SIZES = {
+    **{"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1},
+    **{"uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1},
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator as a trace has it: an entry for each argument, [] and "" for those that are no tensor."""
+
+    name: str
+    shapes: list[Any]
+    dtypes: list[str]
+    values: list[str]  # "[1, 1]", "False": arguments that are no tensors
+
+    def shape(self, number: int) -> Shape | None:
+        """Return the shape of a tensor argument; None where there is none, and of lists of tensors."""
+        if number >= len(self.shapes) or number >= len(self.dtypes) or self.dtypes[number] not in SIZES:
+            return None
+        shape = self.shapes[number]
+        is_plain = isinstance(shape, list) and all(isinstance(side, int) for side in shape)
+        return shape if is_plain else None
+
+    def value(self, number: int) -> Any:
+        """Return an argument that is no tensor, or None where the trace does not have it."""
+        try:
+            return ast.literal_eval(self.values[number])
+        except (IndexError, SyntaxError, ValueError):
+            return None
+
+    def width(self, number: int = 0) -> int | None:
+        """Return the bytes of one value of a tensor argument."""
+        return SIZES.get(self.dtypes[number]) if number < len(self.dtypes) else None
+
+    def bytes_of(self, number: int) -> int:
+        """Return the bytes of a tensor argument; 0 where there is none."""
+        shape, width = self.shape(number), self.width(number)
+        return prod(shape) * width if shape is not None and width else 0
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of all tensor arguments."""
+        return sum(map(self.bytes_of, range(len(self.shapes))))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an operator has to do at least. `family` names operators that do the same work when nested."""
+
+    flops: float | None = None
+    bytes: float | None = None
+    family: str = ""
+
+
+NOTHING_KNOWN = Work()
+Formula = Callable[[Call], Work]
+
+
+def count_work(call: Call) -> Work:
+    """Return the work of one call; nothing known for operators without a formula and for damaged shapes."""
+    formula = FORMULAS.get(call.name.removeprefix("aten::"))
+    if formula is None:
+        return NOTHING_KNOWN
+    try:
+        return formula(call)
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):
+        return NOTHING_KNOWN
+
+
+def count_convolution(call: Call, stride: int, padding: int, dilation: int, transposed: int | None = None) -> Work:
+    """Return the work of a convolution, given the positions of its arguments."""
+    images, weight, width = call.shape(0), call.shape(1), call.width()
+    is_transposed = call.value(transposed) if transposed is not None else False
+    settings = [call.value(stride), call.value(padding), call.value(dilation)]
+    if not images or not weight or width is None or is_transposed is None or None in settings:
+        return NOTHING_KNOWN
+    per_output = prod(weight[1:])
+    if is_transposed:
+        return Work(2 * prod(images) * per_output, None, "convolution")
+    output = [images[0], weight[0], *find_output_sides(images[2:], weight[2:], *settings)]
+    return Work(2 * prod(output) * per_output, call.input_bytes + prod(output) * width, "convolution")
+
+
+def find_output_sides(sides: Shape, kernel: Shape, stride: Any, padding: Any, dilation: Any) -> Shape:
+    """Return height and width of a convolution's or a pooling's output."""
+    settings = [spread_value(value, len(sides)) for value in (stride, padding, dilation)]
+    columns = zip(sides, kernel, *settings, strict=True)
+    return [(side + 2 * pad - step * (size - 1) - 1) // stride + 1 for side, size, stride, pad, step in columns]
+
+
+def spread_value(value: Any, count: int) -> list[int]:
+    """Return a list with an entry for each dimension: torch takes a number or a list of one for all of them."""
+    values = value if isinstance(value, list) else [value]
+    return values * count if len(values) == 1 else values
+
+
+def count_convolution_backward(call: Call) -> Work:
+    """Return as much as forward for each gradient that is asked for: of the input and of the weight."""
+    gradient, images, weight, width = call.shape(0), call.shape(1), call.shape(2), call.width()
+    transposed, mask = call.value(7), call.value(10)
+    if not gradient or not images or not weight or width is None or mask is None or transposed is None:
+        return NOTHING_KNOWN
+    forward = 2 * prod(images if transposed else gradient) * prod(weight[1:])
+    read = call.bytes_of(0) * (bool(mask[0]) + bool(mask[1])) + bool(mask[0]) * call.bytes_of(2)
+    read += bool(mask[1]) * call.bytes_of(1)
+    written = bool(mask[0]) * call.bytes_of(1) + bool(mask[1]) * call.bytes_of(2)
+    return Work(forward * (bool(mask[0]) + bool(mask[1])), read + written, "convolution")
+
+
+def count_product(call: Call, left: int = 0) -> Work:
+    """Return the work of a matrix product, batched or not, of the arguments `left` and `left + 1`."""
+    first, second, width = call.shape(left), call.shape(left + 1), call.width(left)
+    if not first or not second or len(first) < 2 or width is None or first[-1] != second[-2]:
+        return NOTHING_KNOWN
+    output = prod(first[:-1]) * second[-1]
+    return Work(2 * output * first[-1], call.input_bytes + output * width, "product")
+
+
+def count_linear(call: Call) -> Work:
+    """Return the work of a linear layer, whose weight is (outputs, inputs)."""
+    values, weight, width = call.shape(0), call.shape(1), call.width()
+    if not values or not weight or width is None:
+        return NOTHING_KNOWN
+    output = prod(values[:-1]) * weight[0]
+    return Work(2 * output * values[-1], call.input_bytes + output * width, "product")
+
+
+def count_attention(call: Call) -> Work:
+    """Return the two products of attention, forward; a causal mask may skip up to half of them."""
+    query, key, value, width = call.shape(0), call.shape(1), call.shape(2), call.width()
+    if not query or not key or not value or width is None:
+        return NOTHING_KNOWN
+    scores = prod(query[:-1]) * key[-2]
+    output = prod(query[:-1]) * value[-1]
+    return Work(2 * scores * (query[-1] + value[-1]), call.input_bytes + output * width, "attention")
+
+
+def count_normalisation(call: Call) -> Work:
+    """Return the work of a normalisation forward: moments, then scale and shift; it reads twice and writes once."""
+    size = prod(call.shape(0) or [])
+    return (
+        Work(8.0 * size, call.input_bytes + 2 * call.bytes_of(0), "normalisation") if call.shape(0) else NOTHING_KNOWN
+    )
+
+
+def count_normalisation_backward(call: Call) -> Work:
+    """Return the work of a normalisation backward: two sums over both inputs, then the gradient of the input."""
+    size = prod(call.shape(0) or [])
+    moved = 5 * call.bytes_of(0)
+    return Work(10.0 * size, moved, "normalisation") if call.shape(0) and moved else NOTHING_KNOWN
+
+
+def count_pooling(call: Call) -> Work:
+    """Return the work of a pooling with a kernel: one operation for each value under it."""
+    images, kernel, stride, padding = call.shape(0), call.value(1), call.value(2), call.value(3)
+    width = call.width()
+    if not images or kernel is None or stride is None or padding is None or width is None:
+        return NOTHING_KNOWN
+    dilation = call.value(4) if "max" in call.name else 1
+    kernel = spread_value(kernel, 2)
+    output = prod(images[:-2]) * prod(find_output_sides(images[-2:], kernel, stride or kernel, padding, dilation))
+    indices = 8 * output if "indices" in call.name else 0
+    return Work(float(output * prod(kernel)), call.bytes_of(0) + output * width + indices, "pooling")
+
+
+def count_elementwise(call: Call) -> Work:
+    """Return one operation for each value of the result, whose shape is that of the inputs broadcast together."""
+    shapes = [shape for shape in map(call.shape, range(len(call.shapes))) if shape is not None]
+    width = next((call.width(number) for number in range(len(call.shapes)) if call.shape(number) is not None), None)
+    if not shapes or width is None:
+        return NOTHING_KNOWN
+    output = prod(broadcast_shapes(shapes))
+    return Work(float(output), call.input_bytes + output * width, "elementwise")
+
+
+def broadcast_shapes(shapes: list[Shape]) -> Shape:
+    """Return the shape that elementwise operators give to inputs of these shapes."""
+    result: Shape = []
+    for shape in shapes:
+        longest = max(len(shape), len(result))
+        padded = [[1] * (longest - len(sides)) + sides for sides in (shape, result)]
+        result = [other if side == 1 else side for side, other in zip(*padded, strict=True)]
+    return result
+
+
+def count_in_place(call: Call) -> Work:
+    """Return the work of an elementwise operator that writes its first input; `bytes_of` it counts twice."""
+    shape = call.shape(0)
+    return (
+        NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.input_bytes + call.bytes_of(0), "elementwise")
+    )
+
+
+def count_copy(call: Call) -> Work:
+    """Return the bytes of a copy into the first argument from the second; values may repeat by broadcasting."""
+    if call.shape(0) is None or call.shape(1) is None:
+        return NOTHING_KNOWN
+    return Work(0.0, call.bytes_of(0) + call.bytes_of(1), "copy")
+
+
+def count_fill(call: Call) -> Work:
+    """Return the bytes that a fill writes."""
+    return NOTHING_KNOWN if call.shape(0) is None else Work(0.0, call.bytes_of(0), "fill")
+
+
+def count_reduction(call: Call) -> Work:
+    """Return one operation for each value of the input; what is written is small and not counted."""
+    shape = call.shape(0)
+    return NOTHING_KNOWN if shape is None else Work(float(prod(shape)), call.bytes_of(0), "reduction")
+
+
+def count_softmax(call: Call) -> Work:
+    """Return the work of a softmax: largest value, exponentials, sum and division, read once and written once."""
+    shape = call.shape(0)
+    return NOTHING_KNOWN if shape is None else Work(5.0 * prod(shape), 2.0 * call.bytes_of(0), "softmax")
+
+
+def count_lists(call: Call, operations: int) -> Work:
+    """Return the operations of an update over lists of tensors, whose dtype, and so bytes, a trace does not have."""
+    shapes = call.shapes[0]
+    if not isinstance(shapes, list) or not shapes or not all(isinstance(shape, list) for shape in shapes):
+        return NOTHING_KNOWN
+    return Work(float(operations * sum(map(prod, shapes))), None, "optimizer")
+
+
+def name_formulas() -> dict[str, Formula]:
+    """Return the formula of each operator."""
+    table: dict[str, Formula] = {"linear": count_linear, "mkldnn_linear": count_linear}
+    table |= {"convolution": lambda call: count_convolution(call, 3, 4, 5, 6)}
+    table |= dict.fromkeys(("_convolution", "convolution_overrideable"), table["convolution"])
+    table |= dict.fromkeys(("mkldnn_convolution",), lambda call: count_convolution(call, 4, 3, 5))
+    table |= {"cudnn_convolution": lambda call: count_convolution(call, 3, 2, 4)}
+    table |= {"convolution_backward": count_convolution_backward}
+    table |= dict.fromkeys(("mm", "bmm"), count_product)
+    table |= dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, 1))
+    table |= dict.fromkeys(ATTENTIONS, count_attention)
+    table |= dict.fromkeys(NORMALISATIONS, count_normalisation)
+    table |= dict.fromkeys((f"{name}_backward" for name in NORMALISATIONS), count_normalisation_backward)
+    table |= dict.fromkeys(POOLINGS, count_pooling)
+    table |= dict.fromkeys(ELEMENTWISE, count_elementwise)
+    table |= dict.fromkeys((f"{name}_" for name in ELEMENTWISE), count_in_place)
+    table |= dict.fromkeys(REDUCTIONS, count_reduction)
+    table |= dict.fromkeys(("_softmax", "_log_softmax"), count_softmax)
+    table |= {"copy_": count_copy, "fill_": count_fill, "zero_": count_fill}
+    table |= {"_fused_sgd_": lambda call: count_lists(call, 4)}
+    table |= dict.fromkeys(("_fused_adam_", "_fused_adamw_"), lambda call: count_lists(call, 12))
+    return table
+
+
+ATTENTIONS = (
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+)
+NORMALISATIONS = (
+    *("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
+    *("native_layer_norm", "native_group_norm"),
+)
+POOLINGS = ("max_pool2d_with_indices", "avg_pool2d")
+ELEMENTWISE = (
+    *(
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "pow",
+        "relu",
+        "sigmoid",
+        "tanh",
+        "gelu",
+    ),
+    *(
+        "silu",
+        "clamp",
+        "clamp_min",
+        "hardtanh",
+        "leaky_relu",
+        "threshold_backward",
+        "sigmoid_backward",
+        "tanh_backward",
+    ),
+    *("gelu_backward", "silu_backward", "addcmul", "addcdiv", "lerp", "where", "maximum", "minimum", "eq", "ne", "lt"),
+    *("gt", "le", "ge", "bitwise_and", "logical_and", "reciprocal", "erf", "sign"),
+)
+REDUCTIONS = ("sum", "mean", "max", "min", "amax", "amin", "argmax", "norm", "linalg_vector_norm", "var", "std", "prod")
+FORMULAS = name_formulas()

@@ -1,0 +1,92 @@
+"""Lines of the user's script that called an operator, from the Python functions in a trace.
+
+A trace names a Python function by file and *first* line. The line inside of it at which another function was called is
+known to torch.profiler's tree of events alone; `read_call_lines` fetches it from there where this torch has it. Without
+it, and for operators such as `x * 2` that Python calls without a function call, a location is "train.py in forward()".
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from viaduct.profiling.events import PYTHON, Event
+
+CallLines = dict[tuple[int, int], tuple[str, int]]
+"""(start and duration of a Python function in nanoseconds) -> file and line of its call; some names are no UTF-8."""
+
+FUNCTION = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
+NOT_THE_USERS = ("site-packages", "dist-packages")
+
+
+class ScriptFiles:
+    """Files under the user's folder, by the name that a trace gives them.
+
+    torch.profiler cuts the longest folder of `sys.path` off the name of a file.
+    """
+
+    def __init__(self, folder: Path | None, search: Iterable[str] | None = None) -> None:
+        self.folder = folder.resolve() if folder is not None else None
+        self.roots = [Path(root or ".").resolve() for root in (sys.path if search is None else search)]
+        self.known: dict[str, str] = {}
+
+    def find_name(self, file: str) -> str:
+        """Return the file's name relative to the user's folder; "" for files of others."""
+        if file not in self.known:
+            self.known[file] = self.resolve_name(file)
+        return self.known[file]
+
+    def resolve_name(self, file: str) -> str:
+        """Look a file up under the user's folder and in the folders of `sys.path`."""
+        if self.folder is None or file.startswith("<"):
+            return ""
+        for root in (self.folder, *self.roots):
+            path = root / file
+            if path.is_file():
+                return self.shorten_path(path)
+        return ""
+
+    def shorten_path(self, path: Path) -> str:
+        """Return a path relative to the user's folder; "" outside of it and for installed packages."""
+        folder = self.folder
+        if folder is None or not path.resolve().is_relative_to(folder):
+            return ""
+        relative = path.resolve().relative_to(folder)
+        return "" if any(part in NOT_THE_USERS for part in relative.parts) else str(relative)
+
+
+def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, base_ns: int = 0) -> dict[int, str]:
+    """Return for each Python function, by id(event), the script's line that is current inside of it."""
+    found: dict[int, str] = {}
+    for event in events:
+        if event.category != PYTHON:
+            continue
+        around = event.find_around(PYTHON)
+        location = found.get(id(around), "") if around is not None else ""
+        call = lines.get((base_ns + round(event.start * 1000), round(event.duration * 1000)))
+        if call is not None and files.find_name(call[0]):
+            location = f"{files.find_name(call[0])}:{call[1]}"
+        function = FUNCTION.match(event.name)
+        if function and (name := files.find_name(function["file"])):
+            location = f"{name} in {function['function']}()"
+        found[id(event)] = location
+    return found
+
+
+def read_call_lines(profiler: Any) -> CallLines:
+    """Return the line of each Python call from the profiler's tree of events; {} where this torch has no such tree."""
+    try:
+        pending = list(profiler.profiler.kineto_results.experimental_event_tree())
+    except (AttributeError, RuntimeError, TypeError):
+        return {}
+    found: CallLines = {}
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        caller = getattr(node.extra_fields, "caller", None)
+        if caller is not None:
+            found[node.start_time_ns, node.duration_time_ns] = (str(caller.file_name), int(caller.line_number))
+    return found

@@ -1,0 +1,165 @@
+"""Record operators, kernels and memory of some steps with torch.profiler.
+
+    recorder = OperatorRecorder("cuda", script_folder=Path("my_project"))
+    recorder.watch_modules(network)
+    recorder.start()
+    for batch in batches:
+        train(batch)
+        recorder.end_step()
+    recorded = recorder.stop()
+
+Steps are slower while they are recorded: times here give shares of a step, not the time of a step. All of them are on
+the clock of `time.perf_counter_ns() / 1000`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from viaduct.profiling.collectives import list_collectives
+from viaduct.profiling.events import ANNOTATION, PYTHON, Span
+from viaduct.profiling.locations import CallLines, ScriptFiles, locate_calls, read_call_lines
+from viaduct.profiling.module_hooks import ModuleHooks
+from viaduct.profiling.operator_table import Trace, list_kernels, list_operators
+from viaduct.profiling.record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator
+
+CLOCK = "viaduct.clock"
+"""Annotation at the start and after each step: divides the trace into steps and ties its clock to the host's."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the operator profiler saw in some steps of one rank."""
+
+    operators: list[Operator] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    memory: list[MemoryPoint] = field(default_factory=list)
+    memory_owners: list[MemoryOwner] = field(default_factory=list)
+    collectives: list[Collective] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class OperatorRecorder:
+    """Record operators, kernels and memory of some steps with torch.profiler."""
+
+    def __init__(self, device: str, rank: int = 0, script_folder: Path | None = None, stacks: bool = True) -> None:
+        self.device = device
+        self.rank = rank
+        self.script_folder = script_folder
+        self.stacks = stacks and script_folder is not None
+        self.hooks = ModuleHooks()
+        self.notes: list[str] = []
+        self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
+        self.profiler: profile | None = None
+
+    def watch_modules(self, root: nn.Module) -> None:
+        """Let operators know which module of a network they belong to."""
+        self.hooks.watch(root)
+
+    def start(self) -> None:
+        """Begin to record; the next step is the first recorded one."""
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it reports its own start and stop on stderr
+        activities = self.list_activities()
+        self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
+        self.profiler.start()
+        self.hooks.attach()
+        self.mark_time()
+
+    def list_activities(self) -> list[ProfilerActivity]:
+        """Return what torch.profiler can observe on this device; what it cannot is noted."""
+        activities = [ProfilerActivity.CPU]
+        if self.device == "cuda":
+            os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")  # or captured graphs replay at a crawl under it
+            with profile(activities=[*activities, ProfilerActivity.CUDA]):
+                torch.cuda.synchronize()  # the first profile of a process starts CUPTI, which takes long
+            activities.append(ProfilerActivity.CUDA)
+        elif self.device != "cpu":
+            self.notes.append(
+                f"torch.profiler does not see the kernels of {self.device}: operators have the time of the host alone, "
+                f"and there are no kernels; `viaduct profile read` reads the vendor's own profile"
+            )
+        return activities
+
+    def end_step(self) -> None:
+        """Mark the end of a recorded step."""
+        self.mark_time()
+
+    def mark_time(self) -> None:
+        """Put an annotation into the trace and keep the host's time of it."""
+        with record_function(CLOCK):
+            self.marks.append(time.perf_counter_ns() / 1000)
+
+    def stop(self) -> Recorded:
+        """End recording and return what was seen."""
+        if self.profiler is None:
+            return Recorded(notes=["operators were not recorded: no step was reached"])
+        if self.device != "cpu":
+            getattr(torch, self.device).synchronize()
+        profiler, self.profiler = self.profiler, None
+        self.hooks.detach()
+        profiler.stop()
+        raw, base_ns = export_events(profiler)
+        lines = read_call_lines(profiler) if self.stacks else {}
+        return self.evaluate(raw, base_ns, lines)
+
+    def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
+        """Return rows from the trace's events, on the host's clock."""
+        clock = find_clock(raw)
+        if len(clock) != len(self.marks):
+            self.notes.append("the profiler lost events: operators of the recorded steps cannot be told apart")
+            return Recorded(notes=self.notes)
+        windows = self.list_windows([start for start, _ in clock])
+        trace = Trace.read(raw, windows, clock[0][1], self.device)
+        files = ScriptFiles(self.script_folder)
+        trace.lines = locate_calls(trace.events, files, lines, base_ns)
+        shift = median(mark - start for mark, (start, _) in zip(self.marks, clock, strict=True))
+        return Recorded(
+            operators=list_operators(trace, self.rank),
+            kernels=list_kernels(trace, self.rank),
+            collectives=[replace(found, start_us=found.start_us + shift) for found in list_collectives(trace)],
+            events=shift_events(raw, shift),
+            notes=self.notes,
+        )
+
+    def list_windows(self, clock: Sequence[float]) -> list[Span]:
+        """Return start and end of each recorded step on the trace's clock."""
+        if len(clock) == 1:
+            self.notes.append("the first recorded step did not end: operators are those up to there")
+            return [(clock[0], float("inf"))]
+        return list(pairwise(clock))
+
+
+def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
+    """Return the trace's events, and the zero of their clock in nanoseconds."""
+    with tempfile.TemporaryDirectory(prefix="viaduct-trace-") as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text(errors="replace"))
+    return trace["traceEvents"], int(trace.get("baseTimeNanoseconds") or 0)
+
+
+def find_clock(raw: list[dict[str, Any]]) -> list[tuple[float, Any]]:
+    """Return time and thread of the clock annotations."""
+    found = (event for event in raw if event.get("name") == CLOCK and event.get("cat") == ANNOTATION)
+    return sorted((event["ts"] + event["dur"] / 2, (event["pid"], event["tid"])) for event in found)
+
+
+def shift_events(raw: list[dict[str, Any]], shift: float) -> list[dict[str, Any]]:
+    """Return the events on another clock, without Python functions, allocations and our own marks."""
+    left_out = (PYTHON, "cpu_instant_event")
+    kept = (event for event in raw if event.get("cat") not in left_out and event.get("name") != CLOCK)
+    return [event | {"ts": event["ts"] + shift} if "ts" in event else event for event in kept]
