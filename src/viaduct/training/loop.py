@@ -43,6 +43,7 @@ from viaduct.training.precision import Computation, LossScale, all_finite, plan_
 from viaduct.training.rundir import RunDir
 from viaduct.training.schedule import pace_of, rate_factor
 from viaduct.training.sink import automatic_obstacle, build_sink
+from viaduct.training.step_marks import StepMarks
 from viaduct.training.syncnorm import synchronise
 from viaduct.training.thor import ThorOptimizer
 from viaduct.training.watchdog import Pulse
@@ -131,6 +132,7 @@ class Training:
         self._chance_of_others: list[dict[str, Any]] = []
         self.pending: list[tuple[Tensor, Tensor]] = []
         self._window_began = time.monotonic()
+        self.marks = StepMarks()  # replaced while a profile is taken
         self.sink = build_sink(self)
 
     @property
@@ -179,7 +181,7 @@ class Training:
         self.to_training()
         if self.shadow and self.shadow.updates == 0:
             self.shadow.begin()
-        batches = self.coming_batches()
+        batches = self.fetched_batches()
         while self.step < self.steps and not self.stopping:
             self.proceed(batches)
             if self.interrupted() and not self.complete:
@@ -195,6 +197,12 @@ class Training:
             self.train_batches.reseed(self.order_seed_of(epoch))
             yield from self.train_batches.epoch(epoch, start=begun)
             epoch, begun = epoch + 1, 0
+
+    def fetched_batches(self) -> Iterator[Batch]:
+        """Return the coming batches, each fetched through the marks that are in place then."""
+        batches = self.coming_batches()
+        while True:
+            yield self.marks.fetch(batches)
 
     @property
     def at_epoch_end(self) -> bool:
@@ -277,6 +285,7 @@ class Training:
             self.set_rate()
             self.set_progress()
             self.optimize(batch)
+        self.marks.end_step()
         self.step += 1
         self.pulse.at("the end", self.step)
         if news := self.computation.compilation.news():
@@ -329,13 +338,17 @@ class Training:
         for number, (images, labels) in enumerate(zip(pictures.chunk(parts), targets.chunk(parts), strict=True)):
             last = number == parts - 1
             self.pulse.at("forward", self.step + 1)
+            self.marks.begin_forward()
             with self.computation.part(last):
                 with self.observed(last):
                     logits, *auxiliary = self.computation.outputs(images)
                 loss = self.objective(logits, auxiliary, labels)
                 self.emit("forward", labels, loss)
                 self.pulse.at("backward", self.step + 1)
-                (loss * (scale / parts * self.loss_weight)).backward()  # type: ignore[no-untyped-call]
+                scaled = loss * (scale / parts * self.loss_weight)
+                self.marks.watch_backward(scaled)
+                scaled.backward()  # type: ignore[no-untyped-call]
+            self.marks.end_backward()
             losses.append(loss.detach())
             hits.append(self.count_right(logits.detach(), labels))
         return torch.stack(losses).mean(), torch.stack(hits).sum(0)
@@ -649,6 +662,10 @@ class Training:
             for stream in (self.train_batches, self.validation):
                 found = self.group.gather(list(stream.skipped))
                 stream.skipped[:] = dict.fromkeys(what for skipped in found for what in skipped)
+
+    def leave_out_of_window(self, seconds: float) -> None:
+        """Take time that was no part of training out of the window that is open."""
+        self._window_began += seconds
 
     def close_window(self, kind: str) -> float:
         """Book the time since the last window under its kind."""

@@ -130,6 +130,7 @@ class Sink:
         step.begin(count)
         try:
             while self.run(batch):
+                training.marks.end_step()
                 step.note()
                 done += 1
                 self.feed.ran()
@@ -170,13 +171,16 @@ class Sink:
         if self.replay is None:
             try:
                 step.capturing = True
-                self.replay = self.capture(step)
+                with self.training.marks.paused():
+                    self.replay = self.capture(step)
             except RuntimeError as error:
                 self.give_up(error)
                 return False
             finally:
                 step.capturing = False
+        self.training.marks.begin_replay()
         self.replay()
+        self.training.marks.end_replay()
         return True
 
     def capture_anew(self) -> None:

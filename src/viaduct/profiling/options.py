@@ -1,0 +1,221 @@
+"""What of a run is profiled: `--profile 100-120`, and CANN's PROFILING_MODE and PROFILING_OPTIONS.
+
+    options = read_environment(os.environ)            None: PROFILING_MODE is not true
+    window = parse_window("100-120", "--profile")     Window(100, 120)
+
+The JSON keys of PROFILING_OPTIONS are those of the training chapter (listing 5-57). `output`, `training_trace`,
+`task_trace`, `hccl`, `fp_point`, `bp_point` and `storage_limit` have a meaning here; UNUSED names the others, which
+only CANN's own profiler has a use for. A key that nobody knows is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from viaduct.errors import BadValue
+
+MODE, OPTIONS = "PROFILING_MODE", "PROFILING_OPTIONS"
+USED = ("output", "training_trace", "task_trace", "hccl", "fp_point", "bp_point", "storage_limit")
+UNUSED = (
+    *("aicpu", "aic_metrics", "aiv_metrics", "l2", "runtime_api", "ge_api", "msproftx", "task_time", "host_sys"),
+    *("host_sys_usage", "host_sys_pid", "llc_profiling", "instr_profiling_freq", "dvpp_freq", "sys_hardware_mem_freq"),
+    *("sys_io_sampling_freq", "sys_interconnection_freq"),
+)
+AIC_METRICS = (
+    *("PipeUtilization", "ArithmeticUtilization", "Memory", "MemoryL0", "MemoryUB", "ResourceConflictRatio"),
+    "L2Cache",
+)
+SWITCHES = ("training_trace", "task_trace", "hccl", "aicpu")
+SMALLEST_LIMIT_MB = 200  # as CANN has it
+DEFAULT_SKIP, DEFAULT_STEPS = 10, 20
+"""Steps that PROFILING_MODE lets pass before it profiles, and how many it then profiles."""
+MOST_RECORDED = 5  # steps of a window whose operators are recorded
+TYPOGRAPHIC = "“”„‟″«»"
+EXAMPLE = '{"output": "/tmp/profiling", "training_trace": "on", "task_trace": "on", "fp_point": "", "bp_point": ""}'
+
+
+@dataclass(frozen=True)
+class ProfilingOptions:
+    """What PROFILING_OPTIONS asks for."""
+
+    output: Path | None = None  # None: RUN/profile
+    operators: bool = True  # task_trace
+    collectives: bool = True  # hccl
+    fp_point: str = ""  # empty: found automatically
+    bp_point: str = ""
+    storage_limit: int | None = None  # bytes of trace.json
+    notes: tuple[str, ...] = ()  # what was asked for and has no meaning here
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps of a run, counted from 0, both ends included."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
+
+    def count_recorded(self) -> int:
+        """Return how many of the last steps are taken under the operator profiler: a quarter, at most five."""
+        return min(MOST_RECORDED, len(self) // 4) if len(self) >= 4 else len(self) - 1
+
+
+def parse_window(text: str, flag: str = "--profile") -> Window:
+    """Read `100-120` or `100`."""
+    match = re.fullmatch(r"\s*(\d{1,12})\s*(?:-\s*(\d{1,12})\s*)?", text, re.ASCII)
+    if match is None:
+        several = "," in text or "|" in text
+        hint = "One range at a time: --profile 100-120" if several else "Write steps from 0: --profile 100-120"
+        raise BadValue(f"{flag} is {text!r}, which is no range of steps.", hint)
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise BadValue(f"{flag} is {text!r}: the range ends before it begins.", f"Write --profile {last}-{first}")
+    return Window(first, last)
+
+
+def choose_default_window(start: int, steps: int) -> Window:
+    """Return the steps that PROFILING_MODE profiles of a run from step `start` on: 10 to 29, or the last 20."""
+    first = max(start, min(start + DEFAULT_SKIP, steps - DEFAULT_STEPS))
+    return Window(first, min(first + DEFAULT_STEPS, steps) - 1)
+
+
+def read_environment(variables: Mapping[str, str]) -> ProfilingOptions | None:
+    """Return what PROFILING_MODE and PROFILING_OPTIONS ask for; None where they ask for nothing."""
+    mode = variables.get(MODE, "").strip().lower()
+    if mode in ("", "false"):
+        return None
+    if mode != "true":
+        raise BadValue(f"{MODE} is {variables[MODE]!r}; it is true or false.", f"Unset it, or {MODE}=true.")
+    return parse_options(variables.get(OPTIONS, ""))
+
+
+def parse_options(text: str) -> ProfilingOptions:
+    """Read the JSON of PROFILING_OPTIONS; empty: everything that can be recorded, into RUN/profile."""
+    given = parse_json(text) if text.strip() else {}
+    for key in given:
+        check_key(key)
+    for key in SWITCHES:
+        check_switch(key, given.get(key, "on"))
+    check_metrics(given.get("aic_metrics", AIC_METRICS[0]))
+    points = {key: check_text(key, given.get(key, "")) for key in ("output", "fp_point", "bp_point")}
+    steps, operators = given.get("training_trace", "on") == "on", given.get("task_trace", "on") == "on"
+    if not steps and not operators:
+        raise BadValue(f"{OPTIONS}: training_trace and task_trace are off: nothing is left to profile.", use_mode())
+    return ProfilingOptions(
+        output=Path(points["output"]) if points["output"] else None,
+        operators=operators,
+        collectives=given.get("hccl", "on") == "on",
+        fp_point=points["fp_point"],
+        bp_point=points["bp_point"],
+        storage_limit=parse_limit(given["storage_limit"]) if "storage_limit" in given else None,
+        notes=tuple(describe_unused(given, steps)),
+    )
+
+
+def use_mode() -> str:
+    return f"Leave {MODE} unset where nothing is to be profiled."
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """Return the object in PROFILING_OPTIONS; BadValue shows where it is none."""
+    try:
+        pairs = json.loads(text, object_pairs_hook=refuse_repeated)
+    except json.JSONDecodeError as error:
+        near = text[max(0, error.pos - 10) : error.pos + 20]
+        raise BadValue(
+            f"{OPTIONS} is no JSON: {error.msg} at character {error.pos + 1}, in {near!r}.", *name_cause(text, error)
+        ) from None
+    if not isinstance(pairs, dict):
+        raise BadValue(f"{OPTIONS} is {text[:60]!r}, not a JSON object.", f"For example {EXAMPLE}")
+    return pairs
+
+
+def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise BadValue(f"{OPTIONS} has {key!r} twice.", "Keep one of them.")
+        found[key] = value
+    return found
+
+
+def name_cause(text: str, error: json.JSONDecodeError) -> list[str]:
+    """Return hints: what a text that was copied from a book or a document is usually wrong with."""
+    hints = [f"For example {OPTIONS}='{EXAMPLE}'"]
+    if any(quote in text for quote in TYPOGRAPHIC):
+        hints.insert(0, 'It has typographic quotes: replace them by plain ones, ".')
+    elif text[error.pos : error.pos + 1] in ("\n", "\r", "\t"):
+        hints.insert(0, "A line break stands inside of a string: join the two lines.")
+    elif "'" in text:
+        hints.insert(0, 'JSON has double quotes around keys and values: "output", with single quotes around it all.')
+    return hints
+
+
+def check_key(key: str) -> None:
+    known = (*USED, *UNUSED)
+    if key in known:
+        return
+    squeezed = re.sub(r"\s+", "", key)
+    if squeezed in known:
+        raise BadValue(f"{OPTIONS}: the key {key!r} has blanks inside.", f"Write it as {squeezed!r}.")
+    close = difflib.get_close_matches(squeezed.lower(), known, n=1, cutoff=0.5)
+    closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(USED)}."
+    raise BadValue(f"{OPTIONS}: no key is called {key!r}.", closest)
+
+
+def check_switch(key: str, value: Any) -> None:
+    if value not in ("on", "off"):
+        raise BadValue(f'{OPTIONS}: {key} is {json.dumps(value)}; it is "on" or "off".')
+
+
+def check_metrics(value: Any) -> None:
+    if value not in AIC_METRICS:
+        close = difflib.get_close_matches(str(value), AIC_METRICS, n=1, cutoff=0.5)
+        closest = f"Closest is {close[0]!r}." if close else f"There are: {', '.join(AIC_METRICS)}."
+        raise BadValue(f"{OPTIONS}: aic_metrics is {json.dumps(value)}, which CANN does not have.", closest)
+
+
+def check_text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise BadValue(f"{OPTIONS}: {key} is {json.dumps(value)}; it must be a text.")
+    if key == "output" and value and Path(value).exists() and not Path(value).is_dir():
+        raise BadValue(f"{OPTIONS}: output is {value!r}, which is a file.", "Name a folder.")
+    return value
+
+
+def parse_limit(value: Any) -> int:
+    """Return bytes: `200MB` and more, as CANN has it."""
+    match = re.fullmatch(r"(\d{1,12})MB", value, re.ASCII) if isinstance(value, str) else None
+    if match is None or int(match[1]) < SMALLEST_LIMIT_MB:
+        refuse_limit(value)
+    return int(match[1]) * 1_000_000
+
+
+def refuse_limit(value: Any) -> NoReturn:
+    raise BadValue(
+        f"{OPTIONS}: storage_limit is {json.dumps(value)}; it is a number of megabytes from {SMALLEST_LIMIT_MB} on.",
+        'For example "storage_limit": "500MB"',
+    )
+
+
+def describe_unused(given: Mapping[str, Any], steps: bool) -> list[str]:
+    """Return sentences for the keys that have no meaning here."""
+    unused = [key for key in given if key in UNUSED and given[key] != "off"]
+    notes = []
+    if unused:
+        verb = "has" if len(unused) == 1 else "have"
+        notes.append(f"{OPTIONS}: {', '.join(unused)} {verb} no meaning here: CANN's own profiler of an NPU reads it.")
+    if not steps:
+        notes.append(f"{OPTIONS}: training_trace is off; the step trace is taken all the same: operators are by step.")
+    return notes

@@ -1,0 +1,291 @@
+"""`train --profile 100-120`: profiles some steps of a run into RUN/profile, and changes nothing else of it.
+
+The files are written when the last of these steps is done; advice and report.html follow at the end of the run. Of
+several ranks each writes a folder of its own, rank_0, rank_1 …, and rank 0 merges them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from viaduct import __version__
+from viaduct.errors import BadValue, ViaductError
+from viaduct.profiling.advice import advise
+from viaduct.profiling.collector import Collector, Plan
+from viaduct.profiling.folder import is_profile_folder, merge_events, merge_ranks, read_profile, write_profile
+from viaduct.profiling.kinds import OPTIMIZER
+from viaduct.profiling.options import ProfilingOptions, Window, choose_default_window
+from viaduct.profiling.record import Facts, Profile, Step
+from viaduct.profiling.trace_file import read_events
+from viaduct.recipes import Recipe
+from viaduct.training.callbacks import Callback
+from viaduct.training.checkpoint import Saved
+from viaduct.training.metrics import Score
+from viaduct.training.profile_marks import Points, ProfileMarks, check_point
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+
+FOLDER, REPORT = "profile", "report.html"
+
+
+@dataclass(frozen=True)
+class ProfileRequest:
+    """What of a run is profiled, and what it is called."""
+
+    window: Window | None  # None: the default of PROFILING_MODE
+    options: ProfilingOptions = field(default_factory=ProfilingOptions)
+    source: str = ""
+    command: str = ""
+    notes: tuple[str, ...] = ()
+
+    def refuse(self, recipe: Recipe) -> None:
+        """Stop where nothing could be profiled, before anything is read."""
+        if recipe.evaluation.eval_only and self.window is not None:
+            raise BadValue(f"--profile {self.window} and --eval-only: an evaluation takes no steps.", "Leave one out.")
+
+    def refuse_training(self, training: Training) -> None:
+        """Stop where the run does not have these steps, or the network these modules."""
+        window, steps = self.window, training.steps
+        if window is not None and window.last >= steps:
+            raise BadValue(
+                f"--profile {window}: the run has {steps:,} steps, 0 to {steps - 1:,}.",
+                f"For its last steps: --profile {max(0, steps - len(window))}-{steps - 1}",
+            )
+        for key in ("fp_point", "bp_point"):
+            check_point(key, getattr(self.options, key), training.computation.network)
+
+
+class Profiling(Callback):
+    """Holds a `Collector` of the steps of a window."""
+
+    every_rank = True
+    every_step = False
+
+    def __init__(self, request: ProfileRequest, folder: Path | None = None, plan: Plan | None = None) -> None:
+        """Profile a window of steps into `folder`, else RUN/profile; with `plan`, the first steps of the run."""
+        self.request, self.plan = request, plan
+        self.given_folder = folder or request.options.output
+        self.window: Window | None = None  # empty where the steps were taken before this process began
+        self.collector: Collector | None = None
+        self.first = 0  # the step that the collector counts as 0
+        self.written = self.published = False
+        self.lines: list[str] = []
+
+    # Events of the run
+
+    def start(self, training: Training) -> None:
+        self.folder = self.given_folder or training.run.path / FOLDER
+        self.window = self.choose_window(training)
+        self.marks = ProfileMarks(training, lambda: self.collect(training))
+        if self.window is not None:
+            training.marks = self.marks
+
+    def choose_window(self, training: Training) -> Window | None:
+        """Return the steps that are still to be profiled; None where all were taken before."""
+        wanted, step = self.request.window, training.step
+        if self.plan is not None:
+            return Window(step, step + self.plan.total - 1)
+        if wanted is None:
+            return choose_default_window(step, training.steps) if step < training.steps else None
+        return None if wanted.last < step else Window(max(wanted.first, step), wanted.last)
+
+    def collect(self, training: Training) -> Collector | None:
+        """Open the collector, one step before the window if there is one: the end of that step is measured from."""
+        window = self.window
+        if window is None or not window.first - 1 <= training.step <= window.last:
+            return None
+        plan = self.plan or self.make_plan(window, skip=window.first - training.step)
+        self.first = training.step
+        self.collector = Collector(plan, training.torch_device.type, training.group.rank)
+        self.watch(training)
+        return self.collector
+
+    def make_plan(self, window: Window, skip: int) -> Plan:
+        recorded = window.count_recorded() if self.request.options.operators else 0
+        return Plan(skip, len(window) - recorded, recorded)
+
+    def watch(self, training: Training) -> None:
+        """Look into the network, where it runs as it is written: hooks would be compiled or captured."""
+        assert self.collector is not None
+        options, network = self.request.options, training.computation.network
+        if training.mode == "graph" or training.sink is not None:
+            if options.fp_point or options.bp_point:
+                self.lines.append("fp_point and bp_point have no meaning in compiled or captured steps: not used.")
+            return
+        self.collector.watch_modules(network)
+        self.marks.points = Points(options.fp_point, options.bp_point, self.marks)
+        self.marks.points.attach(network)
+
+    def evaluation(self, training: Training, score: Score) -> None:
+        self.marks.interruption = "evaluation"
+
+    def checkpoint(self, training: Training, saved: Saved) -> None:
+        self.marks.interruption = "checkpoint"
+
+    def step(self, training: Training) -> None:
+        if self.collector is not None and self.collector.done and not self.written:
+            began = time.monotonic()
+            self.write(training)
+            training.leave_out_of_window(time.monotonic() - began)
+
+    def end(self, training: Training, outcome: str) -> None:
+        if self.collector is not None and not self.written:
+            self.write(training, ended=f"{outcome} after step {training.step}")
+        self.publish(training.group.first)
+
+    def close(self, training: Training, ended: str) -> None:
+        """Write what was collected, however the run ended; of several ranks only this one's part."""
+        if self.collector is None:
+            return
+        if not self.written:
+            self.write(training, ended, alone=True)
+        self.publish(training.group.ranks == 1)
+
+    # Files
+
+    def write(self, training: Training, ended: str = "", alone: bool = False) -> None:
+        """Write the files; a profile that cannot be written is no reason to end the run."""
+        self.written = True
+        self.marks.points.detach()
+        several = training.group.ranks > 1
+        folder = self.folder / f"rank_{training.group.rank}" if several else self.folder
+        try:
+            self.write_rank(training, folder, ended)
+        except (OSError, ViaductError) as error:
+            self.lines.append(f"The profile could not be written: {error}")
+        if several and not alone:
+            training.group.gather(str(folder))  # every rank's is there
+            if training.group.first:
+                self.merge(training.group.ranks)
+
+    def write_rank(self, training: Training, folder: Path, ended: str) -> None:
+        collector, options = self.collector, self.request.options
+        assert collector is not None
+        profile = collector.finish(self.describe(training, ended))
+        profile = replace(profile, steps=[replace(step, number=step.number + self.first) for step in profile.steps])
+        if not options.collectives:
+            profile = replace(profile, steps=[replace(step, collectives=()) for step in profile.steps])
+        profile = split_replays(profile, self.marks.replayed)
+        profile, events = fit_storage(profile, collector.events, options.storage_limit)
+        write_profile(profile, folder, events)
+
+    def merge(self, ranks: int) -> None:
+        """Write one profile of all ranks beside theirs."""
+        folders = [self.folder / f"rank_{rank}" for rank in range(ranks)]
+        folders = [folder for folder in folders if is_profile_folder(folder)]
+        try:
+            write_profile(merge_ranks(folders), self.folder, merge_events(folders))
+        except (OSError, ViaductError) as error:
+            self.lines.append(f"The ranks' profiles could not be merged: {error}")
+
+    def publish(self, first: bool) -> None:
+        """Add advice and the page, once; the files are there already."""
+        if not first or self.published or not (self.written and is_profile_folder(self.folder)):
+            return
+        self.published = True
+        try:
+            publish_profile(self.folder)
+        except (OSError, ViaductError) as error:
+            self.lines.append(f"The page of the profile could not be written: {error}")
+
+    # Words
+
+    def describe(self, training: Training, ended: str) -> Facts:
+        recipe, sink = training.recipe, training.sink
+        captured = f", sink {sink.length}" if sink is not None and sink.replay is not None else ""
+        return Facts(
+            source=self.request.source,
+            kind="recipe",
+            device=training.torch_device.type,
+            description=training.device.description(),
+            ranks=training.group.ranks,
+            command=self.request.command,
+            batch=len(training.positions),
+            precision=training.plan.compute + (" network" if training.plan.cast_network else ""),
+            mode=training.mode + captured,
+            phases_found_by=tuple(self.marks.describe()),
+            notes=(*self.request.notes, *self.request.options.notes, *self.lines),
+            ended=ended,
+            versions={"viaduct": __version__, "torch": torch.__version__, "python": platform.python_version()},
+            date=f"{datetime.now(timezone.utc):%Y-%m-%d}",
+            workers=count_workers(recipe),
+            cores=len(os.sched_getaffinity(0)),
+        )
+
+    def describe_outcome(self) -> list[str]:
+        """Return what the user is told at the end of the run."""
+        notes = [*self.request.options.notes, *self.lines]
+        if not self.written:
+            steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
+            return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
+        return [*notes, f"Profile of step {self.window}: {self.folder}"]
+
+
+def publish_profile(folder: Path) -> Profile:
+    """Add advice to the profile in a folder, and write its page."""
+    from viaduct.profiling.report import write_report
+
+    profile = read_profile(folder)
+    profile = replace(profile, advice=advise(profile))
+    write_profile(profile, folder, read_events(folder))
+    write_report(profile, folder / REPORT)
+    return profile
+
+
+def count_workers(recipe: Recipe) -> int | None:
+    """Return the threads that prepare batches; None where the number is chosen by the loader."""
+    return getattr(recipe.data, "workers", None) or None
+
+
+def split_replays(profile: Profile, replayed: set[int]) -> Profile:
+    """Divide captured steps by their kernels: the host sees nothing between the start and the end of a replay.
+
+    The update is given the share that the optimizer's kernels have of all kernels' time in the recorded steps.
+    """
+    if not any(step.number in replayed for step in profile.steps):
+        return profile
+    total = sum(kernel.time_us for kernel in profile.kernels)
+    update = sum(kernel.time_us for kernel in profile.kernels if kernel.kind == OPTIMIZER)
+    if not update:
+        note = "Of captured steps it is not known where the backward pass ends: no kernel of the update was recorded."
+        facts = add_note(profile.facts, f"{note} Forward + backward holds the update, too.")
+        return replace(profile, facts=replace(facts, phases_measured=False))
+    share = update / total
+    steps = [move_backward_end(step, share) if step.number in replayed else step for step in profile.steps]
+    note = f"Captured steps: the backward end is estimated; {share:.1%} of the kernels' time are the optimizer's."
+    return replace(profile, steps=steps, facts=add_note(profile.facts, note))
+
+
+def move_backward_end(step: Step, share: float) -> Step:
+    return replace(step, backward_end_us=step.end_us - share * (step.end_us - step.forward_start_us))
+
+
+def add_note(facts: Facts, note: str) -> Facts:
+    return replace(facts, notes=(*facts.notes, note))
+
+
+def fit_storage(
+    profile: Profile, events: Sequence[dict[str, Any]], limit: int | None
+) -> tuple[Profile, Sequence[dict[str, Any]]]:
+    """Leave out the latest events of the trace where it would be larger than storage_limit, and say so."""
+    size, kept = 0, len(events)
+    for number, event in enumerate(events if limit is not None else ()):
+        size += len(json.dumps(event, default=str)) + 2
+        if limit is not None and size > limit:
+            kept = number
+            break
+    if kept == len(events):
+        return profile, events
+    note = f"storage_limit: the trace has {kept:,} of {len(events):,} recorded events."
+    return replace(profile, facts=add_note(profile.facts, note)), events[:kept]

@@ -1,0 +1,169 @@
+"""Marks of a run's steps that feed a `profiling.collector.Collector`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from viaduct.data.batches import Batch
+from viaduct.errors import UnknownName
+from viaduct.profiling.clocks import read_host_us
+from viaduct.profiling.collector import Collector
+from viaduct.training.step_marks import StepMarks
+
+if TYPE_CHECKING:
+    from viaduct.training.loop import Training
+
+LOADER = "Loader wait: the host's time in which the training loop fetches its next batch."
+FORWARD = "Forward start: before the network runs on a batch that is on the device."
+BACKWARD = "Backward end: after the backward pass has returned."
+BUCKETS = "Backward end: when all gradients are computed, before the wait for the last bucket of the other ranks."
+UPDATE = "Iteration end: after the optimizer's update and what belongs to it (averaged weights, cast copies)."
+REPLAY = "Captured steps: the forward start is the start of a step's replay, the iteration end is the replay's end."
+
+
+class ProfileMarks(StepMarks):
+    """Takes the marks of the steps of a window; `collect` says from which step on."""
+
+    def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
+        self.training = training
+        self.points = Points("", "", self)
+        self.interruption = ""  # what lay between the step before and this one
+        self.replayed: set[int] = set()  # numbers of steps that were replayed
+        self._collect = collect
+        self._collector: Collector | None = None
+        self._paused = self._gradients_done = False
+        self._watches_buckets = training.group.ranks > 1
+
+    @property
+    def open(self) -> Collector | None:
+        """The collector, while there is something to collect."""
+        collector = self._collector
+        return None if collector is None or collector.done or self._paused else collector
+
+    def fetch(self, batches: Iterator[Batch]) -> Batch:
+        if self._collector is None:
+            self._collector = self._collect()
+        began = read_host_us()
+        batch = next(batches)
+        if self.open:
+            self.open.mark_loader_wait(began, read_host_us())
+        return batch
+
+    def begin_forward(self) -> None:
+        if self.open and not self.points.forward:
+            self.open.mark_forward_start()
+
+    def watch_backward(self, loss: Tensor) -> None:
+        """With several ranks `backward` returns after the last bucket has arrived: be called before that wait."""
+        if self.open and self._watches_buckets and can_queue():
+            loss.register_hook(self._queue_end)  # type: ignore[no-untyped-call]
+
+    def _queue_end(self, gradient: Tensor) -> None:
+        engine: Any = torch.autograd.Variable._execution_engine
+        engine.queue_callback(self._end_gradients)  # DistributedDataParallel queues its own, which waits, after it
+
+    def _end_gradients(self) -> None:
+        self._gradients_done = True
+        if self.open and not self.points.backward:
+            self.open.mark_backward_end()
+
+    def end_backward(self) -> None:
+        if self.open and not self.points.backward and not self._gradients_done:
+            self.open.mark_backward_end()
+        self._gradients_done = False
+
+    def begin_replay(self) -> None:
+        if self.open:
+            self.open.mark_forward_start()
+
+    def end_replay(self) -> None:
+        if self.open:
+            self.replayed.add(self.training.step)
+            self.open.mark_backward_end()
+
+    def end_step(self) -> None:
+        if self.open:
+            began = time.monotonic()
+            self.open.mark_step_end(self.interruption)  # after the last step this evaluates what was recorded
+            self.training.leave_out_of_window(time.monotonic() - began)
+        self.interruption = ""
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def describe(self) -> list[str]:
+        """Return how each time point was found."""
+        waits = self._watches_buckets and can_queue()
+        forward = f"Forward start: the forward pass of {self.points.forward!r} (fp_point)."
+        backward = f"Backward end: the end of the backward pass of {self.points.backward!r} (bp_point)."
+        found = [
+            forward if self.points.forward else FORWARD,
+            backward if self.points.backward else BUCKETS if waits else BACKWARD,
+            UPDATE,
+            LOADER,
+        ]
+        return found + [REPLAY] * bool(self.replayed)
+
+
+def can_queue() -> bool:
+    """Return True if this torch can call back at the end of a backward pass; DistributedDataParallel does it so."""
+    engine = getattr(torch.autograd.Variable, "_execution_engine", None)
+    return hasattr(engine, "queue_callback")
+
+
+class Points:
+    """Modules that begin the forward pass and end the backward pass, where their names are given."""
+
+    def __init__(self, forward: str, backward: str, marks: ProfileMarks) -> None:
+        self.forward, self.backward, self.marks = forward, backward, marks
+        self._handles: list[Any] = []
+
+    def attach(self, network: nn.Module) -> None:
+        """Watch the modules."""
+        named = dict(network.named_modules())
+        if self.forward:
+            self._handles.append(named[self.forward].register_forward_pre_hook(self._begin))
+        if self.backward:
+            module = named[self.backward]
+            self._handles.append(module.register_forward_pre_hook(self._watch_inputs))
+            for parameter in module.parameters():
+                if parameter.requires_grad:
+                    self._handles.append(parameter.register_post_accumulate_grad_hook(self._end))
+
+    def detach(self) -> None:
+        """Remove all hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _begin(self, module: nn.Module, inputs: Any) -> None:
+        if self.marks.open:
+            self.marks.open.mark_forward_start()
+
+    def _watch_inputs(self, module: nn.Module, inputs: Any) -> None:
+        for tensor in inputs:
+            if self.marks.open and isinstance(tensor, Tensor) and tensor.requires_grad:
+                tensor.register_hook(self._end)  # type: ignore[no-untyped-call]
+
+    def _end(self, gradient: Tensor) -> None:
+        if self.marks.open:
+            self.marks.open.mark_backward_end()
+
+
+def check_point(key: str, name: str, network: nn.Module) -> None:
+    """Refuse a point that is no module of the network."""
+    names = [known for known, _ in network.named_modules() if known]
+    if name and name not in names:
+        hints = f"{key} of PROFILING_OPTIONS is a module of the network here; empty: found automatically."
+        raise UnknownName("module of this network", name, names, hints)

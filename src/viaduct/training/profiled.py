@@ -1,0 +1,213 @@
+"""`viaduct profile run RECIPE`: a few steps of a recipe in a temporary run, for their profile.
+
+    profile = profile_recipe(load("resnet50_imagenet"), out=Path("prof"), plan=Plan(5, 20, 5), device="cuda")
+
+Nothing is evaluated or saved in between, and no run of the user's is touched. Several ranks are processes of their own
+(`python -m viaduct.training.profiled FILE`); each writes OUT/rank_N, and rank 0 merges them into OUT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from viaduct import devices
+from viaduct.cluster.launch import check_numbers, run_local
+from viaduct.data.records import Records
+from viaduct.data.synthetic import SYNTHETIC
+from viaduct.errors import BadRun, ViaductError
+from viaduct.profiling.collector import Plan
+from viaduct.profiling.folder import read_profile
+from viaduct.profiling.record import Profile
+from viaduct.recipes import Checkpoint, Evaluation, Loaded, Recipe, load
+from viaduct.recipes._fields import override
+from viaduct.training.distributed import joined
+from viaduct.training.interrupt import Interrupt
+from viaduct.training.loop import Training
+from viaduct.training.outlet import put
+from viaduct.training.profile_callback import ProfileRequest, Profiling
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import check_path, limits_named, load_images
+
+CPU_BATCH = 8  # of each rank, unless a batch was asked for: a processor gets through it in seconds
+FOREVER = 10**9
+RATE = 1e-6  # noise teaches nothing: at the recipe's own rate the weights would run away, and NaN can be slow
+SINK_WARMUP = 6  # steps until a captured step is replayed
+BATCH = "data.global_batch"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be profiled and how."""
+
+    loaded: Loaded
+    out: Path
+    plan: Plan
+    device: str = "auto"
+    data: Path | None = None
+    settings: Sequence[tuple[str, str]] = ()
+    command: str = ""
+
+    def encode(self) -> str:
+        """Return the order as JSON, for another process."""
+        return json.dumps(
+            {
+                "recipe": str(self.loaded.file or self.loaded.name),
+                "out": str(self.out.resolve()),
+                "plan": asdict(self.plan),
+                "device": self.device,
+                "data": None if self.data is None else str(self.data),
+                "settings": list(self.settings),
+                "command": self.command,
+            }
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> Order:
+        given = json.loads(text)
+        return cls(
+            load(given["recipe"]),
+            Path(given["out"]),
+            Plan(**given["plan"]),
+            given["device"],
+            None if given["data"] is None else Path(given["data"]),
+            [(field, value) for field, value in given["settings"]],
+            given["command"],
+        )
+
+    def change_recipe(self) -> Recipe:
+        """Return the recipe as the settings change it."""
+        recipe = self.loaded.recipe
+        for path, text in self.settings:
+            recipe = override(recipe, path, text)
+        return recipe
+
+
+def profile_recipe(
+    loaded: Loaded,
+    *,
+    out: Path,
+    plan: Plan,
+    device: str = "auto",
+    data: Path | None = None,
+    ranks: int = 1,
+    settings: Sequence[tuple[str, str]] = (),
+    command: str = "",
+) -> Profile:
+    """Train the steps of `plan`, write the profile folder `out` and return the profile; without advice and page.
+
+    `settings` are fields of the recipe and their texts, as `--set` takes them. `data` may be `synthetic`; None: what
+    the recipe trains on without being told.
+    """
+    order = Order(loaded, out, plan, device, data, settings, command)
+    check_path(order.change_recipe().data, data)  # refuses before anything is started
+    if ranks > 1:
+        start_ranks(order, ranks)
+    else:
+        profile_here(order)
+    return read_profile(out)
+
+
+def start_ranks(order: Order, ranks: int) -> None:
+    """Take the steps in several processes on this machine."""
+    check_numbers(ranks, 0)
+    devices.check_ranks(order.device, ranks)
+    with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder:
+        path = Path(folder) / "order.json"
+        path.write_text(order.encode())
+        code = run_local(["python", "-m", "viaduct.training.profiled", str(path)], ranks, max_restarts=0)
+    if code:
+        raise BadRun(
+            f"the ranks ended with exit code {code}: there is no profile of all of them.",
+            f"What each of them had collected is in {order.out}.",
+        )
+
+
+def profile_here(order: Order) -> None:
+    """Take the steps in this process, which may be one of several ranks."""
+    with joined(order.device, order.loaded.recipe.parallel.hang_seconds) as group:
+        own, torch_device = devices.pick(order.device, group.local_rank)
+        recipe, notes = prepare_recipe(order, torch_device.type, group.ranks)
+        images = load_images(recipe.data, order.data)
+        request = ProfileRequest(None, source=order.loaded.name, command=order.command, notes=tuple(notes))
+        profiling = Profiling(request, order.out, order.plan)
+        with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as folder, Interrupt(quiet=True) as interrupt:
+            run = RunDir(Path(folder))
+            with limits_named(run, recipe):
+                asked, callbacks = partial(read_signal, interrupt), [profiling, *recipe.callbacks]
+                training = Training(recipe, run, images, own, torch_device, callbacks, asked, group)
+                if training.sink is not None:
+                    profiling.plan = replace(order.plan, skip=max(order.plan.skip, SINK_WARMUP))
+                training.share_start()
+                take_steps(training, profiling)
+
+
+def read_signal(interrupt: Interrupt) -> int:
+    return interrupt.received or 0
+
+
+def take_steps(training: Training, profiling: Profiling) -> None:
+    """Take steps until the plan is fulfilled or somebody interrupts; what was collected is written in any case."""
+    try:
+        with training.train_batches, training.validation:
+            training.emit("start")
+            training.to_training()
+            if training.shadow:
+                training.shadow.begin()
+            batches = training.fetched_batches()
+            while not profiling.written and not training.stopping and not training.interrupted():
+                training.proceed(batches)
+            training.agreement.settle()
+            if not profiling.written:
+                profiling.write(training, f"interrupted after step {training.step}")
+    except BaseException as error:
+        if profiling.collector is not None and not profiling.written:
+            ended = f"{type(error).__name__} after step {training.step}: {error}".splitlines()[0]
+            profiling.write(training, ended, alone=True)
+        raise
+    for line in profiling.lines:
+        training.tell(line)
+
+
+def prepare_recipe(order: Order, kind: str, ranks: int) -> tuple[Recipe, list[str]]:
+    """Return the recipe without an end, evaluations and checkpoints, and what must be known of the profile."""
+    recipe, notes = order.change_recipe(), []
+    changes: dict[str, Any] = {
+        "steps": FOREVER,
+        "evaluation": Evaluation(every_epochs=0),
+        "checkpoint": Checkpoint(every_minutes=0),
+    }
+    if order.data == SYNTHETIC:
+        source = recipe.data
+        changes["data"] = Records(source.global_batch, source.size, classes=source.classes, eval_batch=1)
+        if hasattr(recipe.optimizer, "lr"):
+            changes["optimizer"] = replace(recipe.optimizer, lr=RATE)  # type: ignore[type-var]
+        notes.append("The images are noise that is made on the device: no loader was measured.")
+    recipe = replace(recipe, **changes)
+    most = CPU_BATCH * ranks
+    if kind == "cpu" and BATCH not in dict(order.settings) and recipe.data.global_batch > most:
+        notes.append(f"The batch is {most} in place of the recipe's {recipe.data.global_batch}: this is a CPU.")
+        recipe = replace(recipe, data=replace(recipe.data, global_batch=most), accumulate=1)
+    return recipe, notes
+
+
+def main() -> None:
+    """Run one rank; its mistakes are told as the command line tells them."""
+    try:
+        profile_here(Order.decode(Path(sys.argv[1]).read_text()))
+    except ViaductError as error:
+        if not error.told:
+            put(f"viaduct profile: {error}", sys.stderr)
+        sys.stderr.flush()
+        os._exit(error.exit_code)  # the other ranks may be gone: nothing is waited for
+
+
+if __name__ == "__main__":
+    main()
