@@ -32,6 +32,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from viaduct.profiling.collectives import list_collectives
 from viaduct.profiling.events import ANNOTATION, PYTHON, Span
 from viaduct.profiling.locations import CallLines, ScriptFiles, locate_calls, read_call_lines
+from viaduct.profiling.memory import Storages, describe_memory, find_live_tensors, keep_alive_ones
 from viaduct.profiling.module_hooks import ModuleHooks
 from viaduct.profiling.operator_table import Trace, list_kernels, list_operators
 from viaduct.profiling.record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator
@@ -65,6 +66,7 @@ class OperatorRecorder:
         self.notes: list[str] = []
         self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
         self.profiler: profile | None = None
+        self.live_before: dict[str, Storages] = {}
 
     def watch_modules(self, root: nn.Module) -> None:
         """Let operators know which module of a network they belong to."""
@@ -74,6 +76,7 @@ class OperatorRecorder:
         """Begin to record; the next step is the first recorded one."""
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it reports its own start and stop on stderr
         activities = self.list_activities()
+        self.live_before = find_live_tensors(self.device)
         self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
         self.profiler.start()
         self.hooks.attach()
@@ -112,6 +115,8 @@ class OperatorRecorder:
         profiler, self.profiler = self.profiler, None
         self.hooks.detach()
         profiler.stop()
+        if self.device == "cpu":
+            self.live_before = keep_alive_ones(self.live_before, find_live_tensors(self.device))
         raw, base_ns = export_events(profiler)
         lines = read_call_lines(profiler) if self.stacks else {}
         return self.evaluate(raw, base_ns, lines)
@@ -127,9 +132,12 @@ class OperatorRecorder:
         files = ScriptFiles(self.script_folder)
         trace.lines = locate_calls(trace.events, files, lines, base_ns)
         shift = median(mark - start for mark, (start, _) in zip(self.marks, clock, strict=True))
+        memory, owners = describe_memory(raw, trace, self.live_before, self.rank)
         return Recorded(
             operators=list_operators(trace, self.rank),
             kernels=list_kernels(trace, self.rank),
+            memory=[replace(point, time_us=point.time_us + shift) for point in memory],
+            memory_owners=owners,
             collectives=[replace(found, start_us=found.start_us + shift) for found in list_collectives(trace)],
             events=shift_events(raw, shift),
             notes=self.notes,

@@ -1,0 +1,110 @@
+"""Read NVIDIA GPUs through NVML, the library that nvidia-smi uses.
+
+    gpus = GpuReader.open()
+    gpus.read()                  # {"gpu 0 %": 97.0, "gpu 0 memory MiB": 40213.0, "gpu 0 power W": 512.3, …}
+
+The driver brings the library; it is called through ctypes, so no package is needed. A figure that a GPU does not have
+(NVML answers "not supported") is left out. Numbers are NVML's, those that nvidia-smi shows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+LIBRARIES = ("libnvidia-ml.so.1", "nvml.dll")
+SM_CLOCK = 1
+PCIE_OUT, PCIE_IN = 0, 1  # as the GPU sees it: it sends, it receives
+PCIE_EVERY = 5  # calls: NVML takes 20 ms to measure it
+MIB = 1 << 20
+
+
+class Utilization(ctypes.Structure):
+    """Percent of the last period in which a kernel ran, and in which memory was read or written."""
+
+    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
+
+
+class Memory(ctypes.Structure):
+    """Bytes of a GPU."""
+
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class GpuReader:
+    """NVIDIA GPUs of this machine, those that CUDA_VISIBLE_DEVICES leaves where it names numbers."""
+
+    subject = "NVIDIA GPUs"
+
+    def __init__(self, library: Any, why_not: str = "") -> None:
+        self.library = library
+        self.why_not = why_not
+        self.handles: dict[int, ctypes.c_void_p] = {}
+        self.calls = 0
+        if library is not None:
+            self.find_gpus()
+
+    @classmethod
+    def open(cls) -> GpuReader:
+        """Return a reader of this machine's GPUs; it says why where there are none."""
+        for name in LIBRARIES:
+            try:
+                return cls(ctypes.CDLL(name))
+            except OSError:
+                continue
+        return cls(None, "the driver's library libnvidia-ml is not there")
+
+    def find_gpus(self) -> None:
+        """Fetch the handles of all visible GPUs."""
+        count = ctypes.c_uint()
+        if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            self.why_not = "NVML does not start"
+            return
+        for number in list_visible(count.value):
+            handle = ctypes.c_void_p()
+            if not self.library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
+                self.handles[number] = handle
+        self.why_not = "" if self.handles else "NVML names no GPU that is visible here"
+
+    def read(self) -> dict[str, float]:
+        """Return use, memory, power, clock and PCIe traffic of each GPU."""
+        if not self.handles:
+            raise ValueError(self.why_not)
+        values: dict[str, float] = {}
+        for number, handle in self.handles.items():
+            values |= {f"gpu {number} {name}": value for name, value in self.read_gpu(handle).items()}
+        self.calls += 1
+        return values
+
+    def read_gpu(self, handle: ctypes.c_void_p) -> dict[str, float]:
+        """Return the figures that one GPU has."""
+        values: dict[str, float] = {}
+        utilization, memory = Utilization(), Memory()
+        if not self.library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(utilization)):
+            values["%"] = float(utilization.gpu)
+        if not self.library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
+            values["memory MiB"] = memory.used / MIB
+        values |= self.read_number("power W", 1 / 1000, "nvmlDeviceGetPowerUsage", handle)
+        values |= self.read_number("clock MHz", 1, "nvmlDeviceGetClockInfo", handle, SM_CLOCK)
+        if self.calls % PCIE_EVERY == 0:
+            values |= self.read_number("PCIe out MiB/s", 1 / 1024, "nvmlDeviceGetPcieThroughput", handle, PCIE_OUT)
+            values |= self.read_number("PCIe in MiB/s", 1 / 1024, "nvmlDeviceGetPcieThroughput", handle, PCIE_IN)
+        return values
+
+    def read_number(self, name: str, scale: float, function: str, *arguments: Any) -> dict[str, float]:
+        """Call a function of NVML that returns one number; {} where the GPU or the driver does not have it."""
+        number = ctypes.c_uint()
+        call = getattr(self.library, function, None)
+        if call is None or call(*arguments, ctypes.byref(number)):
+            return {}
+        return {name: number.value * scale}
+
+
+def list_visible(count: int) -> list[int]:
+    """Return the numbers of the GPUs that CUDA_VISIBLE_DEVICES leaves; all where it is not set or holds UUIDs."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    numbers = [part.strip() for part in chosen.split(",")] if chosen is not None else []
+    if chosen is None or not all(part.isdigit() for part in numbers if part):
+        return list(range(count))
+    return [int(part) for part in numbers if part and int(part) < count]

@@ -1,0 +1,167 @@
+"""What a device can do at best, and how near an operator comes to it.
+
+    ceilings = load_ceilings("cpu", ["float32"])          # measured once, then read from the user's cache folder
+    place_under_roofline(flops=2e9, bytes=3e7, time_us=900.0, dtype="float32", ceilings=ceilings)
+
+The ceilings are a large copy and a large matrix product of each dtype (devices/ceilings.py), measured on this device
+with this torch and this number of threads, and never used for another. A machine that is busy with other work shows
+lower ones, so the first three profiles on a device each measure, and the best counts. Importing this module does not
+import torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+from viaduct.profiling.record import Ceilings
+
+SCHEMA = 1
+MEASUREMENTS = 3  # before a cached figure is final
+MEASURED = ("float32", "bfloat16", "float16", "float64")
+"""Dtypes with a ceiling of their own; others have none."""
+
+Key = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where an operator stands under the roofline."""
+
+    attainable_us: float  # the least time that its operations or its bytes need on this device
+    reached: float  # attainable / taken; more than 1 where caches save memory traffic
+    bound: Literal["compute", "memory"]
+    intensity: float | None  # operations per byte
+
+
+def place_under_roofline(
+    flops: float | None, bytes: float | None, time_us: float, dtype: str, ceilings: Ceilings
+) -> Placement | None:
+    """Return how much of what the device can do was reached; None where work, time or ceiling is not known."""
+    peak = ceilings.flops.get(dtype)
+    if flops is None or bytes is None or time_us <= 0 or ceilings.bandwidth <= 0 or (flops > 0 and not peak):
+        return None
+    computing = flops / peak * 1e6 if peak else 0.0
+    moving = bytes / ceilings.bandwidth * 1e6
+    attainable = max(computing, moving)
+    bound: Literal["compute", "memory"] = "compute" if computing > moving else "memory"
+    return Placement(attainable, attainable / time_us, bound, flops / bytes if bytes else None)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Ceilings in the cache: the best of so many measurements."""
+
+    bandwidth: float
+    flops: dict[str, float]
+    counts: dict[str, int]  # measurements of each dtype
+
+
+def load_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
+    """Return the device's ceilings from the cache; those that are not final there are measured now."""
+    key = describe_setting(device)
+    path = find_cache_folder() / f"ceilings-{hash_key(key)}.json"
+    known = read_cache(path, key) or Measured(0.0, {}, {})
+    wanted = [dtype for dtype in MEASURED if dtype in dtypes]
+    open_dtypes = [dtype for dtype in wanted if known.counts.get(dtype, 0) < MEASUREMENTS]
+    if open_dtypes or not known.bandwidth:
+        known = join_measurements(known, measure_ceilings(device, open_dtypes))
+        write_cache(path, key, known)
+    return Ceilings(known.bandwidth, {dtype: known.flops[dtype] for dtype in wanted if dtype in known.flops})
+
+
+def join_measurements(known: Measured, new: Ceilings) -> Measured:
+    """Return the better figure of each."""
+    flops = known.flops | {dtype: max(rate, known.flops.get(dtype, 0.0)) for dtype, rate in new.flops.items()}
+    counts = known.counts | {dtype: known.counts.get(dtype, 0) + 1 for dtype in new.flops}
+    return Measured(max(known.bandwidth, new.bandwidth), flops, counts)
+
+
+def describe_setting(device: str) -> Key:
+    """Return what ceilings depend on: they are valid for the same description only."""
+    import torch
+
+    from viaduct import devices
+
+    here = devices.get(device)
+    threads = torch.get_num_threads() if device == "cpu" else None
+    key: Key = {"device": device, "description": here.description(), "threads": threads}
+    return key | {"versions": here.versions(), "tf32": device == "cuda" and uses_tf32()}
+
+
+def uses_tf32() -> bool:
+    """Return True if float32 convolutions may be rounded to TF32, which makes them several times as fast."""
+    import torch
+
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # newer releases refuse the old name once the new one was used
+        settings = getattr(torch.backends.cudnn, "conv", None)
+        return getattr(settings, "fp32_precision", "") == "tf32"
+
+
+def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
+    """Measure a copy, and a matrix product of each dtype that the device has; random numbers of the run stay as is."""
+    import torch
+
+    from viaduct import devices
+    from viaduct.devices import ceilings
+    from viaduct.devices.timing import Clock
+
+    here = devices.get(device)
+    card = torch.device(device) if device == "cpu" else torch.device(device, getattr(torch, device).current_device())
+    clock = Clock(here, device)
+    flops: dict[str, float] = {}
+    cards = [] if card.index is None else [card.index]
+    with torch.random.fork_rng(devices=cards, device_type="cuda" if device == "cpu" else device), torch.no_grad():
+        bandwidth = ceilings.copy_rate(clock, here, card)
+        for dtype in dtypes:
+            try:
+                flops[dtype] = ceilings.product_rate(clock, card, getattr(torch, dtype), uses_tf32())
+            except RuntimeError as error:
+                logging.getLogger(__name__).info("no matrix product in %s on %s: %s", dtype, device, error)
+    return Ceilings(bandwidth, flops)
+
+
+def find_cache_folder() -> Path:
+    """Return the folder for what can be measured again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "viaduct"
+
+
+def hash_key(key: Key) -> str:
+    """Return a short name for a setting."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_cache(path: Path, key: Key) -> Measured | None:
+    """Return cached ceilings; None where there are none, they are damaged, or they are those of another device."""
+    try:
+        content = json.loads(path.read_text())
+        flops = {str(name): float(rate) for name, rate in content["flops"].items()}
+        counts = {str(name): int(count) for name, count in content["counts"].items()}
+        known = Measured(float(content["bandwidth"]), flops, counts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    is_ours = content.get("schema") == SCHEMA and content.get("key") == key and flops.keys() == counts.keys()
+    is_sound = all(isfinite(rate) and rate > 0 for rate in (known.bandwidth, *flops.values()))
+    return known if is_ours and is_sound else None
+
+
+def write_cache(path: Path, key: Key, known: Measured) -> None:
+    """Keep ceilings for later; where the folder cannot be written they are measured again next time."""
+    from viaduct.data.atomic import replacing
+
+    content = {"schema": SCHEMA, "key": key, **asdict(known)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, durable=False) as file:
+            file.write(json.dumps(content, indent=1).encode())
+    except OSError as error:
+        logging.getLogger(__name__).info("ceilings are not kept: %s", error)
