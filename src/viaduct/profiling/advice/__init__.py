@@ -1,0 +1,35 @@
+"""Advice from a profile: one file a rule, and lying in this folder is registration.
+
+A rule has `CERTAINTY`, from 0 to 1, which decides between equal gains, and `find(figures)`, which returns an `Advice`
+or None. Every advice carries figures; an empty list means that nothing stands out. Rules read the profile and measure
+through `figures.trials` alone, so that the profile of another machine gets advice from its figures. What several rules
+need lives in profiling/figures.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from viaduct.profiling.figures import Figures, Trials
+from viaduct.profiling.record import Advice, Profile
+
+FEWEST_STEPS = 3
+"""Regular steps below which no advice is given: two steps that differ say nothing about a third."""
+
+
+def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
+    """Return what to change, most valuable first; `trials` measures on this machine what figures cannot tell."""
+    if len(profile.regular_steps) < FEWEST_STEPS:
+        return []
+    figures = Figures(profile, trials)
+    found = [(advice, rule) for rule in load_rules() if (advice := rule.find(figures)) is not None]
+    found.sort(key=lambda pair: (-(pair[0].gain_us or 0.0), -pair[1].CERTAINTY))
+    return [advice for advice, _ in found]
+
+
+def load_rules() -> list[ModuleType]:
+    """Return the modules of this folder in alphabetical order."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return [importlib.import_module(f"{__name__}.{name}") for name in names]

@@ -1,0 +1,112 @@
+"""A layer computes in float32 inside a network that otherwise computes in bfloat16 or float16.
+
+Only convolutions and matrix products count: normalisation, softmax and the loss are kept in float32 on purpose. The
+gain is measured in both types where this machine can do so, else it follows from the measured ceilings; where neither
+is possible the advice says what share of the step the layer takes and gives no gain.
+"""
+
+from __future__ import annotations
+
+from viaduct.profiling.figures import (
+    LOW_PRECISION,
+    WORTH,
+    Figures,
+    add_up,
+    dtype_of,
+    is_convolution,
+    parse_convolution,
+    parse_product,
+    show_names,
+    show_time,
+    work_us,
+)
+from viaduct.profiling.record import Advice, Operator
+
+CERTAINTY = 0.9
+MOSTLY = 0.5
+"""Share of the heavy operators that compute in low precision from which a network is a low-precision one."""
+
+
+def find(figures: Figures) -> Advice | None:
+    heavy = figures.heavy
+    island = [row for row in heavy if dtype_of(row) == "float32"]
+    low = [row for row in heavy if dtype_of(row) in LOW_PRECISION]
+    time = sum(map(work_us, island))
+    if not is_low_precision(low, heavy) or figures.share(time) < WORTH:
+        return None
+    dtype = dtype_of(max(low, key=lambda row: row.calls))
+    ratio, basis = find_ratio(figures, island, dtype)
+    gain = None if ratio is None else time * (1 - ratio)
+    if gain is not None and not figures.is_worth(gain):
+        return None
+    owners = add_up(island, work_us)
+    return Advice(
+        name="fp32_island",
+        title=f"Float32 in a {dtype} network: {show_names(owners)} takes {figures.share(time):.0%} of a step",
+        action=(
+            f"Let this layer compute in {dtype}: take it out of the region where autocast is off, or convert its "
+            "weights with the others. Keep float32 for normalisation, softmax and the loss."
+        ),
+        evidence=(*describe(island, low, dtype), describe_casts(figures)),
+        gain_us=gain,
+        gain_basis=basis,
+        locations=tuple(dict.fromkeys(row.location for row in island if row.location)),
+        changes={"precision.compute": "O1"} if figures.facts.kind == "recipe" else {},
+    )
+
+
+def is_low_precision(low: list[Operator], heavy: list[Operator]) -> bool:
+    """Return True if most heavy operators, by calls or by arithmetic, compute in low precision."""
+    calls = sum(row.calls for row in heavy)
+    flops = sum(row.flops or 0.0 for row in heavy)
+    by_calls = sum(row.calls for row in low) >= MOSTLY * calls
+    by_flops = flops > 0 and sum(row.flops or 0.0 for row in low) >= MOSTLY * flops
+    return bool(low) and (by_calls or by_flops)
+
+
+def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[float | None, str]:
+    """Return time in low precision divided by time in float32, and how it was found."""
+    measured = measure_ratio(figures, island, dtype)
+    if measured is not None:
+        return measured, f"measured here in float32 and {dtype}, casts included"
+    ceilings = figures.profile.ceilings
+    if ceilings and ceilings.flops.get(dtype) and ceilings.flops.get("float32"):
+        return ceilings.flops["float32"] / ceilings.flops[dtype], "the measured ceilings of this device in both types"
+    return None, "the gain was not measured: neither both types nor the device's ceilings are known here"
+
+
+def measure_ratio(figures: Figures, island: list[Operator], dtype: str) -> float | None:
+    """Time the longest float32 operator whose shapes are known in both types."""
+    if figures.trials is None:
+        return None
+    for row in sorted(island, key=work_us, reverse=True):
+        work = parse_convolution(row) if is_convolution(row) else parse_product(row)
+        times = figures.trials.time_dtypes(work, dtype) if work is not None else None
+        if times is not None:
+            return times[1] / times[0]
+    return None
+
+
+def describe(island: list[Operator], low: list[Operator], dtype: str) -> tuple[str, ...]:
+    """Return the share of time and calls by type, and the layer's longest operators."""
+    time, calls = sum(map(work_us, island)), sum(row.calls for row in island)
+    low_time, low_calls = sum(map(work_us, low)), sum(row.calls for row in low)
+    rows = sorted(island, key=work_us, reverse=True)[:2]
+    return (
+        f"Convolutions and matrix products per step: {low_calls:.0f} in {dtype} take {show_time(low_time)}, "
+        f"{calls:.0f} in float32 take {show_time(time)}.",
+        *(
+            f"{row.name} of {row.shapes or 'unknown shape'} in {row.module or row.location or 'an unnamed module'}: "
+            f"{show_time(work_us(row))} per step."
+            for row in rows
+        ),
+    )
+
+
+def describe_casts(figures: Figures) -> str:
+    """Return what converting between types costs in the whole step."""
+    casts = [row for row in figures.operators if row.name == "aten::_to_copy"]
+    time = sum(row.total_us for row in casts)
+    return (
+        f"Conversions of type or device take {show_time(time)} in {sum(row.calls for row in casts):.0f} calls per step."
+    )

@@ -1,0 +1,42 @@
+"""Python's garbage collector interrupts steps.
+
+A collector of profiles that watches `gc.callbacks` writes the table "garbage collection" with a row for each pause.
+"""
+
+from __future__ import annotations
+
+from viaduct.profiling.figures import WORTH, Figures, show_time
+from viaduct.profiling.record import Advice
+
+CERTAINTY = 1.0
+TABLE = "garbage collection"
+COLUMN = "pause_us"
+LONG_US = 1000.0
+"""Pause from which a collection is counted: the limit of the Ascend advisor."""
+
+
+def find(figures: Figures) -> Advice | None:
+    pauses = [pause for pause in list_pauses(figures) if pause >= LONG_US]
+    time = sum(pauses) / len(figures.steps)
+    if figures.share(time) < WORTH:
+        return None
+    return Advice(
+        name="garbage",
+        title=f"Garbage collection takes {figures.share(time):.0%} of the steps",
+        action="Call gc.freeze() after the set-up, or gc.disable() and gc.collect() once an epoch.",
+        evidence=(
+            f"{len(pauses)} pauses of {show_time(LONG_US)} or more in {len(figures.steps)} steps, the longest "
+            f"{show_time(max(pauses))}, {show_time(sum(pauses))} in all.",
+        ),
+        gain_us=time,
+        gain_basis="the measured pauses, which would vanish",
+    )
+
+
+def list_pauses(figures: Figures) -> list[float]:
+    """Return the pauses of the profile's table; none where nobody watched."""
+    table = figures.profile.tables.get(TABLE)
+    if not isinstance(table, dict) or COLUMN not in table.get("columns", ()):
+        return []
+    column = table["columns"].index(COLUMN)
+    return [float(row[column]) for row in table["rows"] if row[column] is not None]

@@ -1,0 +1,130 @@
+"""Steps wait for their batch: say how many workers would keep up.
+
+A loader without workers prepares each batch while nothing is computed. With w workers a batch takes one of them w
+iterations, as long as steps wait. Workers hide that time as far as there are cores for them; on the CPU the network
+computes on the same cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from viaduct.profiling.figures import WORTH, Figures, show_time
+from viaduct.profiling.record import Advice
+
+CERTAINTY = 0.8
+HANDOVER_US = 500.0
+"""What taking a batch from a worker process costs (measured: 0.2 to 0.6 ms on two cores): no worker can win that."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How long batches take to prepare, and what workers would change."""
+
+    wait_us: float  # of a step, measured
+    compute_us: float  # of a step, without the wait
+    workers: int
+    cores: int | None
+    on_same_cores: bool  # the network computes on the processor, too
+
+    @property
+    def batch_us(self) -> float:
+        """Time in which one worker prepares one batch."""
+        return self.wait_us if self.workers == 0 else self.workers * (self.compute_us + self.wait_us)
+
+    @property
+    def workers_needed(self) -> int:
+        """Workers with which no step would wait."""
+        return max(1, ceil(self.batch_us / max(self.compute_us, 1.0)))
+
+    @property
+    def workers_advised(self) -> int:
+        """The same within the cores of this machine."""
+        return min(self.workers_needed, self.cores or self.workers_needed)
+
+    @property
+    def gain_if_waiting_us(self) -> float:
+        """Time won if preparing a batch mostly waits, for a disk or a network."""
+        left = max(self.compute_us, self.batch_us / self.workers_advised) - self.compute_us
+        return max(0.0, self.wait_us - left - HANDOVER_US)
+
+    @property
+    def gain_if_busy_us(self) -> float:
+        """Time won if preparing a batch is work of the processor, which the network may need as well."""
+        if not self.on_same_cores or not self.cores:
+            return self.gain_if_waiting_us
+        left = self.batch_us / self.cores
+        return max(0.0, min(self.gain_if_waiting_us, self.wait_us - left - HANDOVER_US))
+
+
+def find(figures: Figures) -> Advice | None:
+    wait = figures.loader_wait_us
+    if wait is None or wait <= WORTH * figures.mean_iteration_us:
+        return None
+    compute = max(0.0, figures.mean_iteration_us - wait)
+    facts = figures.facts
+    loading = Loading(wait, compute, facts.workers or 0, facts.cores, not figures.on_accelerator)
+    more = loading.workers_advised > loading.workers
+    gain = loading.gain_if_busy_us if more else wait - HANDOVER_US
+    if gain < WORTH * figures.mean_iteration_us:
+        return None
+    return Advice(
+        name="loader",
+        title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step waits for data",
+        action=suggest_workers(loading) if more else suggest_cheaper_batches(loading),
+        evidence=describe(figures, loading, more),
+        gain_us=gain,
+        gain_basis=explain_gain(loading, more),
+        locations=find_locations(figures),
+        changes={"data.workers": str(loading.workers_advised)} if more and facts.kind == "recipe" else {},
+    )
+
+
+def suggest_workers(loading: Loading) -> str:
+    """Say how many workers to take, and what remains where the cores do not suffice."""
+    needed, advised = loading.workers_needed, loading.workers_advised
+    text = f"Give the DataLoader num_workers={advised} (now {loading.workers}), with persistent_workers=True."
+    if advised < needed:
+        text += f" {needed} would hide all of the wait, but this machine has {loading.cores} cores: also prepare less "
+        text += "in each step (decode to a smaller size, store what was decoded)."
+    return text
+
+
+def suggest_cheaper_batches(loading: Loading) -> str:
+    """Say what to do where there are as many workers as cores already."""
+    return (
+        f"{loading.workers} workers use the {loading.cores} cores already, {loading.workers_needed} would be needed: "
+        "make a batch cheaper (decode to a smaller size, store what was decoded, augment on the device)."
+    )
+
+
+def describe(figures: Figures, loading: Loading, more: bool) -> tuple[str, ...]:
+    """Return the figures that the number of workers is worked out from."""
+    rows = [
+        f"A step waits {show_time(loading.wait_us)} for its batch and takes {show_time(loading.compute_us)} otherwise.",
+        f"One worker prepares a batch in {show_time(loading.batch_us)}: {loading.workers_needed} of them would keep up "
+        f"with the network; there are {loading.workers} now.",
+    ]
+    if more and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us:
+        rows.append(
+            f"If preparing a batch mostly waits for a disk or network, {show_time(loading.gain_if_waiting_us)} would "
+            f"be won; if it is work of the processor, {show_time(loading.gain_if_busy_us)}, because the network "
+            f"computes on the same {loading.cores} cores."
+        )
+    return tuple(rows)
+
+
+def explain_gain(loading: Loading, more: bool) -> str:
+    """Say where the figure comes from."""
+    if not more:
+        return "the measured wait, all of which would vanish if a batch cost so much less"
+    limit = f" and its {loading.cores} cores" if loading.cores else ""
+    return f"the measured wait that {loading.workers_advised} workers{limit} would hide"
+
+
+def find_locations(figures: Figures) -> tuple[str, ...]:
+    """Return the lines that spend most time in preparing data, where operators were recorded there."""
+    rows = [row for row in figures.operators if row.phase == "data" and row.location]
+    rows.sort(key=lambda row: -row.self_us)
+    return tuple(dict.fromkeys(row.location for row in rows[:3]))

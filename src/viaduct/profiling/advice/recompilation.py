@@ -1,0 +1,39 @@
+"""torch.compile compiles again in steps that should be alike.
+
+A graph holds for the shapes and values that it was compiled with; another shape means another graph. One graph for a
+last, smaller batch is normal; several in regular steps are not.
+"""
+
+from __future__ import annotations
+
+from viaduct.profiling.figures import Figures, show_time
+from viaduct.profiling.record import Advice
+
+CERTAINTY = 1.0
+FEWEST = 2
+"""Steps that compiled from which on it is no longer the one smaller batch at the end of an epoch."""
+
+
+def find(figures: Figures) -> Advice | None:
+    steps = [step for step in figures.steps if step.recompiled]
+    time = sum(step.compile_us for step in steps) / len(figures.steps)
+    if len({(step.rank, step.number) for step in steps}) < FEWEST or not figures.is_worth(time):
+        return None
+    graphs = sum(step.recompiled for step in steps)
+    reasons = [note for note in figures.facts.notes if "recompil" in note.lower() or "guard" in note.lower()]
+    return Advice(
+        name="recompilation",
+        title=f"torch.compile compiled {graphs} graphs in {len(figures.steps)} steps: {show_time(time)} of each step",
+        action=(
+            "Keep shapes fixed (drop_last=True, pad to a few sizes), or compile once for all of them: "
+            "torch.compile(model, dynamic=True), or torch._dynamo.mark_dynamic(x, 0) for the dimension that varies."
+        ),
+        evidence=(
+            f"{len(steps)} of {len(figures.steps)} regular steps compiled {graphs} graphs, "
+            f"{show_time(sum(step.compile_us for step in steps))} in all; a mean step takes "
+            f"{show_time(sum(step.iteration_us for step in figures.steps) / len(figures.steps))}.",
+            *reasons,
+        ),
+        gain_us=time,
+        gain_basis="the measured time of compilation in regular steps, which would vanish",
+    )

@@ -1,0 +1,85 @@
+"""Most of a step does not depend on the batch: more samples per step would cost little.
+
+Time per step = fixed + batch x time per sample. Fixed is what remains of a step without waits, compilation and exposed
+communication once the operators of the forward and backward pass that take longer than SHORT_US are taken off: Python,
+dispatch, short operators, and the update, whose work depends on the parameters alone. Accelerators idle
+meanwhile, which host_gaps measures from kernels.
+"""
+
+from __future__ import annotations
+
+from viaduct.profiling.figures import Figures, show_time
+from viaduct.profiling.record import Advice, Operator
+
+CERTAINTY = 0.5
+SHORT_US = 20.0
+"""Time below which an operator on the CPU is mostly dispatch (a few µs) and set-up of threads, not arithmetic."""
+DOMINATES = 0.6
+"""Share of a step from which the fixed cost dominates: at 60 %, eight times the batch doubles the throughput."""
+SLOWEST_PER_US = 1e3
+"""Operations or bytes per microsecond that any processor reaches: what would take less than SHORT_US even then and was
+measured longer was interrupted."""
+FACTORS = (2, 8)
+
+
+def find(figures: Figures) -> Advice | None:
+    work = sum(row.self_us for row in figures.operators if is_long(row))
+    step = step_us(figures)
+    fixed = step - work
+    if figures.on_accelerator or not figures.operators or fixed < DOMINATES * step:
+        return None
+    speedups = [speed_up(fixed, step, factor) for factor in FACTORS]
+    largest = FACTORS[-1]
+    return Advice(
+        name="small_batch",
+        title=f"The batch is too small: {fixed / step:.0%} of a step is fixed cost",
+        action=(
+            f"Take more samples per step: {FACTORS[0]} times as many give {speedups[0]:.2g} times the samples per "
+            f"second, {largest} times as many {speedups[1]:.2g} times, by this model; adapt the learning rate."
+        ),
+        evidence=describe(figures, step, fixed, work),
+        gain_us=fixed * (1 - 1 / largest),
+        gain_basis=f"fixed + batch x time per sample, of which {largest} times the batch pays the fixed part once",
+    )
+
+
+def is_long(operator: Operator) -> bool:
+    """Return True for arithmetic that grows with the batch."""
+    if operator.phase == "update" or not operator.calls or operator.self_us / operator.calls < SHORT_US:
+        return False
+    return has_work(operator)
+
+
+def has_work(operator: Operator) -> bool:
+    """Return False if the operator's long time cannot be arithmetic: too little of it, or only operators inside."""
+    if operator.flops is None and operator.bytes is None:
+        return not (operator.name.startswith("aten::") and operator.total_us > 1.2 * operator.self_us)
+    work = ((operator.flops or 0.0) + (operator.bytes or 0.0)) / operator.calls
+    return work / SLOWEST_PER_US >= SHORT_US
+
+
+def step_us(figures: Figures) -> float:
+    """Return the part of a step in which something is computed; of timed or recorded steps, whichever is shorter.
+
+    Recording makes a step longer. Where the timed steps are the longer ones, other work disturbed them.
+    """
+    waits = figures.data_tail_us if figures.loader_wait_us is None else figures.loader_wait_us
+    timed = figures.iteration_us * (1 - max(figures.exposed_shares.values(), default=0.0)) - waits - figures.compile_us
+    return min(timed, figures.facts.recorded_step_us or timed)
+
+
+def speed_up(fixed: float, step: float, factor: int) -> float:
+    """Return by how much the samples per second grow with a larger batch."""
+    return step * factor / (fixed + factor * (step - fixed))
+
+
+def describe(figures: Figures, step: float, fixed: float, work: float) -> tuple[str, ...]:
+    """Return the parts of the step and the number of short operators."""
+    short = sum(row.calls for row in figures.operators if not is_long(row))
+    batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""
+    return (
+        f"A step{batch} computes for {show_time(step)}; operators longer than {SHORT_US:.0f} µs in the "
+        f"forward and backward pass take {show_time(work)} of it.",
+        f"{show_time(fixed)} remain for Python, dispatch, {short:.0f} short operators and the update "
+        f"({show_time(figures.update_tail_us)}).",
+    )

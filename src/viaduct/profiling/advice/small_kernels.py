@@ -1,0 +1,52 @@
+"""Many kernels are so short that starting them is most of their time.
+
+The shortest kernels of the profile show what starting any kernel costs. Fusing elementwise kernels with their
+neighbours saves that much for each of them, at least.
+"""
+
+from __future__ import annotations
+
+from viaduct.profiling.figures import Figures, show_names, show_time
+from viaduct.profiling.record import Advice, Kernel
+
+CERTAINTY = 0.5
+SHORT_US = 10.0
+"""Time below which a kernel moves less than its start-up costs (2 to 5 µs on the devices that we know)."""
+FUSIBLE = ("elementwise", "copies", "copy", "optimizer", "other kernels", "normalisation", "reduction", "other")
+"""Kinds of kernels that a compiler fuses with their neighbours; convolutions and products stay by themselves."""
+
+
+def find(figures: Figures) -> Advice | None:
+    if not figures.on_accelerator:
+        return None
+    short = [row for row in figures.kernels if row.kind in FUSIBLE and row.calls > 0 and mean_us(row) < SHORT_US]
+    calls = sum(row.calls for row in short)
+    if not short:
+        return None
+    floor = min(map(mean_us, short))
+    gain = calls * floor
+    if not figures.is_worth(gain):
+        return None
+    launches = sum(row.calls for row in figures.kernels)
+    rows = sorted(short, key=lambda row: -row.calls)
+    return Advice(
+        name="small_kernels",
+        title=f"{calls:.0f} kernels of each step are shorter than {SHORT_US:.0f} µs",
+        action=(
+            "Fuse them: torch.compile, a fused or foreach optimizer, and operators that do several things at once "
+            "(scaled_dot_product_attention, cross_entropy on logits)."
+        ),
+        evidence=(
+            f"{calls:.0f} of {launches:.0f} kernels per step take less than {SHORT_US:.0f} µs each, "
+            f"{show_time(sum(row.time_us for row in short))} together; the shortest takes {show_time(floor)}.",
+            f"Most frequent: {show_names(f'{row.name} ({row.calls:.0f})' for row in rows)}.",
+        ),
+        gain_us=gain,
+        gain_basis=f"{calls:.0f} kernels less, each of which takes {show_time(floor)} at least",
+        changes={"mode": "graph"} if figures.facts.kind == "recipe" and figures.facts.mode == "eager" else {},
+    )
+
+
+def mean_us(kernel: Kernel) -> float:
+    """Return the time of one call."""
+    return kernel.time_us / kernel.calls

@@ -1,0 +1,95 @@
+"""The host waits for the device in every step: `.item()`, `.cpu()`, `print(loss)`, `nonzero`.
+
+Until the value arrives the host queues no further work, and the device idles while it does so again. What an optimizer,
+a gradient scaler or a loader does inside of torch is not the script's and is not counted. Logging every tenth step
+stays below one call a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from viaduct.profiling.figures import EVERY_STEP, Figures, show_names, show_time
+from viaduct.profiling.record import Advice, Operator
+
+CERTAINTY = 0.9
+
+
+@dataclass
+class Line:
+    """One line of the script that waits for the device."""
+
+    location: str
+    calls: float = 0.0
+    time_us: float = 0.0
+    names: list[str] = field(default_factory=list)
+
+
+def find(figures: Figures) -> Advice | None:
+    lines = collect_lines(figures)
+    if not lines:
+        return None
+    calls, time = sum(line.calls for line in lines), sum(line.time_us for line in lines)
+    names = show_names(line.location for line in lines) or "lines that were not recorded"
+    number = f"{calls:.0f} time{'s' * (round(calls) != 1)}"
+    return Advice(
+        name="synchronisation",
+        title=f"The host waits for the device {number} in each step, at {names}",
+        action=(
+            "Keep the value on the device (total += loss.detach()) and read it every some steps, or after the epoch; "
+            "compute with tensors instead of branching on their values."
+        ),
+        evidence=(*map(describe, lines), explain_cost(figures, time)),
+        gain_us=estimate_gain(figures, time),
+        gain_basis=(
+            "the time in which the device had nothing to do, as far as these calls last as long"
+            if figures.on_accelerator
+            else "the time of these calls on this CPU, which has no queue of work to wait for"
+        ),
+        locations=tuple(line.location for line in lines if line.location),
+    )
+
+
+def collect_lines(figures: Figures) -> list[Line]:
+    """Return the lines that synchronise in every step, most expensive first."""
+    lines: dict[str, Line] = {}
+    for row in figures.operators:
+        if row.synchronises and row.location not in figures.optimizer_locations and is_scripts_own(row):
+            line = lines.setdefault(row.location, Line(row.location))
+            line.calls = max(line.calls, row.calls)  # aten::item contains aten::_local_scalar_dense: one wait
+            line.time_us = max(line.time_us, row.total_us)
+            line.names.append(row.name)
+    found = [line for line in lines.values() if line.calls >= EVERY_STEP]
+    return sorted(found, key=lambda line: -line.time_us)
+
+
+def is_scripts_own(operator: Operator) -> bool:
+    """Return True if a line of the script asked for the value, not a loader that prepares samples on the host."""
+    return operator.phase != "data"
+
+
+def describe(line: Line) -> str:
+    """Say what one line does in a step."""
+    operators = show_names(dict.fromkeys(line.names))
+    location = line.location or "A line that was not recorded"
+    return f"{location}: {line.calls:.3g} calls per step ({operators}), {show_time(line.time_us)} in all."
+
+
+def explain_cost(figures: Figures, time_us: float) -> str:
+    """Say what the calls cost here, and what elsewhere."""
+    if figures.on_accelerator:
+        return f"The host spends {show_time(time_us)} of each step in these calls, while it queues no work."
+    return (
+        f"On this CPU they cost {show_time(time_us)} of a step of {show_time(figures.iteration_us)}; on an "
+        "accelerator each of them waits until the device has finished all work queued before it."
+    )
+
+
+def estimate_gain(figures: Figures, time_us: float) -> float | None:
+    """Return the time that the device would win; None where its kernels were not recorded."""
+    if not figures.on_accelerator:
+        return time_us
+    if not figures.kernels:
+        return None
+    idle = figures.iteration_us - sum(kernel.time_us for kernel in figures.kernels)
+    return max(0.0, min(time_us, idle))

@@ -1,0 +1,47 @@
+"""On NVIDIA GPUs: normalisation and activation are separate kernels, each of which reads and writes the whole tensor.
+
+A fused kernel applies the activation while the normalised value is in a register, so the activation's own kernels
+vanish. viaduct's kernels do so in recipes and in known blocks of torchvision and timm.
+"""
+
+from __future__ import annotations
+
+import re
+
+from viaduct.profiling.figures import IDLE, Figures, show_time
+from viaduct.profiling.record import Advice, Kernel
+
+CERTAINTY = 0.6
+_ACTIVATION = re.compile(r"relu|threshold|clamp_min|silu|gelu|hardswish|sigmoid")
+
+
+def find(figures: Figures) -> Advice | None:
+    if figures.facts.device != "cuda":
+        return None
+    norms = sum(row.time_us for row in figures.kernels if row.kind == "normalisation")
+    activations = [row for row in figures.kernels if row.kind != "normalisation" and is_activation(row)]
+    time = sum(row.time_us for row in activations)
+    if figures.share(norms) < IDLE or not figures.is_worth(time):
+        return None
+    is_recipe = figures.facts.kind == "recipe"
+    return Advice(
+        name="unfused_norm",
+        title=f"Activations after normalisation run by themselves: {figures.share(time):.0%} of a step",
+        action=(
+            "Let viaduct's fused kernels do both: kernels=auto."
+            if is_recipe
+            else "Fuse them: torch.compile(model), or viaduct's kernels for blocks of torchvision and timm."
+        ),
+        evidence=(
+            f"Normalisation takes {show_time(norms)} of a step; {sum(row.calls for row in activations):.0f} kernels "
+            f"of activations take another {show_time(time)}.",
+        ),
+        gain_us=time,
+        gain_basis="the measured time of the activations' own kernels, which would vanish",
+        changes={"kernels": "auto"} if is_recipe else {},
+    )
+
+
+def is_activation(kernel: Kernel) -> bool:
+    """Return True if the kernel applies an activation function."""
+    return bool(_ACTIVATION.search(f"{kernel.name} {kernel.operator}".lower()))

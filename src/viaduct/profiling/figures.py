@@ -1,0 +1,312 @@
+"""Figures that advice rests on, worked out from a profile, and the thresholds that several rules share.
+
+    figures = Figures(profile, trials)
+    figures.share(figures.loader_wait_us)      0.61
+
+A rule in profiling/advice reads these and the profile, nothing else. What was not measured is None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import mean, median
+from typing import Protocol
+
+from viaduct.profiling.record import Collective, Kernel, Operator, Phase, Profile, Step
+
+WORTH = 0.05
+"""Share of an iteration that advice must be able to win: below 5 % a change drowns in the noise between two runs."""
+
+IDLE = 0.10
+"""Share of an iteration in which a device may idle before that is a fault: the limit of the Ascend advisor."""
+
+EVERY_STEP = 0.9
+"""Calls per recorded step from which something happens in every step; logging every second step stays below."""
+
+RECORDING = "recording"
+"""What the collector says of steps under the operator profiler (collector.py, which rules do not import)."""
+
+LOW_PRECISION = ("bfloat16", "float16")
+
+_PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
+_CONVOLUTIONS = re.compile(r"conv(?!ert)")
+_OPTIMIZER = re.compile(r"^Optimizer\.step|::_foreach|::_fused_(sgd|adam)|::(addcdiv|addcmul|lerp)_$")
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One two-dimensional convolution, as far as its operator's shapes and floating-point operations tell it."""
+
+    input: tuple[int, int, int, int]  # N, C, H, W
+    weight: tuple[int, int, int, int]  # output channels, channels of one group, height, width
+    stride: int
+    padding: int
+    groups: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{list(self.input)} with {list(self.weight)}, stride {self.stride}"
+
+
+@dataclass(frozen=True)
+class Product:
+    """One matrix product of rows x inner with inner x columns."""
+
+    rows: int
+    inner: int
+    columns: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.inner} with {self.inner} x {self.columns}"
+
+
+class Trials(Protocol):
+    """Measurements that back an advice; None where one cannot be made on this machine."""
+
+    def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
+        """Return microseconds of a forward and backward pass: contiguous, channels_last."""
+
+    def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
+        """Return microseconds of a forward and backward pass: in float32, and in `dtype` with both casts."""
+
+    def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
+        """Return microseconds of one update of parameters of these sizes: for each by itself, fused."""
+
+
+class Figures:
+    """What the rules ask of a profile more than once."""
+
+    def __init__(self, profile: Profile, trials: Trials | None = None) -> None:
+        self.profile = profile
+        self.facts = profile.facts
+        self.trials = trials
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """Regular steps of all ranks."""
+        return self.profile.regular_steps
+
+    @cached_property
+    def iteration_us(self) -> float:
+        """Median iteration; 0 where there is no regular step."""
+        return self.profile.iteration_us or 0.0
+
+    @cached_property
+    def mean_iteration_us(self) -> float:
+        """Mean iteration without the longest: what rare long waits add is in it, a single accident is not."""
+        return mean_without_largest(step.iteration_us for step in self.steps)
+
+    @cached_property
+    def data_tail_us(self) -> float:
+        """Mean time between the end of a step and the next forward pass, without the longest."""
+        return mean_without_largest(max(0.0, step.data_tail_us or 0.0) for step in self.steps)
+
+    @cached_property
+    def loader_wait_us(self) -> float | None:
+        """Mean wait for a batch, without the longest; None where no loader was seen."""
+        waits = [step.loader_wait_us for step in self.steps if step.loader_wait_us is not None]
+        return mean_without_largest(waits) if waits else None
+
+    @cached_property
+    def compile_us(self) -> float:
+        """Mean time of a step in which torch.compile compiled."""
+        return mean(step.compile_us for step in self.steps) if self.steps else 0.0
+
+    @cached_property
+    def forward_backward_us(self) -> float:
+        """Median time of forward and backward pass."""
+        return median(step.forward_backward_us for step in self.steps) if self.steps else 0.0
+
+    @cached_property
+    def update_tail_us(self) -> float:
+        """Median time from the end of the backward pass to the end of the step."""
+        return median(step.update_tail_us for step in self.steps) if self.steps else 0.0
+
+    @cached_property
+    def rank(self) -> int:
+        """Rank whose operators and kernels are read: the first that has any."""
+        return min((row.rank for row in (*self.profile.operators, *self.profile.kernels)), default=0)
+
+    @cached_property
+    def operators(self) -> list[Operator]:
+        """Operators of that rank."""
+        return [operator for operator in self.profile.operators if operator.rank == self.rank]
+
+    @cached_property
+    def kernels(self) -> list[Kernel]:
+        """Kernels of that rank, without communication."""
+        return [row for row in self.profile.kernels if row.rank == self.rank and row.kind != "communication"]
+
+    @property
+    def on_accelerator(self) -> bool:
+        """Return True if operators return before their kernels have run."""
+        return self.facts.device != "cpu"
+
+    def share(self, time_us: float) -> float:
+        """Return the share of a median iteration; 0 where none was measured."""
+        return time_us / self.iteration_us if self.iteration_us else 0.0
+
+    def is_worth(self, time_us: float) -> bool:
+        """Return True if winning so much shortens the iteration by more than noise."""
+        return self.share(time_us) >= WORTH
+
+    @cached_property
+    def communicating_steps(self) -> dict[int, list[Step]]:
+        """Steps of each rank that show its collectives: timed ones, or recorded ones where only the recorder saw them.
+
+        DistributedDataParallel reduces inside of C++, where marks in Python do not reach.
+        """
+        chosen = [step for step in self.steps if step.collectives]
+        if not chosen:
+            recorded = [step for step in self.profile.steps if step.interrupted_by == RECORDING]
+            chosen = [step for step in recorded if step.previous_end_us is not None and step.collectives]
+        return {rank: [step for step in chosen if step.rank == rank] for rank in sorted({step.rank for step in chosen})}
+
+    @cached_property
+    def exposed_shares(self) -> dict[int, float]:
+        """Median share of a step of each rank that collectives took while nothing was computed."""
+        return {
+            rank: median(exposed_us(step.collectives) / max(step.iteration_us, 1e-3) for step in steps)
+            for rank, steps in self.communicating_steps.items()
+        }
+
+    @cached_property
+    def communication_us(self) -> float:
+        """Time per step that collectives add by themselves: what the rank has that waits for no other."""
+        return min(self.exposed_shares.values(), default=0.0) * self.iteration_us
+
+    @cached_property
+    def optimizer_locations(self) -> frozenset[str]:
+        """Lines of the script from which an optimizer updates: what torch does inside is not the script's doing."""
+        found = (row.location for row in self.operators if _OPTIMIZER.search(row.name))
+        return frozenset(location for location in found if location)
+
+    @cached_property
+    def heavy(self) -> list[Operator]:
+        """Convolutions and matrix products; of nested ones the innermost, where the recorder counted its arithmetic."""
+        rows = [row for row in self.operators if (is_convolution(row) or is_product(row)) and work_us(row) > 0]
+        return [row for row in rows if row.flops] or rows
+
+    def phase_share(self, phase: Phase) -> float | None:
+        """Return the share of the operators' own time in one phase; None without operators."""
+        total = sum(row.self_us for row in self.operators)
+        return sum(row.self_us for row in self.operators if row.phase == phase) / total if total else None
+
+    @cached_property
+    def backward_us(self) -> float:
+        """Time of the backward pass: its operators' part of forward and backward, two thirds where that is unknown."""
+        forward, backward = self.phase_share("forward"), self.phase_share("backward")
+        part = backward / (forward + backward) if forward and backward else 2 / 3
+        return self.forward_backward_us * part
+
+
+def exposed_us(collectives: Iterable[Collective]) -> float:
+    """Return the time in which a rank computed nothing; a collective of which that is unknown counts in full."""
+    return sum(row.duration_us if row.exposed_us is None else row.exposed_us for row in collectives)
+
+
+def mean_without_largest(values: Iterable[float]) -> float:
+    """Return the mean of all but the largest of at least five values, of all where there are fewer; 0 of none."""
+    rows = sorted(values)
+    return mean(rows[:-1] if len(rows) >= 5 else rows) if rows else 0.0
+
+
+def is_product(operator: Operator) -> bool:
+    """Return True if the operator multiplies matrices."""
+    return bool(_PRODUCTS.search(operator.name.lower()))
+
+
+def is_convolution(operator: Operator) -> bool:
+    """Return True if the operator is a convolution or its backward pass."""
+    return bool(_CONVOLUTIONS.search(operator.name.lower()))
+
+
+def work_us(operator: Operator) -> float:
+    """Return the operator's own time: of its kernels where they were measured, else of the host."""
+    return operator.self_us if operator.device_us is None else operator.device_us
+
+
+def dtype_of(operator: Operator) -> str:
+    """Return the first floating-point type among the inputs; empty where none is known."""
+    found = (dtype.strip() for dtype in operator.dtypes.split(","))
+    return next((dtype for dtype in found if "float" in dtype), "")
+
+
+def parse_shapes(text: str) -> list[tuple[int, ...]]:
+    """Return "[32, 64], [64]" as tuples of numbers; what is no list of numbers is left out."""
+    rows = (part.replace(" ", "").split(",") for part in _BRACKETS.findall(text))
+    return [tuple(map(int, row)) for row in rows if all(number.isdigit() for number in row)]
+
+
+def parse_product(operator: Operator) -> Product | None:
+    """Return the matrix product that an operator computes; None where its shapes do not tell."""
+    shapes = [shape for shape in parse_shapes(operator.shapes) if len(shape) >= 2]
+    if len(shapes) < 2:
+        return None
+    left, right = shapes[0], shapes[1]
+    rows = _multiply(left[:-1])
+    if left[-1] == right[-2]:
+        return Product(rows, left[-1], right[-1], dtype_of(operator))
+    return Product(rows, left[-1], right[-2], dtype_of(operator)) if left[-1] == right[-1] else None
+
+
+def parse_convolution(operator: Operator) -> Convolution | None:
+    """Return the forward convolution that an operator computes; None where its shapes do not tell."""
+    shapes = parse_shapes(operator.shapes)
+    if "backward" in operator.name or len(shapes) < 2 or len(shapes[0]) != 4 or len(shapes[1]) != 4:
+        return None
+    image, weight = shapes[0], shapes[1]
+    if image[1] % weight[1] or not operator.flops or not operator.calls:
+        return None
+    pixels = operator.flops / operator.calls / (2 * image[0] * _multiply(weight))
+    found = _find_stride(image, weight, pixels)
+    groups = image[1] // weight[1]
+    return found and Convolution(image, weight, *found, groups, dtype_of(operator))  # type: ignore[arg-type]
+
+
+def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
+    """Return stride and padding with which the output has so many pixels; the usual padding first."""
+    paddings = sorted(range(weight[2] // 2 + 1), reverse=True)
+    for stride in range(1, max(weight[2], 2) + 1):
+        for padding in paddings:
+            sides = [
+                (side + 2 * padding - kernel) // stride + 1 for side, kernel in zip(image[2:], weight[2:], strict=True)
+            ]
+            if abs(sides[0] * sides[1] - pixels) < 0.5:
+                return stride, padding
+    return None
+
+
+def _multiply(numbers: Iterable[int]) -> int:
+    product = 1
+    for number in numbers:
+        product *= number
+    return product
+
+
+def add_up(rows: Iterable[Operator], value: Callable[[Operator], float]) -> dict[str, float]:
+    """Return the sum of a value by module, or by location where no module is known, largest first."""
+    sums: dict[str, float] = {}
+    for row in rows:
+        owner = row.module or row.location or row.name
+        sums[owner] = sums.get(owner, 0.0) + value(row)
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def show_time(time_us: float) -> str:
+    """Return a time with a unit that fits it: "61.3 ms", "420 µs"."""
+    if time_us >= 1e6:
+        return f"{time_us / 1e6:.3g} s"
+    return f"{time_us / 1e3:.3g} ms" if time_us >= 1e3 else f"{time_us:.3g} µs"
+
+
+def show_names(names: Iterable[str], limit: int = 3) -> str:
+    """Return a list of names in words, cut after some."""
+    rows = [name for name in names if name]
+    more = len(rows) - limit
+    return ", ".join(rows[:limit]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,159 @@
+"""Measurements on this machine that back an advice: the same work in two ways, taking turns.
+
+    trials = DeviceTrials("cpu", threads=2)
+    contiguous_us, channels_last_us = trials.time_layouts(convolution)
+
+Each variant is warmed up and takes turns with the other in short windows, so that a slow moment of the machine falls on
+both alike; a time is the median over windows. What cannot be run here (no memory, no such type) gives None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from viaduct import devices
+from viaduct.devices.timing import Clock, take_turns
+from viaduct.profiling.figures import Convolution, Product
+
+WINDOWS = 7
+WINDOW_S = 0.03
+"""Length of a window: long against the clock's grain, short against the disturbances of a shared machine."""
+MOST_ELEMENTS = 1 << 28
+"""Elements of a tensor beyond which a trial is not made: 1 GiB of float32."""
+
+Work = Callable[[], object]
+
+
+class DeviceTrials:
+    """Trials on one device of this machine."""
+
+    def __init__(self, device: str, threads: int | None = None) -> None:
+        """Time on `device`, on the CPU with so many threads as a rank had; None leaves torch's own number."""
+        self.device = device
+        self.threads = threads
+        self.failures: list[str] = []  # why a trial gave no figure
+
+    def time_layouts(self, convolution: Convolution) -> tuple[float, float] | None:
+        """Return microseconds of a forward and backward pass: contiguous, channels_last."""
+        return self.compare(
+            lambda: make_convolution(convolution, self.device, convolution.dtype),
+            lambda: make_convolution(convolution, self.device, convolution.dtype, torch.channels_last),
+        )
+
+    def time_dtypes(self, work: Convolution | Product, dtype: str) -> tuple[float, float] | None:
+        """Return microseconds of a forward and backward pass: in float32, and in `dtype` with both casts."""
+        return self.compare(
+            lambda: make_work(work, self.device, "float32"),
+            lambda: make_work(work, self.device, dtype),
+        )
+
+    def time_updates(self, kind: str, sizes: Sequence[int]) -> tuple[float, float] | None:
+        """Return microseconds of one update of parameters of these sizes: for each by itself, fused."""
+        foreach = {"foreach": self.device != "cpu"}  # what torch chooses by default
+        return self.compare(
+            lambda: make_update(kind, sizes, self.device, **foreach),
+            lambda: make_update(kind, sizes, self.device, fused=True),
+        )
+
+    def compare(self, make_first: Callable[[], Work], make_second: Callable[[], Work]) -> tuple[float, float] | None:
+        """Return microseconds of two pieces of work; None where one of them cannot be run on this device."""
+        try:
+            with self.set_up():
+                return self.take_times(make_first(), make_second())
+        except (RuntimeError, TypeError, ValueError, MemoryError) as error:
+            # An operator that does not exist in this type or size here, or no memory for it: nothing was measured.
+            self.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
+            return None
+
+    def take_times(self, first: Work, second: Work) -> tuple[float, float]:
+        """Let two pieces of work take turns."""
+        clock = Clock(devices.get(self.device), self.device)
+        longest = max(clock.wall_seconds(work) for work in (first, second, first, second))
+        rounds = max(1, min(200, round(WINDOW_S / max(longest, 1e-6))))
+        variants = {"first": repeat(first), "second": repeat(second)}
+        turns = take_turns(variants, clock, steps=rounds, windows=WINDOWS)
+        return median(turns["first"]) * 1e6, median(turns["second"]) * 1e6
+
+    @contextmanager
+    def set_up(self) -> Iterator[None]:
+        """Set the number of threads, keep the random state, and put both back."""
+        before = torch.get_num_threads()
+        if self.threads and self.device == "cpu":
+            torch.set_num_threads(self.threads)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def repeat(work: Work) -> Callable[[int], None]:
+    """Return a function that does the work so many times."""
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            work()
+
+    return steps
+
+
+def make_work(work: Convolution | Product, device: str, dtype: str) -> Work:
+    """Return the forward and backward pass of a convolution or a matrix product."""
+    if isinstance(work, Convolution):
+        return make_convolution(work, device, dtype)
+    return make_product(work, device, dtype)
+
+
+def make_convolution(
+    convolution: Convolution, device: str, dtype: str, layout: torch.memory_format = torch.contiguous_format
+) -> Work:
+    """Return the forward and backward pass of a convolution; in low precision inputs and gradients are cast."""
+    image = make_tensor(convolution.input, device).to(memory_format=layout).requires_grad_()
+    weight = make_tensor(convolution.weight, device).to(memory_format=layout).requires_grad_()
+    kind = getattr(torch, dtype)
+
+    def run() -> None:
+        x, w = image.to(kind), weight.to(kind)
+        y = functional.conv2d(x, w, None, convolution.stride, convolution.padding, 1, convolution.groups)
+        torch.autograd.grad(y, (image, weight), torch.ones_like(y))
+
+    return run
+
+
+def make_product(product: Product, device: str, dtype: str) -> Work:
+    """Return the forward and backward pass of a matrix product; in low precision inputs and gradients are cast."""
+    left = make_tensor((product.rows, product.inner), device).requires_grad_()
+    right = make_tensor((product.inner, product.columns), device).requires_grad_()
+    kind = getattr(torch, dtype)
+
+    def run() -> None:
+        y = left.to(kind) @ right.to(kind)
+        torch.autograd.grad(y, (left, right), torch.ones_like(y))
+
+    return run
+
+
+def make_update(kind: str, sizes: Sequence[int], device: str, **options: Any) -> Work:
+    """Return one update of an optimizer."""
+    parameters = [torch.nn.Parameter(make_tensor((size,), device)) for size in sizes]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    extra = {"momentum": 0.9} if kind == "SGD" else {}
+    optimizer = getattr(torch.optim, kind)(parameters, lr=1e-3, **extra, **options)
+    return lambda: optimizer.step()
+
+
+def make_tensor(shape: Sequence[int], device: str) -> torch.Tensor:
+    """Return random numbers; ValueError where there would be too many."""
+    count = 1
+    for side in shape:
+        count *= side
+    if count > MOST_ELEMENTS:
+        raise ValueError(f"{count} elements are too many for a trial")
+    return torch.randn(tuple(shape), device=device)

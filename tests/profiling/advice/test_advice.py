@@ -1,0 +1,52 @@
+"""Advice as a whole: what comes first, and when there is none."""
+
+import subprocess
+import sys
+
+from profiling.advice.made_profiles import FixedTrials, convolve, make_profile, make_steps, multiply, read_value
+from viaduct.profiling.advice import advise, load_rules
+
+
+def test_a_step_of_long_operators_gets_no_advice() -> None:
+    assert advise(make_profile(operators=[multiply(8500.0)]), FixedTrials((100.0, 100.0))) == []
+
+
+def test_two_steps_are_no_ground_for_advice() -> None:
+    steps = make_steps(2, data_us=50_000.0, loader_wait_us=50_000.0)
+    assert advise(make_profile(steps)) == []
+
+
+def test_a_profile_without_steps_gets_no_advice() -> None:
+    assert advise(make_profile([])) == []
+
+
+def test_the_largest_gain_comes_first() -> None:
+    steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
+    profile = make_profile(steps, operators=[read_value(), convolve(8500.0)])
+    found = advise(profile, FixedTrials((8000.0, 4000.0)))
+    assert [advice.name for advice in found] == ["loader", "layout", "synchronisation"]
+    gains = [advice.gain_us or 0.0 for advice in found]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_every_advice_says_its_figures() -> None:
+    steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
+    for advice in advise(
+        make_profile(steps, operators=[read_value(), convolve(8500.0)]), FixedTrials((8000.0, 4000.0))
+    ):
+        assert any(character.isdigit() for character in advice.title)
+        assert advice.evidence
+        assert all(any(character.isdigit() for character in sentence) for sentence in advice.evidence)
+        assert advice.gain_basis
+
+
+def test_every_rule_of_the_folder_is_asked() -> None:
+    names = {rule.__name__.rsplit(".", 1)[-1] for rule in load_rules()}
+    expected = {"loader", "synchronisation", "fp32_island", "layout", "small_batch", "stragglers", "recompilation"}
+    assert expected | {"communication", "host_gaps", "small_kernels", "unfused_norm", "optimizer", "garbage"} == names
+    assert all(0 < rule.CERTAINTY <= 1 for rule in load_rules())
+
+
+def test_advising_needs_no_torch() -> None:
+    code = "import sys; from viaduct.profiling.advice import load_rules; load_rules(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,23 @@
+from profiling.advice.made_profiles import make_profile
+from viaduct.profiling.advice import advise
+from viaduct.profiling.record import Advice, Profile
+
+
+def find(profile: Profile) -> Advice | None:
+    return next((advice for advice in advise(profile) if advice.name == "garbage"), None)
+
+
+def make_table(*pauses_us: float) -> dict[str, object]:
+    return {"garbage collection": {"columns": ["rank", "pause_us"], "rows": [[0, pause] for pause in pauses_us]}}
+
+
+def test_short_pauses_are_no_fault() -> None:
+    assert find(make_profile(tables=make_table(*[900.0] * 50))) is None
+    assert find(make_profile()) is None
+
+
+def test_long_pauses_are_added_up() -> None:
+    advice = find(make_profile(tables=make_table(900.0, 6000.0, 4000.0)))
+    assert advice is not None
+    assert advice.gain_us == 1000.0
+    assert "2 pauses" in advice.evidence[0]

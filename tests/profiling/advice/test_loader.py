@@ -1,0 +1,75 @@
+from profiling.advice.made_profiles import make_profile, make_steps
+from viaduct.profiling.advice import advise
+from viaduct.profiling.record import Advice, Profile
+
+
+def find(profile: Profile) -> Advice | None:
+    return next((advice for advice in advise(profile) if advice.name == "loader"), None)
+
+
+def test_a_wait_of_four_percent_is_no_fault() -> None:
+    assert find(make_profile(make_steps(data_us=400.0, compute_us=9000.0, loader_wait_us=400.0))) is None
+
+
+def test_a_wait_shorter_than_a_handover_from_a_worker_is_no_fault() -> None:
+    assert (
+        find(make_profile(make_steps(data_us=400.0, compute_us=500.0, update_us=100.0, loader_wait_us=400.0))) is None
+    )
+
+
+def test_one_long_wait_at_the_start_of_an_epoch_is_no_fault() -> None:
+    steps = make_steps(20, loader_wait_us=50.0)
+    stalled = make_steps(1, data_us=900_000.0, loader_wait_us=900_000.0)
+    assert find(make_profile([*steps, *stalled])) is None
+
+
+def test_time_between_steps_that_no_loader_took_is_not_the_loaders() -> None:
+    assert find(make_profile(make_steps(data_us=5000.0, loader_wait_us=20.0))) is None
+
+
+def test_workers_are_worked_out_from_load_and_compute_time() -> None:
+    steps = make_steps(data_us=20_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=20_000.0)
+    advice = find(make_profile(steps, device="cuda"))
+    assert advice is not None
+    assert "67%" in advice.title
+    assert "num_workers=2 (now 0)" in advice.action  # 20 ms of loading against 10 ms of computing
+    assert advice.gain_us == 19_500.0  # all of the wait but the handover
+
+
+def test_on_the_cpu_loading_and_computing_share_the_cores() -> None:
+    steps = make_steps(data_us=20_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=20_000.0)
+    advice = find(make_profile(steps))
+    assert advice is not None
+    assert advice.gain_us == 20_000.0 - 20_000.0 / 4 - 500.0
+    assert any("mostly waits for a disk" in sentence for sentence in advice.evidence)
+
+
+def test_no_more_workers_than_cores_are_advised() -> None:
+    steps = make_steps(data_us=90_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=90_000.0)
+    advice = find(make_profile(steps, device="cuda"))
+    assert advice is not None
+    assert "num_workers=4" in advice.action
+    assert "9 would hide all" in advice.action
+    assert advice.gain_us == 100_000.0 - 90_000.0 / 4 - 500.0
+
+
+def test_workers_that_are_as_many_as_the_cores_are_not_multiplied() -> None:
+    steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
+    advice = find(make_profile(steps, facts={"workers": 4}))
+    assert advice is not None
+    assert "make a batch cheaper" in advice.action
+    assert advice.changes == {}
+
+
+def test_waits_that_come_every_fourth_step_count() -> None:
+    steps = [*make_steps(15, loader_wait_us=0.0), *make_steps(5, data_us=40_000.0, loader_wait_us=40_000.0)]
+    advice = find(make_profile(steps, device="cuda", facts={"workers": 2}))
+    assert advice is not None
+    assert "num_workers=4 (now 2)" in advice.action
+
+
+def test_a_recipe_can_try_the_number_of_workers() -> None:
+    steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
+    advice = find(make_profile(steps, kind="recipe"))
+    assert advice is not None
+    assert advice.changes == {"data.workers": "3"}

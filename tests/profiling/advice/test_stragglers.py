@@ -1,0 +1,52 @@
+from profiling.advice.made_profiles import make_profile, make_steps, with_collective
+from viaduct.profiling.advice import advise
+from viaduct.profiling.record import Advice, Profile, Step
+
+
+def find(profile: Profile) -> Advice | None:
+    return next((advice for advice in advise(profile) if advice.name == "stragglers"), None)
+
+
+def make_rank(rank: int, waits_us: float, count: int = 10, **fields: float) -> list[Step]:
+    steps = make_steps(count, rank=rank, **fields)  # type: ignore[arg-type]
+    return with_collective(steps, waits_us + 200.0, waits_us + 200.0, after_backward=False)
+
+
+def test_one_rank_has_no_straggler() -> None:
+    assert find(make_profile(make_rank(0, 4000.0))) is None
+
+
+def test_ranks_within_five_percent_are_even() -> None:
+    assert find(make_profile([*make_rank(0, 300.0), *make_rank(1, 0.0)])) is None
+
+
+def test_ranks_that_take_turns_in_being_slow_are_even() -> None:
+    steps: list[Step] = []
+    for number in range(10):
+        for rank in (0, 1):
+            found = make_rank(rank, 3000.0 if number % 2 == rank else 0.0)
+            steps.append(found[number])
+    assert find(make_profile(steps)) is None
+
+
+def test_a_few_steps_do_not_make_a_straggler() -> None:
+    assert find(make_profile([*make_rank(0, 3000.0, count=4), *make_rank(1, 0.0, count=4)])) is None
+
+
+def test_ranks_without_collectives_cannot_be_compared() -> None:
+    assert find(make_profile([*make_steps(rank=0, compute_us=5000.0), *make_steps(rank=1)])) is None
+
+
+def test_the_slow_rank_is_named_and_what_the_others_wait() -> None:
+    advice = find(make_profile([*make_rank(0, 4000.0), *make_rank(1, 0.0), *make_rank(2, 4000.0)]))
+    assert advice is not None
+    assert advice.title == "Rank 1 is slower than the others, which wait 4 ms for it in each step"
+    assert "in its computation" in advice.action
+    assert round(advice.gain_us or 0) == 2667  # its surplus over the mean
+
+
+def test_a_rank_whose_data_come_late_is_told_apart() -> None:
+    late = make_rank(1, 0.0, data_us=4100.0, compute_us=5000.0)
+    advice = find(make_profile([*make_rank(0, 4000.0, data_us=100.0, compute_us=9000.0), *late]))
+    assert advice is not None
+    assert "its data take longer" in advice.action
