@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from viaduct.reporting import Level, Page, Point, ScatterChart, Section, Span, render_page
+from viaduct.reporting import Level, Page, Point, Roof, ScatterChart, Section, Span, render_page
 
 from .large_sample import points
 from .test_page import Elements
@@ -88,3 +88,17 @@ def test_more_spans_than_one_can_see_are_not_drawn():
 def test_an_ear_hears_the_counts():
     html = render_page(Page("x", sections=[Section("s", "", [points(16)])]))
     assert "16 points: 8 good, 2 bad, 2 flag, 2 refused" in html
+
+
+def test_roofs_and_points_share_two_log_scales():
+    roof = Roof("memory 20 GB/s", [(0.1, 2e9), (10, 2e11)])
+    chart = ScatterChart(
+        "Roofline", "x", "y", [Point(1.0, 2e10, "good", "mm", text="20 GFLOP/s")], roofs=[roof], log_x=True
+    )
+    drawing = chart.drawing()
+    corners = [float(number) for number in re.findall(r"[-\d.]+", drawing.roofs[0].path)]
+    x, y = drawing.data["x"][0] * 1000, drawing.data["y"][0] * 1000
+    assert x == pytest.approx((corners[0] + corners[2]) / 2, abs=1)
+    assert y == pytest.approx((corners[1] + corners[3]) / 2, abs=1)
+    assert drawing.data["text"] == ["20 GFLOP/s"]
+    assert "memory 20 GB/s" in render_page(Page("x", sections=[Section("s", "", [chart])]))

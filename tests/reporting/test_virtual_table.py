@@ -137,3 +137,9 @@ def test_a_name_that_would_not_work_in_an_address_is_refused(name):
 def test_the_script_comes_only_with_pages_that_need_it():
     assert "figure.virtual" in page_of(large_table(3))
     assert "figure.virtual" not in render_page(Page("x", sections=[Section("s", "", [Table(["a"], [[1]])])]))
+
+
+def test_a_column_may_say_how_many_decimals_its_numbers_have():
+    html = page_of(VirtualTable("rows", [DataColumn("ms", [1234.5, 2, None, math.inf], decimals=2)]))
+    assert data_of(html, "rows")["columns"][0]["decimals"] == 2
+    assert re.findall(r"<td[^>]*>(.*?)</td>", html) == ["1,234.50", "2.00", "–", "Inf"]

@@ -14,6 +14,7 @@ from viaduct.reporting.callout import Callout, Remark
 from viaduct.reporting.code import Code
 from viaduct.reporting.diff_view import Comment, DiffFile, DiffRow, DiffView
 from viaduct.reporting.facts import Facts
+from viaduct.reporting.flame_graph import FlameGraph, FlameNode
 from viaduct.reporting.graph_drawing import GraphDrawing, Node
 from viaduct.reporting.heatmap import Heatmap
 from viaduct.reporting.histogram_pair import HistogramPair
@@ -24,13 +25,15 @@ from viaduct.reporting.line_chart import LineChart, Series
 from viaduct.reporting.links import Link
 from viaduct.reporting.named_bars import BarSeries, NamedBars
 from viaduct.reporting.page import Page, Part, Section, Tile, render_page, write_page
-from viaduct.reporting.scatter_chart import Level, Point, ScatterChart, Span
+from viaduct.reporting.scatter_chart import Level, Point, Roof, ScatterChart, Span
+from viaduct.reporting.stacked_bars import BarGroup, StackedBars
 from viaduct.reporting.table import Table, Value
 from viaduct.reporting.tones import Tone
 from viaduct.reporting.virtual_table import Block, DataColumn, VirtualTable
 
 __all__ = [
     "BarChart",
+    "BarGroup",
     "BarSeries",
     "Block",
     "Callout",
@@ -41,6 +44,8 @@ __all__ = [
     "DiffRow",
     "DiffView",
     "Facts",
+    "FlameGraph",
+    "FlameNode",
     "GraphDrawing",
     "Heatmap",
     "Histogram",
@@ -58,10 +63,12 @@ __all__ = [
     "Picture",
     "Point",
     "Remark",
+    "Roof",
     "ScatterChart",
     "Section",
     "Series",
     "Span",
+    "StackedBars",
     "Table",
     "Tile",
     "Tone",

@@ -290,7 +290,7 @@ const page = (() => {
 
   function offerControls(root) {
     root.querySelectorAll("table.sortable").forEach(offerSorting);
-    root.querySelectorAll(".chart:not(.scatter)").forEach(offerReading);
+    root.querySelectorAll(".chart:not(.scatter, .own)").forEach(offerReading);
     root.querySelectorAll(".heatmap:has(.matrix)").forEach(offerCells);
   }
 

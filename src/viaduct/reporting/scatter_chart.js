@@ -27,7 +27,7 @@
       if (place < 0) return hide();
       const point = order[place];
       const [box, frame] = [surface.getBoundingClientRect(), plot.getBoundingClientRect()];
-      const value = data.value[point];
+      const value = data.text[point] || data.value[point];
       const entry = make("div", `entry tone-${data.tones[data.tone[point]]}`, data.label[point]);
       entry.append(make("b", "", typeof value === "string" ? value.replace("nan", "NaN").replace("inf", "∞") : write(value)));
       readout.replaceChildren(entry);

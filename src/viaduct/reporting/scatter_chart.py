@@ -36,6 +36,17 @@ class Point:
     tone: Tone
     label: str
     address: str = ""
+    text: str = ""
+    """What the read-out says behind the label; empty: the value of y."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A line through some corners, as the limits of a roofline are; its label stands at the last or first corner."""
+
+    label: str
+    corners: Sequence[tuple[float, float]]
+    labelled_at_end: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,16 +81,21 @@ class ScatterChart:
     names: Sequence[tuple[Tone, str]] = ()  # the legend
     marked: int | None = None
     mark: str = ""
+    roofs: Sequence[Roof] = ()
+    log_x: bool = False
+    """A log scale across, too: every x, and every corner of a roof, is above zero."""
 
     def drawing(self) -> ScatterDrawing:
         x = np.array([point.x for point in self.points], float)
         y = within_reach(np.array([point.y for point in self.points], float))
-        frame = Frame.around(x, y, np.array([level.y for level in self.levels], float))
+        corners = np.array([corner for roof in self.roofs for corner in roof.corners], float).reshape(-1, 2)
+        levels = np.concatenate([np.array([level.y for level in self.levels], float), corners[:, 1]])
+        frame = Frame.around(np.concatenate([x, corners[:, 0]]), y, levels, self.log_x)
         places = np.stack([frame.horizontal.place(x), 1 - frame.place(y)], axis=1)
         present = {point.tone for point in self.points}
         return ScatterDrawing(
             chart=self,
-            x_ticks=frame.horizontal.ticks(7, whole=True) if x.size else [],
+            x_ticks=frame.horizontal.ticks(7, whole=not self.log_x) if x.size else [],
             y_ticks=[Tick(frame.squeeze(tick.place), tick.label) for tick in frame.vertical.ticks(7)] if x.size else [],
             frame=frame,
             strokes=[(tone, strokes(places, self.points, tone)) for tone in reversed(TONES) if tone in present],
@@ -88,6 +104,7 @@ class ScatterChart:
             spans=named_spans(self.spans, frame.horizontal),
             mark=tuple(places[self.marked]) if self.marked is not None else None,
             data=interaction_data(self.points, places),
+            roofs=[draw_roof(roof, frame) for roof in self.roofs],
         )
 
 
@@ -101,10 +118,12 @@ class Frame:
     head: bool
 
     @classmethod
-    def around(cls, x: Floats, y: Floats, levels: Floats) -> Frame:
+    def around(cls, x: Floats, y: Floats, levels: Floats, log_x: bool = False) -> Frame:
         finite = y[np.isfinite(y) & (y > 0)]
         vertical = upward(np.concatenate([finite, levels[levels > 0]]), log=True)
-        return cls(across(x), vertical, bool((y == 0).any()), bool((~np.isfinite(y)).any()))
+        return cls(
+            upward(x, log=True) if log_x else across(x), vertical, bool((y == 0).any()), bool((~np.isfinite(y)).any())
+        )
 
     def squeeze(self, place: float) -> float:
         low, high = MARGIN * self.foot, 1 - MARGIN * self.head
@@ -123,6 +142,17 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class RoofDrawing:
+    """A roof as a path in a square of 1000, and where its label stands."""
+
+    label: str
+    path: str
+    x: float
+    y: float
+    at_end: bool
+
+
+@dataclass(frozen=True)
 class ScatterDrawing:
     chart: ScatterChart
     x_ticks: Sequence[Tick]
@@ -134,6 +164,7 @@ class ScatterDrawing:
     spans: Sequence[tuple[float, float, str, bool]]
     mark: tuple[float, ...] | None
     data: dict[str, object]
+    roofs: Sequence[RoofDrawing] = ()
 
     @property
     def gutter(self) -> int:
@@ -166,6 +197,14 @@ def within_reach(values: Floats) -> Floats:
     measured = np.isfinite(sizes) & (sizes > 0)
     sizes[measured] = sizes[measured].clip(*REACH)
     return sizes
+
+
+def draw_roof(roof: Roof, frame: Frame) -> RoofDrawing:
+    corners = np.array(roof.corners, float)
+    x, y = frame.horizontal.place(corners[:, 0]), 1 - frame.place(corners[:, 1])
+    path = "M" + "L".join(f"{1000 * across:.1f} {1000 * down:.1f}" for across, down in zip(x, y, strict=True))
+    place = -1 if roof.labelled_at_end else 0
+    return RoofDrawing(roof.label, path, float(x[place]), float(y[place]), roof.labelled_at_end)
 
 
 def strokes(places: Floats, points: Sequence[Point], tone: Tone) -> str:
@@ -213,5 +252,6 @@ def interaction_data(points: Sequence[Point], places: Floats) -> dict[str, objec
         "tone": [TONES.index(point.tone) for point in points],
         "label": [point.label for point in points],
         "address": [point.address for point in points],
+        "text": [point.text for point in points],
         "tones": list(TONES),
     }

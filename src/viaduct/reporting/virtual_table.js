@@ -7,9 +7,10 @@
   const NOT_FINITE = { NaN, Inf: Infinity, "-Inf": -Infinity };
 
   // As write_value in virtual_table.py writes it.
-  function writeNumber(value) {
+  function writeNumber(value, decimals) {
     if (value === null) return MISSING;
     if (typeof value === "string") return value;
+    if (decimals !== undefined) return value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
     if (value === 0) return "0";
     if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
     if (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : value.toExponential(3).replace("e+", "e");
@@ -20,7 +21,7 @@
 
   // A column knows what it shows in a row, and a number by which the row sorts; NaN sorts last whichever way.
   function readColumn(record) {
-    const text = record.words ? (row) => record.words[record.places[row]] : (row) => writeNumber(record.numbers[row]);
+    const text = record.words ? (row) => record.words[record.places[row]] : (row) => writeNumber(record.numbers[row], record.decimals);
     let keys = null;
     function sortKeys() {
       if (!record.words) return Float64Array.from(record.numbers, asNumber);

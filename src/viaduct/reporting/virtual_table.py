@@ -38,6 +38,8 @@ class DataColumn:
     their colour and sign; a column with `choose` has a filter above the table; `width` is in letters. Text of a column
     that `wraps` breaks into a few lines, and such a column takes what width is left.
 
+    `decimals` writes all numbers of a column with so many, and thousands set apart.
+
     Where not all columns have room, those with a `keep` are shown, 1 before 2 and so on, as far as they fit; the others
     are behind a button, and in the details of a row.
     """
@@ -51,6 +53,7 @@ class DataColumn:
     choose: bool = False
     wraps: bool = False
     keep: int = 0
+    decimals: int | None = None
 
     @cached_property
     def numeric(self) -> bool:
@@ -94,7 +97,7 @@ class VirtualTable:
 
     def drawing(self) -> VirtualDrawing:
         first = list(range(self.height) if self.order is None else self.order)[:WRITTEN_ROWS]
-        texts = [[write_value(column.values[row]) for row in first] for column in self.columns]
+        texts = [[write_value(column.values[row], column.decimals) for row in first] for column in self.columns]
         data: dict[str, object] = {
             "name": self.name,
             "rows": self.height,
@@ -139,6 +142,8 @@ def column_record(column: DataColumn) -> dict[str, Any]:
         record["wraps"] = True
     if column.numeric:
         record["numbers"] = [number_record(value) for value in column.values]
+        if column.decimals is not None:
+            record["decimals"] = column.decimals
         return record
     words = list(dict.fromkeys(write_value(value) for value in column.values))
     place = {word: position for position, word in enumerate(words)}
@@ -160,7 +165,7 @@ def number_record(value: object) -> float | str | None:
     return int(number) if number.is_integer() and abs(number) < 1e15 else float(f"{number:.{DIGITS}g}")
 
 
-def write_value(value: object) -> str:
+def write_value(value: object, decimals: int | None = None) -> str:
     """As virtual_table.js writes it too: six decimals, or powers of ten where they would all be zeros."""
     if value is None:
         return MISSING
@@ -169,6 +174,8 @@ def write_value(value: object) -> str:
     number = float(value)
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "Inf" if number > 0 else "-Inf"
+    if decimals is not None:
+        return f"{number:,.{decimals}f}"
     if isinstance(value, int) or (number.is_integer() and abs(number) < 1e6):
         return f"{number:.0f}" if number else "0"
     if not 1e-3 <= abs(number) < 1e6:
