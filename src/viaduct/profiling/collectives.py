@@ -11,8 +11,9 @@ from math import prod
 
 from viaduct.profiling.events import ANNOTATION, Event, Span, join_spans, remove_spans, sum_spans
 from viaduct.profiling.flop_formulas import SIZES
-from viaduct.profiling.operator_table import DTYPES, Trace
+from viaduct.profiling.operator_rows import DTYPES, find_kernels
 from viaduct.profiling.record import Collective
+from viaduct.profiling.trace_context import Trace
 
 HOST_BACKENDS = ("gloo:", "mpi:", "ucc:")
 DEVICE_KERNELS = ("ncclDevKernel", "ncclKernel", "hcom_", "cnclKernel")
@@ -29,7 +30,7 @@ def list_collectives(trace: Trace) -> list[Collective]:
         events = [event for event in trace.events if is_host_collective(event) and first <= event.start < last]
         busy = find_busy_host(trace)
     else:
-        kernels = [event for event, _ in trace.kernels]
+        kernels = [event for event, _ in find_kernels(trace)]
         events = [event for event in kernels if event.name.startswith(DEVICE_KERNELS)]
         busy = join_spans((event.start, event.end) for event in kernels if not event.name.startswith(DEVICE_KERNELS))
     return [describe_collective(event, busy) for event in sorted(events, key=lambda event: event.start)]

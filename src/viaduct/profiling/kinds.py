@@ -49,13 +49,14 @@ FURTHER = (
     (ATTENTION, r"attention|flash_fwd|flash_bwd|fmha"),
     (
         REDUCTION,
-        r"reduce|::(sum|mean|max|min|amax|amin|argmax|norm|linalg_vector_norm|var|std|prod|cumsum|nll_loss)|softmax",
+        r"reduce|softmax|::(sum|mean|max|min|amax|amin|argmax|argmin|norm|linalg_vector_norm|var|std|prod|cumsum|logsumexp|"
+        r"all|any|nll_loss|nll_loss_forward)(_backward|_)?$",
     ),
     (
         ELEMENTWISE,
         r"elementwise|triton_poi|vectorized|::(add|sub|mul|div|neg|abs|exp|log|sqrt|rsqrt|pow|relu|sigmoid|tanh|gelu|silu|"
         r"clamp|clamp_min|hardtanh|leaky_relu|threshold|addcmul|addcdiv|lerp|where|maximum|minimum|eq|ne|lt|gt|le|ge|fill|"
-        r"zero|dropout|bernoulli|native_dropout|reciprocal|erf|sign)(_backward|_)?$",
+        r"zero|dropout|bernoulli|native_dropout|reciprocal|erf|sign|normal|uniform|random)(_backward|_)?$",
     ),
 )
 OWN_FILES = (

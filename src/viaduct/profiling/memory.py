@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from viaduct.profiling.events import OPERATOR, Event
-from viaduct.profiling.operator_table import Trace
 from viaduct.profiling.record import MemoryOwner, MemoryPoint
+from viaduct.profiling.trace_context import Trace
 
 ALLOCATION = "[memory]"
 HOST = 0  # as traces number the kinds of devices

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from viaduct.profiling.operator_table import MODULE
+from viaduct.profiling.trace_context import MODULE
 
 WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 """Modules around a network, and the name under which they hold it."""
@@ -95,7 +95,7 @@ def list_modules(root: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Modu
         yield from list_modules(inner, name)
         return
     if getattr(root, "_compiled_call_impl", None) is None:
-        yield name or type(root).__name__, root
+        yield name or type(getattr(root, held or "", root)).__name__, root
     if is_compiled(root):
         return
     for child_name, child in root.named_children():

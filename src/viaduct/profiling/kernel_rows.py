@@ -1,0 +1,164 @@
+"""Rows of kernels from the events of a trace.
+
+    kernels = list_kernels(Trace.read(…))
+
+On an accelerator these are kernels, copies and fills on the device. On the CPU they are operators that call no other
+but helpers. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from viaduct.profiling import kinds
+from viaduct.profiling.events import ANNOTATION, OPERATOR, Event
+from viaduct.profiling.flop_formulas import NOTHING_KNOWN, SIZES, Work
+from viaduct.profiling.operator_rows import find_kernels, find_works, read_call, sum_known
+from viaduct.profiling.record import Kernel
+from viaduct.profiling.trace_context import Trace
+
+HELPERS = {
+    f"aten::{name}"
+    for name in (
+        *(
+            "empty",
+            "empty_like",
+            "empty_strided",
+            "new_empty",
+            "resize_",
+            "view",
+            "reshape",
+            "as_strided",
+            "as_strided_",
+            "t",
+        ),
+        *(
+            "transpose",
+            "permute",
+            "expand",
+            "expand_as",
+            "select",
+            "slice",
+            "squeeze",
+            "unsqueeze",
+            "detach",
+            "detach_",
+        ),
+        *(
+            "alias",
+            "_unsafe_view",
+            "_reshape_alias",
+            "narrow",
+            "unbind",
+            "split",
+            "chunk",
+            "view_as",
+            "numpy_T",
+            "flatten",
+        ),
+        *(
+            "result_type",
+            "is_same_size",
+            "set_",
+            "resolve_conj",
+            "resolve_neg",
+            "lift_fresh",
+            "unfold",
+            "contiguous",
+            "to",
+        ),
+    )
+} | {"detach", "detach_", "TorchDynamo Cache Lookup", "Pregraph bytecode"}
+"""Operators that allocate or describe memory: they compute nothing and are no kernels."""
+
+
+def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
+    """Return a row for each kernel name, dtype and operator, the longest first."""
+    rows = list_leaf_operators(trace) if trace.device == "cpu" else list_launched(trace)
+    groups: dict[KernelSignature, list[tuple[float, Work]]] = defaultdict(list)
+    for signature, time, work in rows:
+        groups[signature].append((time, work))
+    steps = len(trace.windows)
+    kernels = [
+        Kernel(
+            **signature._asdict(),
+            calls=len(found) / steps,
+            time_us=sum(time for time, _ in found) / steps,
+            flops=sum_known([work.flops for _, work in found], steps),
+            bytes=sum_known([work.bytes for _, work in found], steps),
+            rank=rank,
+        )
+        for signature, found in groups.items()
+    ]
+    return sorted(kernels, key=lambda kernel: -kernel.time_us)
+
+
+class KernelSignature(NamedTuple):
+    """What launches of one kernel row have in common."""
+
+    name: str
+    kind: str
+    dtype: str
+    operator: str
+
+
+Row = tuple[KernelSignature, float, Work]
+
+
+def list_leaf_operators(trace: Trace) -> list[Row]:
+    """Return the CPU's kernels: operators that call no other but helpers, with the time that is their own."""
+    callers = {id(event.find_around(OPERATOR)) for event in trace.operators if event.name not in HELPERS}
+    works = find_works(trace.operators)
+    found: list[Row] = []
+    for event in trace.operators:
+        is_leaf = id(event) not in callers and event.name not in HELPERS
+        if is_leaf or works[id(event)].family or kinds.of_operator(event.name) == kinds.COMPILED:
+            outer = event.find_around(OPERATOR)
+            caller = outer.name if outer is not None else ""
+            signature = KernelSignature(event.name, find_kind(trace, event), find_dtype(event), caller)
+            own_us = max(0.0, event.duration - trace.inside_us.get(id(event), 0.0))
+            found.append((signature, own_us, works[id(event)]))
+    return found
+
+
+def list_launched(trace: Trace) -> list[Row]:
+    """Return kernels of the device; an operator's work is that of its kernel where it launched no other."""
+    works, kernels = find_works(trace.operators), find_kernels(trace)
+    counts: dict[int, int] = defaultdict(int)
+    for _, operator in kernels:
+        counts[id(operator)] += 1
+    found: list[Row] = []
+    for kernel, operator in kernels:
+        alone = operator is not None and counts[id(operator)] == 1
+        work = works.get(id(operator), NOTHING_KNOWN) if alone else NOTHING_KNOWN
+        dtype = find_dtype(operator) if operator is not None else ""
+        name = operator.name if operator is not None else ""
+        signature = KernelSignature(kernel.name, find_kernel_kind(trace, kernel, operator), dtype, name)
+        found.append((signature, kernel.duration, work))
+    return found
+
+
+def find_dtype(event: Event) -> str:
+    """Return the dtype of the first floating-point input, else of the first tensor; "" where there is none."""
+    dtypes = [dtype for dtype in read_call(event).dtypes if dtype in SIZES]
+    return next((dtype for dtype in dtypes if "float" in dtype), dtypes[0] if dtypes else "")
+
+
+def find_kind(trace: Trace, event: Event) -> str:
+    """Return the kind of an operator; whatever runs inside of an optimizer's step is the optimizer's."""
+    context = trace.contexts.get(id(event))
+    outer = event.find_around(ANNOTATION)
+    inside_step = outer is not None and outer.name.startswith("Optimizer.")
+    if context is not None and context.phase == "update" and inside_step:
+        return kinds.OPTIMIZER
+    return kinds.describe_operator(event.name)
+
+
+def find_kernel_kind(trace: Trace, kernel: Event, operator: Event | None) -> str:
+    """Return the kind of a kernel by its operator where that says something, else by its own name."""
+    by_operator = find_kind(trace, operator) if operator is not None else kinds.OTHER
+    by_name = kinds.describe_kernel(kernel.name)
+    if by_operator == kinds.OPTIMIZER or by_name in (kinds.PRODUCT, kinds.OTHER, kinds.ELEMENTWISE):
+        return by_name if by_operator in (kinds.OTHER, kinds.COMPILED) else by_operator
+    return by_name

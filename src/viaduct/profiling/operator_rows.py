@@ -1,0 +1,201 @@
+"""Rows of operators from the events of a trace.
+
+    operators = list_operators(Trace.read(…))
+
+Calls with the same name, phase, module, shapes, dtypes, layout and script line are one row. Importing this module does
+not import torch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from viaduct.profiling.events import ON_DEVICE, OPERATOR, PYTHON, RUNTIMES, Event
+from viaduct.profiling.flop_formulas import NOTHING_KNOWN, Call, Work, count_work
+from viaduct.profiling.record import Operator, Phase
+from viaduct.profiling.trace_context import Context, Trace
+
+DTYPES = {
+    **{"float": "float32", "double": "float64", "long int": "int64", "long": "int64", "int": "int32"},
+    **{"short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool"},
+    **{"c10::BFloat16": "bfloat16", "c10::Half": "float16", "c10::complex<float>": "complex64"},
+    **{"c10::complex<double>": "complex128", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2"},
+}
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
+VALUE_READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::equal")
+
+
+class Signature(NamedTuple):
+    """What calls of one row have in common."""
+
+    name: str
+    phase: Phase
+    module: str
+    shapes: str
+    dtypes: str
+    layout: str
+    location: str
+
+
+def list_operators(trace: Trace, rank: int = 0) -> list[Operator]:
+    """Return a row for each operator and signature, the longest first."""
+    maker = RowMaker(trace, rank)
+    groups: dict[Signature, list[Event]] = defaultdict(list)
+    for event in [*trace.operators, *(event for event in maker.waits if event.category != OPERATOR)]:
+        groups[describe_signature(trace, event)].append(event)
+    rows = [maker.make_row(signature, events) for signature, events in groups.items()]
+    return sorted(rows, key=lambda row: -(row.device_us or 0.0) - row.self_us)
+
+
+class RowMaker:
+    """Rows of operators with means per recorded step."""
+
+    def __init__(self, trace: Trace, rank: int) -> None:
+        self.trace = trace
+        self.rank = rank
+        self.works = find_works(trace.operators)
+        self.launched = sum_launched(trace)
+        self.waits = find_waits(trace)
+        self.waiting = {id(event) for event in self.waits}
+
+    def make_row(self, signature: Signature, events: Sequence[Event]) -> Operator:
+        """Return the row of calls with one signature; a trace without kernels says nothing of the device."""
+        steps = len(self.trace.windows)
+        works = [self.works.get(id(event), NOTHING_KNOWN) for event in events]
+        total = sum(event.duration for event in events)
+        inside = sum(min(event.duration, self.trace.inside_us.get(id(event), 0.0)) for event in events)
+        on_device = sum(self.launched.get(id(event), 0.0) for event in events) / steps
+        return Operator(
+            **signature._asdict(),
+            calls=len(events) / steps,
+            total_us=total / steps,
+            self_us=(total - inside) / steps,
+            device_us=on_device if self.launched else None,
+            flops=sum_known([work.flops for work in works], steps),
+            bytes=sum_known([work.bytes for work in works], steps),
+            synchronises=any(id(event) in self.waiting for event in events),
+            rank=self.rank,
+        )
+
+
+def describe_signature(trace: Trace, event: Event) -> Signature:
+    """Return what makes a row of its own."""
+    context = trace.contexts.get(id(event)) or find_runtime_context(trace, event)
+    call = read_call(event)
+    tensors = [number for number in range(len(call.shapes)) if call.shape(number) is not None]
+    shapes = ", ".join(str(call.shapes[number]) for number in tensors) or describe_lists(call)
+    dtypes = ", ".join(call.dtypes[number] for number in tensors)
+    layout = describe_layout(event)
+    return Signature(event.name, context.phase, context.module, shapes, dtypes, layout, context.location)
+
+
+def describe_lists(call: Call) -> str:
+    """Return the number of tensors in a list of them, and of their values, as a shape; "" without a list."""
+    for shapes, dtype in zip(call.shapes, call.dtypes, strict=False):
+        if dtype == "TensorList" and shapes:
+            values = sum(prod(shape) for shape in shapes if isinstance(shape, list))
+            return f"{len(shapes)} tensors with {values} values"
+    return ""
+
+
+def find_runtime_context(trace: Trace, event: Event) -> Context:
+    """Return the surroundings of a call of the device's runtime that stands outside of operators."""
+    python = event.find_around(PYTHON)
+    return Context(location=trace.lines.get(id(python), "") if python is not None else "")
+
+
+def sum_known(figures: Sequence[float | None], steps: int) -> float | None:
+    """Return the sum per step; None unless all of them are known."""
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) / steps if known and len(known) == len(figures) else None
+
+
+def read_call(event: Event) -> Call:
+    """Return shapes, dtypes and plain values of an operator's arguments, as the trace has them."""
+    args = event.args
+    types = [str(name) for name in args.get("Input type") or args.get("Input Types") or []]
+    shapes = list(args.get("Input Dims") or [])
+    return Call(event.name, shapes, [DTYPES.get(name, name) for name in types], list(args.get("Concrete Inputs") or []))
+
+
+def describe_layout(event: Event) -> str:
+    """Return the memory layout of the first input with four dimensions; "" where strides say nothing."""
+    pairs = zip(event.args.get("Input Dims") or [], event.args.get("Input Strides") or [], strict=False)
+    for shape, strides in pairs:
+        if isinstance(shape, list) and len(shape) == 4 and all(isinstance(side, int) for side in shape):
+            return name_layout(shape, strides) if isinstance(strides, list) and len(strides) == 4 else ""
+    return ""
+
+
+def name_layout(shape: list[int], strides: list[int]) -> str:
+    """Return "contiguous", "channels_last" or "other"; "" for a tensor that is both, such as one of 1x1 images."""
+    _, channels, height, width = shape
+    orders = {
+        "contiguous": [channels * height * width, height * width, width, 1],
+        "channels_last": [channels * height * width, 1, width * channels, channels],
+    }
+    fitting = [
+        name
+        for name, expected in orders.items()
+        if all(side == 1 or stride == wanted for side, stride, wanted in zip(shape, strides, expected, strict=True))
+    ]
+    return "" if len(fitting) == 2 else (fitting[0] if fitting else "other")
+
+
+def find_works(operators: Sequence[Event]) -> dict[int, Work]:
+    """Count the work of each operator; an operator around another of the same family leaves it to that one."""
+    works = {id(event): count_work(read_call(event)) for event in operators}
+    for event in operators:
+        family = works[id(event)].family
+        outer = event.find_around(OPERATOR)
+        while family and outer is not None:
+            if works.get(id(outer), NOTHING_KNOWN).family == family:
+                works[id(outer)] = NOTHING_KNOWN
+            outer = outer.find_around(OPERATOR)
+    return works
+
+
+def find_waits(trace: Trace) -> list[Event]:
+    """Return where the host waits for the device.
+
+    On CUDA these are the operators (or the calls outside of operators) inside of which the runtime waited. On the CPU
+    nothing waits: these are the operators that would wait on an accelerator, outside of the loader and the optimizer.
+    """
+    if trace.device == "cpu":
+        contexts = trace.contexts
+        reads = [event for event in trace.operators if event.name in VALUE_READS]
+        return [event for event in reads if not contexts[id(event)].on_host]
+    first, last = trace.windows[0][0], trace.windows[-1][1]
+    calls = [event for event in trace.events if event.category in RUNTIMES and event.name in WAITS]
+    inside = [event for event in calls if first <= event.start < last]
+    return list({id(found): found for found in (event.find_around(OPERATOR) or event for event in inside)}.values())
+
+
+def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
+    """Return kernels that recorded steps launched, each with its operator where that is known."""
+    by_id = {event.args.get("External id"): event for event in trace.events if event.category == OPERATOR}
+    calls = {event.args.get("correlation"): event for event in trace.events if event.category in RUNTIMES}
+    first, last = trace.windows[0][0], trace.windows[-1][1]
+    found = []
+    for event in trace.events:
+        if event.category not in ON_DEVICE:
+            continue
+        launch = calls.get(event.args.get("correlation"))
+        around = launch.find_around(OPERATOR) if launch is not None else None
+        operator = around or by_id.get(event.args.get("External id"))
+        began = launch.start if launch is not None else operator.start if operator is not None else event.start
+        if first <= began < last:
+            found.append((event, operator))
+    return found
+
+
+def sum_launched(trace: Trace) -> dict[int, float]:
+    """Return the device's time of the kernels that each operator launched itself, by id."""
+    launched: dict[int, float] = defaultdict(float)
+    for kernel, operator in find_kernels(trace):
+        if operator is not None:
+            launched[id(operator)] += kernel.duration
+    return launched

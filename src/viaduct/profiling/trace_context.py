@@ -1,0 +1,151 @@
+"""Phase, module and script line of each operator in a trace.
+
+    trace = Trace.read(raw_events, windows=[(start, end), …], main_thread=(pid, tid), device="cpu")
+    trace.contexts[id(operator)].module
+
+An operator belongs to the phase, the module and the script's line that its thread is in: `Optimizer.step#…` is the
+update, `enumerate(DataLoader)#…` data, what the autograd engine evaluates backward. Backward operators take module and
+line from the forward operator with their sequence number. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from viaduct.profiling.events import ANNOTATION, ON_DEVICE, OPERATOR, PYTHON, Event, Span, nest_events, sum_inside
+from viaduct.profiling.record import Phase
+
+MODULE = "viaduct.module:"  # annotations around the forward pass of a module
+ENGINE = "autograd::engine::evaluate_function"
+LOADER_FILES = "torch/utils/data"
+
+
+@dataclass
+class Trace:
+    """Events of the recorded steps, and what surrounds each of them."""
+
+    events: list[Event]
+    windows: list[Span]
+    main_thread: Any
+    device: str = "cpu"
+    lines: dict[int, str] = field(default_factory=dict)  # id of a Python function -> script's line (locations.py)
+
+    @classmethod
+    def read(cls, raw_events: Iterable[dict[str, Any]], windows: list[Span], main_thread: Any, device: str) -> Trace:
+        """Return the nested events of a trace."""
+        return cls(nest_events(raw_events), windows, main_thread, device)
+
+    @cached_property
+    def operators(self) -> list[Event]:
+        """Operators that began within a recorded step, in order of time."""
+        first, last = self.windows[0][0], self.windows[-1][1]
+        return [event for event in self.events if event.category == OPERATOR and first <= event.start < last]
+
+    @cached_property
+    def inside_us(self) -> dict[int, float]:
+        """Time of other operators inside an operator, by id."""
+        return sum_inside(self.operators)
+
+    @cached_property
+    def contexts(self) -> dict[int, Context]:
+        """Surroundings of each operator, by id."""
+        return find_contexts(self)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an operator belongs to."""
+
+    phase: Phase = "other"
+    module: str = ""
+    location: str = ""
+    on_host: bool = False  # inside of the loader or the optimizer, whose counters no accelerator holds
+
+
+@dataclass
+class Mark:
+    """Surroundings of an event, as far as the events around it say."""
+
+    phase: Phase | None = None
+    module: str = ""
+    python: Event | None = None
+    sequence: int | None = None  # of the backward function around it
+    on_host: bool = False
+
+
+def find_contexts(trace: Trace) -> dict[int, Context]:
+    """Return the surroundings of each operator."""
+    marks = mark_events(trace)
+    sources = find_sources(trace.operators, marks)
+    trained = {id(source) for source in sources.values()}
+    contexts: dict[int, Context] = {}
+    running: Phase = "other"
+    for event in trace.operators:
+        mark = marks[id(event)]
+        marked = mark.phase or ("forward" if mark.module or id(event) in trained else None)
+        if marked and (event.thread == trace.main_thread or marked == "backward"):
+            running = marked
+        outer = contexts.get(id(event.find_around(OPERATOR)))
+        phase = marked or (outer.phase if outer is not None else follow_phase(running))
+        source = sources.get(mark.sequence) if phase == "backward" else None
+        origin = marks[id(source)] if source is not None else mark
+        location = trace.lines.get(id(origin.python), "") or trace.lines.get(id(mark.python), "")
+        contexts[id(event)] = Context(phase, mark.module or origin.module, location, mark.on_host)
+    return contexts
+
+
+def follow_phase(running: Phase) -> Phase:
+    """Return the phase of an operator without marks of its own: that of a loss, of gradient clipping, of logging."""
+    followers: dict[Phase, Phase] = {"forward": "forward", "backward": "update"}
+    return followers.get(running, "other")
+
+
+def mark_events(trace: Trace) -> dict[int, Mark]:
+    """Return for each event of the host what the events around it say."""
+    marks: dict[int, Mark] = {}
+    for event in trace.events:
+        if event.category in ON_DEVICE:
+            continue
+        outer = marks[id(event.parent)] if event.parent is not None else Mark()
+        mark = Mark(outer.phase, outer.module, outer.python, outer.sequence, outer.on_host)
+        if event.category == ANNOTATION:
+            mark_annotation(mark, event)
+        elif event.category == PYTHON:
+            mark.python = event
+            mark.on_host = mark.on_host or event.name.startswith(LOADER_FILES)
+            if event.name.startswith("torch/_tensor.py(") and event.name.endswith(": backward"):
+                mark.phase = "backward"
+        elif event.category == OPERATOR and event.name.startswith(ENGINE):
+            mark.phase, mark.sequence, mark.module = "backward", event.args.get("Sequence number"), ""
+        marks[id(event)] = mark
+    return marks
+
+
+def mark_annotation(mark: Mark, event: Event) -> None:
+    """Set what an annotation says of the events inside of it."""
+    if event.name.startswith(MODULE):
+        mark.module = event.name.removeprefix(MODULE)
+    elif event.name.startswith("Optimizer."):
+        mark.phase, mark.on_host = "update", True
+    elif event.name.startswith("enumerate(DataLoader)"):
+        mark.phase, mark.on_host = "data", True
+
+
+def find_sources(operators: Iterable[Event], marks: dict[int, Mark]) -> dict[int | None, Event]:
+    """Return the forward operator of each sequence number that a backward function has.
+
+    An operator that needs no gradient carries the number that the next function will get, so the last operator with a
+    number before its backward function is the one that took it.
+    """
+    latest: dict[int, Event] = {}
+    sources: dict[int | None, Event] = {}
+    for event in operators:
+        mark, number = marks[id(event)], event.args.get("Sequence number")
+        if mark.sequence in latest and mark.sequence not in sources:
+            sources[mark.sequence] = latest[mark.sequence]
+        elif isinstance(number, int) and mark.phase is None:
+            latest[number] = event
+    return sources
