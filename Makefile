@@ -72,7 +72,7 @@ $(VENV)/.core: pyproject.toml setup.py $(wildcard src/viaduct/data/*.[ch]) | pyt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/pip install -q -e '.[train,serve,dev,tf]'
+	$(BIN)/pip install -q -e '.[train,serve,search,dev,tf]'
 	@# onnx cannot share an environment with TensorFlow 2.15: tests put this folder before it, in processes of their own.
 	$(BIN)/pip install -q --target $(VENV)/onnx 'onnx>=1.18' 'onnxscript>=0.5' 'onnxruntime>=1.22' 'ml_dtypes<0.6' \
 	|| echo "onnx cannot be installed here: its tests are skipped."

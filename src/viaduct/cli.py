@@ -36,6 +36,7 @@ VERBS = {
     "compare": "Find the first operator where two dumps part ways, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
     "data": "Build, fetch, index, check, look at and measure training data.",
+    "search": "Search the hyper-parameters of a recipe; every trial is an ordinary run.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",
     "weights": "Look into weights; bring TensorFlow and MindSpore checkpoints in and out, without either.",
     "ranktable": "Make, check, show and convert the rank tables that describe a cluster.",

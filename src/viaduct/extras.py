@@ -5,6 +5,7 @@
     pip install 'viaduct[tf]'       TensorFlow 2.15, to rehearse TensorFlow 1 scripts and export for TensorFlow
     pip install 'viaduct[onnx]'     ONNX and its runtime, to export for them; not beside TensorFlow
     pip install 'viaduct[serve]'    the HTTP server that `serve` runs in
+    pip install 'viaduct[search]'   Optuna, which draws the parameters of `search`
 
 Code that needs such a package imports it where it needs it and handles nothing: `cli.main` passes a ModuleNotFoundError
 to `explain_import_error`, the only place that turns it into a message.
@@ -30,6 +31,8 @@ EXTRAS = {
     "starlette": "serve",
     "prometheus_client": "serve",
     "python_multipart": "serve",
+    "optuna": "search",
+    "scipy": "search",
     "onnx": "onnx",
     "onnxscript": "onnx",
     "onnxruntime": "onnx",

@@ -1,0 +1,8 @@
+"""Run directories, read and compared: listing, differences, lineage, a page over several runs, exports.
+
+    listing = list_runs([Path("runs")])        # runs/listing.py: every run below a folder, and what is not one and why
+    diff_runs(first, second)                   # runs/differences.py
+    trace_lineage(run, listing.runs)           # runs/lineage.py
+
+Reads files only, and needs no torch. A run may be another process's, half-written, or damaged.
+"""

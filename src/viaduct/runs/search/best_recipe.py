@@ -1,0 +1,55 @@
+"""Recipe file of a trial: the recipe that was searched, with the values of the trial; `viaduct train` takes it.
+
+base = load("shapes_taster").recipe
+recipe = replace(base, optimizer=replace(base.optimizer, lr=0.3))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from viaduct import recipes
+from viaduct.data.atomic import replacing
+from viaduct.recipes import Loaded, Recipe
+from viaduct.recipes._fields import override
+
+
+def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
+    """Return a recipe with fields set from their texts, in their order."""
+    if "epochs" in settings and "steps" not in settings:
+        recipe = override(recipe, "steps", "0")  # as `viaduct train` does: one length replaces the other
+    for path, text in settings.items():
+        recipe = override(recipe, path, text)
+    return recipe
+
+
+def write_recipe(path: Path, base: Loaded, recipe: Recipe, headline: str) -> None:
+    """Write a recipe file; `base` is the recipe that was searched, `recipe` that with the values of a trial."""
+    with replacing(path) as file:
+        file.write(render_recipe(base, recipe, headline).encode())
+
+
+def render_recipe(base: Loaded, recipe: Recipe, headline: str) -> str:
+    source = base.name if base.file is None else str(base.file)
+    changed = write_part("base", base.recipe, recipe)
+    used = sorted(name for name in recipes.__all__ if name[0].isupper() and f"{name}(" in changed)
+    names = ", ".join([*used, "load", "replace"])
+    return (
+        f'"""{headline}"""\n\nfrom viaduct.recipes import {names}\n\n'
+        f"base = load({source!r}).recipe\nrecipe = {changed}\n"
+    )
+
+
+def write_part(name: str, before: Any, after: Any) -> str:
+    """Return Python that makes `after` of what is called `name`, naming only the fields that differ."""
+    changes = []
+    for entry in dataclasses.fields(before):
+        old, new = getattr(before, entry.name), getattr(after, entry.name)
+        if old == new:
+            continue
+        nested = dataclasses.is_dataclass(old) and type(old) is type(new)
+        changes.append(f"{entry.name}={write_part(f'{name}.{entry.name}', old, new) if nested else repr(new)}")
+    return f"replace({name}, {', '.join(changes)})" if changes else name

@@ -1,0 +1,253 @@
+"""The search itself: draw parameters, start trials, read what they reach, stop the weak ones. Read `conduct`.
+
+One process does all of it, with up to `parallel` trials beside it; the study's database is written at every step, so
+that whatever kills the search loses nothing but the time of trials without a checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from viaduct.runs.search.results import (
+    PAST,
+    describe_values,
+    format_value,
+    rank_results,
+    read_results,
+)
+from viaduct.runs.search.sampling import PrunerName, SamplerName, make_pruner, make_sampler
+from viaduct.runs.search.space import Space, Value
+from viaduct.runs.search.trial_process import Launcher, TrialRun
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial, Trial
+
+End = Literal["done", "interrupted", "timeout", "failing"]
+ALIKE = 3
+"""First trials that fail for the same reason, after which the others are not tried."""
+DIVERGED = "the loss became"
+NUMBERS = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a study is searched; another search may continue it with another plan."""
+
+    trials: int
+    """All trials of the study, those of earlier searches included; past runs are not counted."""
+    parallel: int = 1
+    sampler: SamplerName = "tpe"
+    pruner: PrunerName = "none"
+    evaluations: int = 1
+    """Evaluations of a trial, the last one included."""
+    seed: int = 0
+    timeout_s: float | None = None
+    first: dict[str, Value] | None = None
+    """Values of the first trial: the recipe's own."""
+    poll_s: float = 0.25
+
+
+@dataclass
+class Active:
+    """A trial that is being trained."""
+
+    number: int
+    slot: int
+    trial: Trial
+    run: TrialRun
+    began: float = field(default_factory=time.monotonic)
+    pruned: bool = False
+    reported: int = 0
+
+
+@dataclass
+class Conductor:
+    """Searches a study to the number of trials that a plan asks for."""
+
+    study: Study
+    space: Space
+    metric: str
+    launcher: Launcher
+    plan: Plan
+    say: Callable[[str], None]
+    is_interrupted: Callable[[], bool] = lambda: False
+    active: list[Active] = field(default_factory=list)
+    unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)
+    """Trials of an earlier search that are resumed before others are started."""
+    began: float = field(default_factory=time.monotonic)
+
+    def conduct(self) -> End:
+        """Search; returns why it has ended. Trials that were cut off stay unfinished and are resumed next time."""
+        self.unfinished = self.find_unfinished()
+        while True:
+            end = self.should_end()
+            if end:
+                return self.stop_all(end)
+            while len(self.active) < self.plan.parallel and self.start_next():
+                pass
+            if not self.active:
+                return "done"
+            self.watch()
+            time.sleep(self.plan.poll_s if self.active else 0)
+
+    def own_trials(self) -> list[FrozenTrial]:
+        """Return the trials without the past runs; the position of a trial is its number."""
+        return [trial for trial in self.study.get_trials(deepcopy=False) if PAST not in trial.user_attrs]
+
+    def find_unfinished(self) -> list[tuple[int, FrozenTrial]]:
+        """Return the trials that a search before this one had started and not ended."""
+        from optuna.trial import TrialState
+
+        own = enumerate(self.own_trials())
+        return [(number, trial) for number, trial in own if trial.state == TrialState.RUNNING]
+
+    def attach(self, trial: FrozenTrial, number: int) -> Trial:
+        """Return a trial of an earlier search as one that can be reported to."""
+        import optuna
+
+        self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, number, self.plan.trials)
+        return optuna.trial.Trial(self.study, trial._trial_id)
+
+    def should_end(self) -> End | None:
+        if self.is_interrupted():
+            return "interrupted"
+        if self.plan.timeout_s is not None and time.monotonic() - self.began >= self.plan.timeout_s:
+            return "timeout"
+        return "failing" if self.fails_always() else None
+
+    def start_next(self) -> bool:
+        """Resume a trial, or draw the parameters of the next one and start it; False where there is none."""
+        if self.unfinished:
+            number, trial = self.unfinished.pop(0)
+            self.say(f"trial {number + 1}/{self.plan.trials}: resumed; it was cut off.")
+            self.start(number, self.attach(trial, number))
+            return True
+        following = self.next_number()
+        if following is None:
+            return False
+        self.study.sampler = make_sampler(self.plan.sampler, self.plan.seed, following, self.plan.trials)
+        self.start(following, self.study.ask())
+        return True
+
+    def next_number(self) -> int | None:
+        """Return the number of the next trial, with fixed values put into the queue where it has some."""
+        from optuna.trial import TrialState
+
+        own = self.own_trials()
+        for number, trial in enumerate(own):
+            if trial.state == TrialState.WAITING:
+                return number
+        if len(own) >= self.plan.trials:
+            return None
+        if self.plan.sampler == "grid":
+            point = self.next_point(own)
+            if point is None:
+                return None
+            self.study.enqueue_trial(point)
+        elif not own and self.plan.first is not None:
+            self.study.enqueue_trial(self.plan.first)
+        return len(own)
+
+    def next_point(self, own: Sequence[FrozenTrial]) -> dict[str, Value] | None:
+        tried = [trial.params for trial in own]
+        return next((point for point in self.space.grid() if point not in tried), None)
+
+    def start(self, number: int, trial: Trial) -> None:
+        values = {dimension.path: dimension.suggest(trial) for dimension in self.space.dimensions}
+        slot = min(set(range(self.plan.parallel)) - {active.slot for active in self.active})
+        run = self.launcher.start(number, self.space.settings(values), slot)
+        reported = len(self.intermediate(trial))
+        self.active.append(Active(number, slot, trial, run, reported=reported))
+
+    def intermediate(self, trial: Trial) -> dict[int, float]:
+        stored = self.study.get_trials(deepcopy=False)[trial.number]
+        return stored.intermediate_values
+
+    def watch(self) -> None:
+        """Read what the running trials have reached; end those that have ended, stop those that are weak."""
+        for active in list(self.active):
+            code = active.run.poll()
+            self.report(active, ended=code is not None)
+            if code is not None:
+                self.finish(active, code)
+                self.active.remove(active)
+
+    def report(self, active: Active, ended: bool) -> None:
+        """Pass new evaluations on; the pruner decides at each of them but the last."""
+        evaluations = active.run.evaluations()
+        for index, evaluation in enumerate(evaluations[active.reported :], start=active.reported + 1):
+            active.trial.report(evaluation.value, index)
+            active.reported = index
+            if not ended and not active.pruned and index < self.plan.evaluations and self.is_weak(active.trial):
+                active.pruned = True
+                active.run.stop()
+
+    def is_weak(self, trial: Trial) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental features of Optuna 4
+            self.study.pruner = make_pruner(self.plan.pruner, self.plan.evaluations)
+            return trial.should_prune()
+
+    def finish(self, active: Active, code: int) -> None:
+        """Write down how a trial has ended, and say so."""
+        from optuna.trial import TrialState
+
+        trial, run = active.trial, active.run
+        seconds = time.monotonic() - active.began
+        trial.set_user_attr("seconds", round(seconds, 2))
+        value = run.final() if code == 0 else None
+        if value is not None:
+            trial.set_user_attr("images", run.images())
+            self.study.tell(trial, value)
+        elif active.pruned:
+            self.study.tell(trial, state=TrialState.PRUNED)
+        else:
+            trial.set_user_attr("reason", run.reason())
+            self.study.tell(trial, state=TrialState.FAIL)
+        self.say(self.describe(active.number))
+
+    def describe(self, number: int) -> str:
+        """Return the line of progress about a trial that has ended."""
+        results = read_results(self.study, self.space)
+        result = next(result for result in results if result.number == number)
+        outcome = f"{self.metric} {format_value(result.value, self.metric)}"
+        if result.state == "pruned":
+            outcome = f"stopped early at {outcome}"
+        elif result.state == "failed":
+            outcome = f"failed: {result.reason}"
+        ranked = rank_results(results, self.study.direction.name.lower())
+        best = f"; best {format_value(ranked[0].value, self.metric)}, {ranked[0].name}" if ranked else ""
+        took = f" in {result.seconds:.0f} s" if result.seconds is not None else ""
+        return f"trial {number + 1}/{self.plan.trials}: {describe_values(result.values)}: {outcome}{took}{best}"
+
+    def fails_always(self) -> bool:
+        """Return True if the first trials have all failed for one reason, which is not that their loss diverged."""
+        from optuna.trial import TrialState
+
+        ended = [trial for trial in self.own_trials() if trial.state.is_finished()]
+        if len(ended) < ALIKE or any(trial.state != TrialState.FAIL for trial in ended):
+            return False
+        reasons = {NUMBERS.sub("#", trial.user_attrs.get("reason", "")) for trial in ended}
+        return len(reasons) == 1 and not next(iter(reasons)).startswith(DIVERGED)
+
+    def stop_all(self, end: End) -> End:
+        """Ask the running trials to write a checkpoint, and wait for them."""
+        for active in self.active:
+            active.run.stop()
+        while self.active:
+            for active in list(self.active):
+                code = active.run.poll()
+                if code is None:
+                    continue
+                self.report(active, ended=True)
+                if code == 0 or active.pruned:  # it had ended before it was asked to
+                    self.finish(active, code)
+                self.active.remove(active)
+            time.sleep(self.plan.poll_s if self.active else 0)
+        return end

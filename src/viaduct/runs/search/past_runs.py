@@ -1,0 +1,150 @@
+"""Past runs as prior observations: finished runs of the same recipe, on the same data, with values inside the space.
+
+A run counts only if everything that the search does not change is equal: its accuracy is then what a trial with these
+values would have reached, up to the seed. What was not taken is counted by its reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viaduct.errors import BadData, ViaductError
+from viaduct.recipes import Recipe
+from viaduct.recipes._fields import differences, from_record, to_record
+from viaduct.run_files import read_recipe_record, read_summary
+from viaduct.runs.search.results import PAST
+from viaduct.runs.search.space import Space, Value
+from viaduct.runs.search.trial_process import is_number
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+DEEPEST = 6
+"""Levels of folders that are looked through."""
+EQUIVALENT = (
+    *("evaluation", "checkpoint", "log", "callbacks", "metrics", "expects", "sink", "mode", "compile", "compile_parts"),
+    *("kernels", "deterministic", "seed", "data.workers", "data.prefetch", "data.eval_batch"),
+    *("parallel.bucket_mb", "parallel.find_unused", "parallel.hang_seconds"),
+)
+"""Fields that do not change what a recipe reaches, up to the noise that a seed makes."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a past run must have in common with the trials."""
+
+    name: str
+    recipe: Recipe
+    """With all settings of the trials, their length among them."""
+    pictures: dict[str, Any]
+    """Number and labels of the images, as a run's recipe.json has them."""
+    metric: str
+
+
+@dataclass(frozen=True)
+class PastRun:
+    path: Path
+    values: dict[str, Value]
+    value: float
+    images: int | None
+
+
+@dataclass
+class Gathered:
+    """Past runs that were taken, and why others were not."""
+
+    taken: list[PastRun] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def lines(self, folder: Path) -> list[str]:
+        """Return what is said of them."""
+        total = len(self.taken) + self.refused.total()
+        lines = [f"{len(self.taken)} of {total} past runs in {folder} are taken as observations."]
+        return lines + [f"  {count} not taken: {reason}" for reason, count in self.refused.most_common()]
+
+
+class NotTaken(Exception):
+    """Why a past run is no observation of this search."""
+
+
+def gather_past_runs(folder: Path, wanted: Wanted, space: Space, beside: Path | None = None) -> Gathered:
+    """Return the runs below a folder that are observations of this search; `beside` is the search's own folder."""
+    if not folder.is_dir():
+        raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
+    gathered = Gathered()
+    for run in sorted(find_runs(folder)):
+        if beside is not None and beside.resolve() in (run.resolve(), *run.resolve().parents):
+            continue
+        try:
+            gathered.taken.append(read_past_run(run, wanted, space))
+        except NotTaken as reason:
+            gathered.refused[str(reason)] += 1
+        except (ViaductError, OSError):
+            gathered.refused["damaged, or not readable"] += 1
+    return gathered
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """Yield the run directories at and below a folder; a run's own folders are not looked into."""
+    base = len(folder.parts)
+    for parent, folders, files in os.walk(folder):
+        if "recipe.json" in files:
+            folders.clear()
+            yield Path(parent)
+        elif len(Path(parent).parts) - base >= DEEPEST:
+            folders.clear()
+
+
+def read_past_run(run: Path, wanted: Wanted, space: Space) -> PastRun:
+    """Return a run as an observation; NotTaken says why it is none."""
+    record = read_recipe_record(run)
+    if record["name"] != wanted.name:
+        raise NotTaken("another recipe")
+    recipe = from_record(record["recipe"], wanted.recipe)
+    changed = [path for path in find_differences(wanted.recipe, recipe) if not is_covered(path, space.paths)]
+    if changed:
+        raise NotTaken(f"{', '.join(sorted(changed)[:3])}{' and more' if len(changed) > 3 else ''} differ")
+    if record.get("pictures") != wanted.pictures:
+        raise NotTaken("other data")
+    values = space.find(recipe)
+    if isinstance(values, str):
+        raise NotTaken(f"{values} is outside the space")
+    final = (read_summary(run) or {}).get("final")
+    if not isinstance(final, dict):
+        raise NotTaken("not finished")
+    value, images = final.get(wanted.metric), final.get("count")
+    if not is_number(value):
+        raise NotTaken(f"no {wanted.metric}")
+    return PastRun(run, values, float(value), images if isinstance(images, int) else None)
+
+
+def find_differences(wanted: Recipe, recipe: Any) -> list[str]:
+    return [path for path in differences(to_record(wanted), to_record(recipe)) if not is_covered(path, EQUIVALENT)]
+
+
+def is_covered(path: str, known: tuple[str, ...]) -> bool:
+    """Return True for one of these fields, or a field of one of these parts."""
+    return any(path == name or path.startswith(f"{name}.") for name in known)
+
+
+def add_past_runs(study: Study, taken: list[PastRun], space: Space) -> int:
+    """Add past runs to a study, those only that are not there; returns how many are new."""
+    import optuna
+
+    known = {trial.user_attrs.get(PAST) for trial in study.get_trials(deepcopy=False)}
+    added = [run for run in taken if str(run.path.resolve()) not in known]
+    for run in added:
+        study.add_trial(
+            optuna.trial.create_trial(
+                params=run.values,
+                distributions={dimension.path: dimension.distribution() for dimension in space.dimensions},
+                value=run.value,
+                user_attrs={PAST: str(run.path.resolve()), "images": run.images},
+            )
+        )
+    return len(added)

@@ -1,0 +1,204 @@
+"""The page of a search: the best trial and its noise, how it went, what matters, contours, all trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viaduct.reporting import (
+    BarChart,
+    Callout,
+    Code,
+    LineChart,
+    Page,
+    Part,
+    Remark,
+    Section,
+    Series,
+    Table,
+    Tile,
+    write_page,
+)
+from viaduct.reporting.contour_map import ContourAxis, ContourMap, Measurement
+from viaduct.runs.search.importance import FEWEST
+from viaduct.runs.search.output import order_results
+from viaduct.runs.search.results import (
+    SHARES,
+    TrialResult,
+    Verdict,
+    describe_values,
+    format_setting,
+    format_value,
+    write_verdict,
+)
+from viaduct.runs.search.space import Choices, Dimension, Range
+
+if TYPE_CHECKING:
+    from viaduct.runs.search.session import Findings
+
+MOST_CONTOURS = 6
+PER_MILLE = 1000
+
+
+def write_search_report(path: Path, findings: Findings, shares: dict[str, float] | None) -> None:
+    """Write the page of a search that has at least one finished trial."""
+    verdict = findings.verdict
+    assert verdict is not None
+    headline, *remarks = write_verdict(verdict, findings.request.metric)
+    notes = [Remark("Noise", text) for text in remarks]
+    sections = [
+        Section("History", history_text(findings), [history_chart(findings)]),
+        importance_section(shares, findings),
+        Section("Each parameter", "One dot a finished trial.", slice_charts(findings)),
+        *contour_sections(findings, shares),
+        Section("Trials", "", [trial_table(findings)]),
+        Section("Best trial", f"{findings.recipe_file}", [Code(findings.command)]),
+    ]
+    page = Page(
+        findings.request.loaded.name,
+        f"Search over {', '.join(findings.space.paths)}",
+        tiles(findings, verdict),
+        sections,
+        [Callout("muted" if verdict.alike or verdict.noise is None else "good", headline, notes)],
+        kind="search",
+    )
+    write_page(page, path)
+
+
+def tiles(findings: Findings, verdict: Verdict) -> list[Tile]:
+    counts = {state: sum(result.state == state for result in findings.results) for state in STATES}
+    metric = findings.request.metric
+    measured = [
+        Tile(metric, format_value(verdict.best.value, metric), verdict.best.name),
+        Tile("not separated from it", str(len(verdict.alike)) if verdict.noise is not None else "-", "by the noise"),
+    ]
+    return measured + [Tile(state, str(count)) for state, count in counts.items() if count]
+
+
+STATES = ("finished", "pruned", "failed", "unfinished", "past run")
+
+
+def scale(value: float | None, metric: str) -> float | None:
+    """Return a value as charts show it: shares in percent."""
+    return value if value is None or metric not in SHARES else 100 * value
+
+
+def unit(metric: str) -> str:
+    return "%" if metric in SHARES else ""
+
+
+def history_text(findings: Findings) -> str:
+    past = sum(result.number is None for result in findings.results)
+    return f"In the order of the trials; {past} past runs came before them." if past else "In the order of the trials."
+
+
+def history_chart(findings: Findings) -> LineChart:
+    """Return the value of each trial and the best so far."""
+    metric = findings.request.metric
+    own = [result for result in findings.results if result.number is not None]
+    finished = [result for result in own if result.is_measured]
+    best = max if findings.study.direction.name == "MAXIMIZE" else min
+    reached = [best(earlier.value or 0.0 for earlier in finished[: i + 1]) for i in range(len(finished))]
+    series = [
+        Series("best so far", [result.number for result in finished], [scale(value, metric) for value in reached]),
+        dots("finished", [(result.number or 0, scale(result.value, metric)) for result in finished]),
+    ]
+    pruned = [(result.number or 0, scale(result.value, metric)) for result in own if result.state == "pruned"]
+    if pruned:
+        series.append(dots("stopped early", pruned))
+    return LineChart("History", "trial", metric, series, log_y=False, unit=unit(metric))
+
+
+def dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
+    """Return a series of dots without a line: gaps stand between them."""
+    ordered = sorted(points, key=lambda point: point[0])
+    between = [((left[0] + right[0]) / 2, None) for left, right in pairwise(ordered)]
+    mixed = [point for pair in zip(ordered, [*between, (0, None)], strict=False) for point in pair][:-1]
+    return Series(name, [x for x, _ in mixed], [y for _, y in mixed])
+
+
+def importance_section(shares: dict[str, float] | None, findings: Findings) -> Section:
+    text = "Share of each parameter in what separates the best tenth of the trials from all (PED-ANOVA)."
+    if shares is None:
+        finished = sum(result.is_measured for result in findings.results)
+        return Section("Importance", f"Not said: {finished} finished trials; {FEWEST} are needed.")
+    counts = [round(PER_MILLE * share) for share in shares.values()]
+    return Section("Importance", text, [BarChart("Importance, per mille", list(shares), counts)])
+
+
+def slice_charts(findings: Findings) -> list[LineChart]:
+    return [slice_chart(findings, dimension) for dimension in findings.space.dimensions]
+
+
+def slice_chart(findings: Findings, dimension: Dimension) -> LineChart:
+    """Return the metric against one parameter."""
+    metric = findings.request.metric
+    log = isinstance(dimension, Range) and dimension.log
+    label = f"log10 {dimension.path}" if log else dimension.path
+    if isinstance(dimension, Choices):
+        label = f"{dimension.path}: {', '.join(f'{n} = {text}' for n, text in enumerate(dimension.texts))}"
+    points = []
+    for result in findings.results:
+        if result.is_measured:
+            x = place_of(dimension, result)
+            points.append((math.log10(x) if log else x, scale(result.value, metric)))
+    return LineChart(dimension.path, label, metric, [dots("trials", points)], log_y=False, unit=unit(metric))
+
+
+def place_of(dimension: Dimension, result: TrialResult) -> float:
+    value = result.values[dimension.path]
+    return float(dimension.texts.index(str(value))) if isinstance(dimension, Choices) else float(value)
+
+
+def contour_sections(findings: Findings, shares: dict[str, float] | None) -> list[Section]:
+    """Return the contour maps of the most important pairs of parameters."""
+    measured = [result for result in findings.results if result.is_measured]
+    if len(findings.space.dimensions) < 2 or len(measured) < 3:
+        return []
+    order = list(shares or findings.space.paths)
+    dimensions = sorted(findings.space.dimensions, key=lambda dimension: order.index(dimension.path))
+    pairs = list(combinations(dimensions, 2))[:MOST_CONTOURS]
+    text = "Colour between the dots is interpolated; where no trial is near, nothing is drawn."
+    charts: list[Part] = [contour_map(findings, measured, *pair) for pair in pairs]
+    return [Section("Contours", text, charts)]
+
+
+def contour_map(findings: Findings, measured: list[TrialResult], x: Dimension, y: Dimension) -> ContourMap:
+    metric, verdict = findings.request.metric, findings.verdict
+    points = [
+        Measurement(
+            place_of(x, result),
+            place_of(y, result),
+            scale(result.value, metric) or 0.0,
+            f"{result.name}: {describe_values(result.values)}: {format_value(result.value, metric)}",
+        )
+        for result in measured
+    ]
+    best = measured.index(verdict.best) if verdict else None
+    return ContourMap(
+        f"{x.path} and {y.path}", axis_of(x), axis_of(y), metric, points, best, f" {unit(metric)}".rstrip()
+    )
+
+
+def axis_of(dimension: Dimension) -> ContourAxis:
+    if isinstance(dimension, Choices):
+        return ContourAxis(dimension.path, 0, len(dimension.texts) - 1, names=dimension.texts)
+    return ContourAxis(dimension.path, dimension.low, dimension.high, dimension.log)
+
+
+def trial_table(findings: Findings) -> Table:
+    metric, paths = findings.request.metric, findings.space.paths
+    rows = [
+        [
+            result.name,
+            *(format_setting(result.values[path]) if path in result.values else None for path in paths),
+            None if result.value is None else format_value(result.value, metric),
+            result.seconds,
+            f"{result.state}: {result.reason}" if result.reason else result.state,
+        ]
+        for result in order_results(findings)
+    ]
+    return Table(["trial", *paths, metric, "seconds", "state"], rows)

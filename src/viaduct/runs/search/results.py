@@ -1,0 +1,193 @@
+"""Results of a study: its trials as plain records, the best one, and which others noise does not separate from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import variance
+from typing import TYPE_CHECKING, Literal
+
+from viaduct.runs.search.space import Space, Value
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+State = Literal["finished", "pruned", "failed", "unfinished", "past run"]
+SHARES = ("top1", "top5")
+"""Metrics that are shares of the validation images, whose noise follows from their number."""
+STANDARD_ERRORS = 1.96  # 95 %
+PAST = "past_run"
+"""Attribute of a trial that is a run from before the search: its directory."""
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial, or one past run."""
+
+    name: str
+    number: int | None
+    """None for a past run."""
+    values: dict[str, Value]
+    state: State
+    value: float | None
+    """The metric at the end; of a pruned trial at its last evaluation."""
+    images: int | None = None
+    reason: str = ""
+    seconds: float | None = None
+    evaluations: int = 0
+
+    @property
+    def is_measured(self) -> bool:
+        """Return True if the trial was trained to its end."""
+        return self.value is not None and self.state in ("finished", "past run")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The best trial and what may be said of it."""
+
+    best: TrialResult
+    alike: list[TrialResult]
+    """Trials that the noise does not separate from the best."""
+    noise: float | None
+    """Half the width of the 95 % interval of a difference at the best's value; None: not known."""
+    source: str
+    """Where the noise comes from, in words."""
+
+
+def read_results(study: Study, space: Space) -> list[TrialResult]:
+    """Return the past runs and the trials of a study, in the order in which they were added."""
+    results, number = [], 0
+    for trial in study.get_trials(deepcopy=False):
+        past = trial.user_attrs.get(PAST)
+        results.append(read_result(trial, None if past else number, past or f"trial-{number:03d}", space))
+        number += not past
+    return results
+
+
+def read_result(trial: FrozenTrial, number: int | None, name: str, space: Space) -> TrialResult:
+    from optuna.trial import TrialState
+
+    states: dict[TrialState, State] = {
+        TrialState.COMPLETE: "finished",
+        TrialState.PRUNED: "pruned",
+        TrialState.FAIL: "failed",
+    }
+    duration = trial.user_attrs.get("seconds")
+    return TrialResult(
+        name=name,
+        number=number,
+        values={path: trial.params[path] for path in space.paths if path in trial.params},
+        state="past run" if number is None else states.get(trial.state, "unfinished"),
+        value=trial.value if trial.value is not None else last_value(trial),
+        images=trial.user_attrs.get("images"),
+        reason=trial.user_attrs.get("reason", ""),
+        seconds=duration if isinstance(duration, int | float) else None,
+        evaluations=len(trial.intermediate_values),
+    )
+
+
+def last_value(trial: FrozenTrial) -> float | None:
+    values = trial.intermediate_values
+    return values[max(values)] if values else None
+
+
+def rank_results(results: Sequence[TrialResult], direction: str) -> list[TrialResult]:
+    """Return the trials that were trained to their end, the best first; of equal ones the earlier."""
+    sign = 1 if direction == "minimize" else -1
+    return sorted((result for result in results if result.is_measured), key=lambda result: sign * (result.value or 0.0))
+
+
+def judge(results: Sequence[TrialResult], metric: str, direction: str) -> Verdict | None:
+    """Return the best trial, and those that cannot be told from it; None where no trial has finished."""
+    ranked = rank_results(results, direction)
+    if not ranked:
+        return None
+    best, *others = ranked
+    repeats = seed_deviation(ranked)
+    alike = []
+    for other in others:
+        margin = noise_of_difference(best, other, metric, repeats)
+        if margin is None or abs((best.value or 0.0) - (other.value or 0.0)) <= margin:
+            alike.append(other)
+    noise = noise_of_difference(best, best, metric, repeats)
+    return Verdict(best, alike if noise is not None else [], noise, describe_noise(best, metric, repeats))
+
+
+def noise_of_difference(left: TrialResult, right: TrialResult, metric: str, repeats: float | None) -> float | None:
+    """Return the largest difference that noise alone explains in 95 of 100 cases; None where that is not known."""
+    found = []
+    if repeats is not None:
+        found.append(STANDARD_ERRORS * math.sqrt(2) * repeats)
+    if metric in SHARES and left.images and right.images:
+        found.append(STANDARD_ERRORS * math.sqrt(share_variance(left) + share_variance(right)))
+    return max(found) if found else None
+
+
+def share_variance(result: TrialResult) -> float:
+    """Return the variance of a share that was counted on so many images; one more of each kind, so never 0."""
+    count = result.images or 1
+    share = ((result.value or 0.0) * count + 1) / (count + 2)
+    return share * (1 - share) / count
+
+
+def seed_deviation(results: Sequence[TrialResult]) -> float | None:
+    """Return the standard deviation between runs of equal values, which differ in their seed; None without such."""
+    groups: dict[tuple[tuple[str, Value], ...], list[float]] = {}
+    for result in results:
+        groups.setdefault(tuple(sorted(result.values.items())), []).append(result.value or 0.0)
+    repeated = [values for values in groups.values() if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in repeated)
+    if not freedom:
+        return None
+    return math.sqrt(sum(variance(values) * (len(values) - 1) for values in repeated) / freedom)
+
+
+def describe_noise(best: TrialResult, metric: str, repeats: float | None) -> str:
+    """Return where the noise comes from, in words."""
+    counted = f"{best.images:,} validation images" if metric in SHARES and best.images else ""
+    seeds = "runs of equal values with other seeds" if repeats is not None else ""
+    return " and ".join(filter(None, (counted, seeds)))
+
+
+def format_value(value: float | None, metric: str) -> str:
+    """Return a metric as it is read: shares in percent."""
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if metric in (*SHARES, "precision", "recall", "f1") else f"{value:.4g}"
+
+
+def format_setting(value: Value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def describe_values(values: dict[str, Value]) -> str:
+    return " ".join(f"{path}={format_setting(value)}" for path, value in values.items())
+
+
+def write_verdict(verdict: Verdict, metric: str) -> list[str]:
+    """Return what is said of the best trial: nothing is called better that noise could have made."""
+    best, alike = verdict.best, verdict.alike
+    lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
+    lines[0] += f": {format_value(best.value, metric)}, {best.name} ({describe_values(best.values)})."
+    if verdict.noise is None:
+        lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
+        return lines
+    margin = format_margin(verdict.noise, metric)
+    if alike:
+        names = ", ".join(result.name for result in alike[:5]) + (", …" if len(alike) > 5 else "")
+        lines.append(
+            f"It is not shown to be better than {len(alike)} other{'s' * (len(alike) > 1)} ({names}): "
+            f"differences up to {margin} are within the noise of {verdict.source}."
+        )
+    else:
+        lines.append(f"All others are further below it than the noise of {verdict.source} ({margin}).")
+    if "seeds" not in verdict.source:
+        lines.append("Noise between seeds was not measured and comes on top: train the best ones with several --seed.")
+    return lines
+
+
+def format_margin(noise: float, metric: str) -> str:
+    return f"{100 * noise:.2f} points" if metric in SHARES else f"{noise:.3g}"

@@ -1,0 +1,63 @@
+"""Samplers and pruners of Optuna, by the names that the command line has for them.
+
+A sampler is made anew for every trial, from the search's seed and the trial's number: a search that was killed and
+resumed draws the same parameters as one that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
+
+SamplerName = Literal["tpe", "gp", "grid", "random"]
+PrunerName = Literal["hyperband", "median", "none"]
+FEWEST_RANDOM, MOST_RANDOM = 4, 10
+"""Trials drawn at random before a model is fitted: a quarter of all, within these bounds."""
+REDUCTION = 3
+"""Hyperband keeps one in so many at each rung."""
+PARTS = 6
+"""Evaluations that a trial has at least where weak ones shall be stopped early."""
+
+
+def make_sampler(name: SamplerName, seed: int, number: int, trials: int) -> BaseSampler:
+    """Return the sampler that draws the parameters of one trial."""
+    import optuna
+
+    drawn = seed_of(seed, number)
+    startup = min(MOST_RANDOM, max(FEWEST_RANDOM, trials // 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if name == "tpe":
+            return optuna.samplers.TPESampler(seed=drawn, n_startup_trials=startup, constant_liar=True)
+        if name == "gp":
+            return optuna.samplers.GPSampler(seed=drawn, n_startup_trials=startup)
+        return optuna.samplers.RandomSampler(seed=drawn)  # a grid's values are set before they are drawn
+
+
+def seed_of(seed: int, number: int) -> int:
+    digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
+    return int.from_bytes(digest[:4], "little")
+
+
+def make_pruner(name: PrunerName, evaluations: int) -> BasePruner:
+    """Return the pruner for trials with so many evaluations."""
+    import optuna
+
+    if name == "none" or evaluations < 2:
+        return optuna.pruners.NopPruner()
+    if name == "median":
+        return optuna.pruners.MedianPruner(n_startup_trials=FEWEST_RANDOM)
+    return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=evaluations, reduction_factor=REDUCTION)
+
+
+def count_evaluations(epochs: float, every_epochs: float) -> int:
+    """Return how often a trial of this length is evaluated, the last one included."""
+    if not every_epochs > 0:
+        return 1
+    whole = int(epochs / every_epochs + 1e-9)
+    return max(1, whole + (epochs - whole * every_epochs > 1e-9 * epochs))

@@ -1,0 +1,232 @@
+"""From what a user asked for to a finished search: check, open the study, search, write the results."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from viaduct.errors import UnknownName, ViaductError
+from viaduct.recipes import Loaded
+from viaduct.run_files import SCORE
+from viaduct.runs.search.best_recipe import apply_settings, write_recipe
+from viaduct.runs.search.conductor import Conductor, End, Plan
+from viaduct.runs.search.past_runs import Wanted, add_past_runs, gather_past_runs
+from viaduct.runs.search.results import TrialResult, Verdict, describe_values, format_value, judge, read_results
+from viaduct.runs.search.sampling import PARTS, PrunerName, SamplerName, count_evaluations
+from viaduct.runs.search.space import Space, parse_space
+from viaduct.runs.search.study_folder import Definition, StudyFolder
+from viaduct.runs.search.trial_process import TrainLauncher, divide_machine
+from viaduct.signals import stop_signals
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+Say = Callable[[str], None]
+CADENCE = "evaluation.every_epochs"
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What a user asked for."""
+
+    loaded: Loaded
+    """The recipe that is searched, without the settings of the command line."""
+    word: str
+    """The recipe as `viaduct train` is given it."""
+    settings: dict[str, str]
+    """Fields that all trials have: --set, --epochs, --steps."""
+    space: Sequence[str]
+    data: Path | None
+    device: str
+    folder: Path
+    trials: int
+    parallel: int
+    sampler: SamplerName
+    pruner: PrunerName
+    metric: str
+    seed: int
+    timeout_s: float | None
+    past: Path | None
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of the images before the first trial."""
+
+    pictures: dict[str, Any]
+    train_images: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a search has found."""
+
+    request: SearchRequest
+    space: Space
+    study: Study
+    results: list[TrialResult]
+    verdict: Verdict | None
+    recipe_file: Path | None
+    command: str
+    end: End
+    signal: int = 0
+
+
+def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say) -> Findings:
+    """Search. Everything that can be refused is refused before anything is written; the images are opened last."""
+    check_metric(request)
+    space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
+    if request.sampler == "grid":
+        space.grid()
+    facts = read_facts()
+    settings, evaluations = plan_evaluations(request, facts, say)
+    environments, shared = divide_machine(request.device, request.parallel)
+    folder = StudyFolder(request.folder)
+    definition = define(request, settings)
+    with folder.lock():
+        folder.begin(definition)
+        study = folder.open_study(definition)
+        take_past_runs(request, settings, facts, study, space, say)
+        if shared:
+            say(shared)
+        flags = [*data_flags(request), *(word for path in settings for word in ("--set", f"{path}={settings[path]}"))]
+        launcher = TrainLauncher(folder, request.word, request.metric, flags, environments)
+        plan = make_plan(request, evaluations, space, study)
+        with note_signals(say) as received:
+            conductor = Conductor(study, space, request.metric, launcher, plan, say, lambda: bool(received))
+            end = conductor.conduct()
+        return conclude(request, settings, space, study, end, received[0] if received else 0)
+
+
+def check_metric(request: SearchRequest) -> None:
+    known = [*SCORE, *request.loaded.recipe.metrics]
+    if request.metric not in known:
+        raise UnknownName("metric", request.metric, known)
+
+
+def plan_evaluations(request: SearchRequest, facts: DataFacts, say: Say) -> tuple[dict[str, str], int]:
+    """Return the settings of all trials, and how often a trial is evaluated: often enough to stop weak ones early."""
+    recipe = apply_settings(request.loaded.recipe, request.settings)
+    per_epoch = max(1, facts.train_images // recipe.data.global_batch)
+    epochs = recipe.steps / per_epoch if recipe.steps else recipe.epochs
+    every = recipe.evaluation.every_epochs
+    count = count_evaluations(epochs, every)
+    if request.pruner == "none" or CADENCE in request.settings or count >= PARTS:
+        return request.settings, count
+    every = max(epochs / PARTS, 1 / per_epoch)
+    say(
+        f"Trials are evaluated every {every:.3g} epochs, so that weak ones can be stopped early; "
+        "--prune none leaves the recipe's own."
+    )
+    return {**request.settings, CADENCE: repr(every)}, count_evaluations(epochs, every)
+
+
+def define(request: SearchRequest, settings: dict[str, str]) -> Definition:
+    file = request.loaded.file
+    lasting = {path: text for path, text in settings.items() if path != CADENCE}
+    return Definition(
+        recipe=request.loaded.name if file is None else str(file),
+        data=str(request.data.resolve()) if request.data is not None else None,
+        space=tuple(sorted(request.space)),
+        metric=request.metric,
+        settings=tuple(sorted(f"{path}={text}" for path, text in lasting.items())),
+        recipe_sha256=hashlib.sha256(file.read_bytes()).hexdigest() if file is not None else "",
+    )
+
+
+def data_flags(request: SearchRequest) -> list[str]:
+    data = ["--data", str(request.data)] if request.data is not None else []
+    return [*data, "--device", request.device]
+
+
+def take_past_runs(
+    request: SearchRequest, settings: dict[str, str], facts: DataFacts, study: Study, space: Space, say: Say
+) -> None:
+    """Add the runs of --from to the study."""
+    if request.past is None:
+        return
+    recipe = apply_settings(request.loaded.recipe, settings)
+    wanted = Wanted(request.loaded.name, recipe, facts.pictures, request.metric)
+    gathered = gather_past_runs(request.past, wanted, space, request.folder)
+    for line in gathered.lines(request.past):
+        say(line)
+    add_past_runs(study, gathered.taken, space)
+
+
+def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:
+    own = space.find(apply_settings(request.loaded.recipe, request.settings))
+    known = [result.values for result in read_results(study, space)]
+    return Plan(
+        trials=request.trials,
+        parallel=request.parallel,
+        sampler=request.sampler,
+        pruner=request.pruner,
+        evaluations=evaluations,
+        seed=request.seed,
+        timeout_s=request.timeout_s,
+        first=None if isinstance(own, str) or own in known else own,
+    )
+
+
+@contextmanager
+def note_signals(say: Say) -> Iterator[list[int]]:
+    """Collect the signals that ask the search to end, instead of ending at once."""
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if not received:
+            say("\nEnding: running trials write a checkpoint. The same command continues the search.")
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in stop_signals()}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def conclude(
+    request: SearchRequest, settings: dict[str, str], space: Space, study: Study, end: End, number: int
+) -> Findings:
+    """Write the recipe of the best trial, and return what was found; an error where all trials have failed."""
+    results = read_results(study, space)
+    refuse_failure(results, end)
+    verdict = judge(results, request.metric, study.direction.name.lower())
+    findings = Findings(request, space, study, results, verdict, None, "", end, number)
+    if verdict is None:
+        return findings
+    file = request.folder / f"{Path(request.loaded.name).stem}_best.py"
+    lasting = {path: text for path, text in request.settings.items() if path not in ("epochs", "steps", CADENCE)}
+    recipe = apply_settings(request.loaded.recipe, {**lasting, **space.settings(verdict.best.values)})
+    value = format_value(verdict.best.value, request.metric)
+    headline = f"{request.loaded.name} with the values of {verdict.best.name} of a search: {request.metric} {value}."
+    write_recipe(file, request.loaded, recipe, headline)
+    words = ["viaduct", "train", str(file), *data_flags(request)]
+    return replace(findings, recipe_file=file, command=shlex.join(words))
+
+
+def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
+    """Raise an error, with each reason once, if all trials have failed."""
+    own = [result for result in results if result.number is not None]
+    failed = [result for result in own if result.state == "failed"]
+    if not failed or len(failed) < len(own) or any(result.is_measured for result in results):
+        return
+    reasons = dict.fromkeys(result.reason for result in failed)
+    stopped = " The others were not tried." if end == "failing" else ""
+    if len(failed) == 1 or (end == "failing"):
+        what = f"the first {len(failed)} trials failed" if len(failed) > 1 else "the trial failed"
+        raise ViaductError(f"{what}: {next(iter(reasons))}.{stopped}")
+    hints = [f"{reason} ({describe_values(find_values(failed, reason))})" for reason in list(reasons)[:5]]
+    raise ViaductError(f"all {len(failed)} trials failed.", *hints)
+
+
+def find_values(failed: Sequence[TrialResult], reason: str) -> dict[str, Any]:
+    return next(result.values for result in failed if result.reason == reason)

@@ -1,0 +1,336 @@
+"""Search space: which fields of a recipe a search may change, and between which values.
+
+    optimizer.lr=0.01..1:log               a range, drawn on a log scale
+    schedule.warmup_epochs=0..10:step=1    a range in steps
+    data.cutout=0,8,16                     a list of values
+    optimizer.nesterov=true,false
+    schedule.boundaries=30,60;40,80        a list of values of a field that is itself a list
+
+Every bound and every value is set in the recipe once before anything starts: what the recipe would refuse is refused
+here, with the field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from viaduct.errors import BadValue, UnknownName
+from viaduct.recipes import Recipe
+from viaduct.recipes._fields import override, paths, read, to_record
+from viaduct.typed_fields import field_types, spell
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import Trial
+
+Value = float | int | str
+"""A value as a study holds it: a number of a range, or the text of a choice."""
+MOST_CHOICES = 1000
+NO_EFFECT = ("evaluation", "checkpoint", "log", "expects", "callbacks", "metrics")
+"""Parts of a recipe that do not change what is learned."""
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included."""
+
+    path: str
+    text: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    whole: bool = False
+    """True: whole numbers only."""
+
+    def suggest(self, trial: Trial) -> Value:
+        """Draw a value; one that the trial has already is returned."""
+        if self.whole:
+            step = int(self.step or 1)
+            return trial.suggest_int(self.path, int(self.low), int(self.high), log=self.log, step=step)
+        return trial.suggest_float(self.path, self.low, self.high, log=self.log, step=self.step)
+
+    def distribution(self) -> BaseDistribution:
+        from optuna.distributions import FloatDistribution, IntDistribution
+
+        if self.whole:
+            return IntDistribution(int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
+        return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
+
+    def write(self, value: Value) -> str:
+        """Return the value as `--set` takes it."""
+        return repr(int(value)) if self.whole else repr(float(value))
+
+    def find(self, stored: Any) -> Value | None:
+        """Return a value of a recipe as the study holds it; None where it is outside the range."""
+        if isinstance(stored, bool) or not isinstance(stored, int | float):
+            return None
+        if not self.low <= stored <= self.high or (self.whole and stored != int(stored)):
+            return None
+        if self.step and not is_multiple(stored - self.low, self.step):
+            return None
+        return int(stored) if self.whole else float(stored)
+
+    def points(self) -> list[Value]:
+        """Return the values of a grid search."""
+        step = self.step or (1 if self.whole and not self.log else None)
+        if step is None:
+            raise BadValue(
+                f"--space {self.path}={self.text}: a grid needs to know which values of the range.",
+                f"Give them as a list ({self.path}=0.01,0.1,1) or as steps (:step=…), or take another --sampler.",
+            )
+        count = math.floor((self.high - self.low) / step + TOLERANCE) + 1
+        if count > MOST_CHOICES:
+            raise BadValue(f"--space {self.path}={self.text} has {count:,} steps; a grid has at most {MOST_CHOICES:,}.")
+        values = [self.low + number * step for number in range(count)]
+        return [int(value) if self.whole else float(f"{value:.12g}") for value in values]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Some values, by their texts."""
+
+    path: str
+    text: str
+    texts: tuple[str, ...]
+    stored: tuple[Any, ...]
+    """The same values as a stored recipe has them."""
+
+    def suggest(self, trial: Trial) -> Value:
+        """Draw a value; one that the trial has already is returned."""
+        return str(trial.suggest_categorical(self.path, self.texts))
+
+    def distribution(self) -> BaseDistribution:
+        from optuna.distributions import CategoricalDistribution
+
+        return CategoricalDistribution(self.texts)
+
+    def write(self, value: Value) -> str:
+        """Return the value as `--set` takes it."""
+        return str(value)
+
+    def find(self, stored: Any) -> Value | None:
+        """Return a value of a recipe as the study holds it; None where it is not among the choices."""
+        matches = (text for text, known in zip(self.texts, self.stored, strict=True) if is_same(known, stored))
+        return next(matches, None)
+
+    def points(self) -> list[Value]:
+        """Return the values of a grid search."""
+        return list(self.texts)
+
+
+Dimension = Range | Choices
+
+
+@dataclass(frozen=True)
+class Space:
+    """All dimensions of a search; whole parts of a recipe come before their fields."""
+
+    dimensions: tuple[Dimension, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(dimension.path for dimension in self.dimensions)
+
+    def settings(self, values: dict[str, Value]) -> dict[str, str]:
+        """Return fields and texts, in the order in which `--set` must be given them."""
+        return {dimension.path: dimension.write(values[dimension.path]) for dimension in self.dimensions}
+
+    def find(self, recipe: Recipe) -> dict[str, Value] | str:
+        """Return the values that a recipe has; the path of the first one that is not in this space."""
+        found: dict[str, Value] = {}
+        for dimension in self.dimensions:
+            try:
+                value = dimension.find(to_record(read(recipe, dimension.path)))
+            except AttributeError:  # another optimizer, without this field
+                return dimension.path
+            if value is None:
+                return dimension.path
+            found[dimension.path] = value
+        return found
+
+    def grid(self) -> list[dict[str, Value]]:
+        """Return every combination, the last field changing first."""
+        combinations: list[dict[str, Value]] = [{}]
+        for dimension in self.dimensions:
+            values = dimension.points()
+            if len(combinations) * len(values) > MOST_CHOICES:
+                raise BadValue(f"the grid has more than {MOST_CHOICES:,} combinations.", "Give fewer values.")
+            combinations = [{**known, dimension.path: value} for known in combinations for value in values]
+        return combinations
+
+
+def parse_space(recipe: Recipe, texts: Sequence[str], fixed: Sequence[str] = ()) -> Space:
+    """Return the space that `--space FIELD=VALUES …` means for a recipe; `fixed` are the fields that --set names."""
+    if not texts:
+        raise BadValue("what shall be searched? No --space is given.", "For example --space optimizer.lr=0.01..1:log")
+    dimensions = [parse_dimension(recipe, text) for text in texts]
+    named = [dimension.path for dimension in dimensions]
+    for number, path in enumerate(named):
+        if path in named[:number]:
+            raise BadValue(f"--space names {path} twice.", "Give all of its values in one --space.")
+        if path in fixed:
+            raise BadValue(f"{path} is in --space and set to one value too.", "Give one of them.")
+    return Space(tuple(sorted(dimensions, key=lambda dimension: dimension.path.count("."))))
+
+
+def parse_dimension(recipe: Recipe, text: str) -> Dimension:
+    path, equals, values = (part.strip() for part in text.partition("="))
+    if not equals or not values:
+        hint = "Write a range as optimizer.lr=0.01..1:log and a list as optimizer.nesterov=true,false"
+        raise BadValue(f"--space {text} has no values.", hint)
+    refuse_field(path)
+    kind = find_type(recipe, path)
+    if ".." in values:
+        return parse_range(recipe, path, values, kind)
+    return parse_choices(recipe, path, values, kind)
+
+
+def refuse_field(path: str) -> None:
+    """Refuse fields that are no settings of the training, or mean something else in a search."""
+    if path in ("epochs", "steps"):
+        raise BadValue(f"--space {path}: every trial trains equally long.", f"Say how long with --{path} N.")
+    if path == "seed":
+        raise BadValue("--space seed: the best of several seeds is luck, not a better recipe.", "Fix it with --seed N.")
+    if path.split(".")[0] in NO_EFFECT:
+        raise BadValue(f"--space {path}: this field does not change what is learned.", "Set it with --set instead.")
+
+
+def find_type(recipe: Recipe, path: str) -> Any:
+    """Return the type of a field; an error that names the closest field where there is none."""
+    *outer, name = path.split(".")
+    part: Any = recipe
+    for head in outer:
+        part = getattr(part, head, None)
+    try:
+        hints = field_types(type(part))
+    except TypeError:  # no part of a recipe
+        hints = {}
+    if name not in hints:
+        raise UnknownName("field", path, paths(recipe), "`--space` takes the fields of the recipe, as --set does.")
+    return hints[name]
+
+
+def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
+    """Return the range that a text such as `0.01..1:log` means."""
+    whole = number_kind(kind)
+    if whole is None:
+        raise BadValue(
+            f"--space {path}={text}: a range needs a field that is a number; {path} is {spell(kind)}.",
+            f"List its values: {path}={example_values(kind)}",
+        )
+    ends, *options = text.split(":")
+    low, high = (parse_bound(path, end, whole) for end in ends.split("..", 1))
+    log, step = parse_options(path, text, options, whole)
+    if not low < high:
+        raise BadValue(f"--space {path}={text}: {low:g} is not below {high:g}.", "Write the smaller value first.")
+    if log and not low > 0:
+        raise BadValue(f"--space {path}={text}: a log scale needs bounds above 0, not {low:g}.")
+    if step is not None and step > high - low:
+        raise BadValue(f"--space {path}={text}: the step {step:g} is larger than the range.")
+    if step is not None:  # the last value that the steps reach
+        high = float(f"{low + step * math.floor((high - low) / step + TOLERANCE):.12g}")
+    found = Range(path, text, low, high, log, step, whole)
+    for bound in (low, high):
+        try_value(recipe, path, text, found.write(bound))
+    return found
+
+
+def parse_bound(path: str, text: str, whole: bool) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadValue(f"--space {path}: {text!r} is not a number.", f"Write a range as {path}=0.01..1")
+    if whole and value != int(value):
+        raise BadValue(f"--space {path}: {text} is not a whole number, and {path} takes only those.")
+    return value
+
+
+def parse_options(path: str, text: str, options: list[str], whole: bool) -> tuple[bool, float | None]:
+    """Return whether the range is on a log scale, and its step."""
+    log, step = False, None
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == "log" and not value:
+            log = True
+        elif name == "step":
+            step = parse_bound(path, value, whole)
+            if not step > 0:
+                raise BadValue(f"--space {path}={text}: the step is {step:g}; it must be above 0.")
+        else:
+            raise BadValue(f"--space {path}={text}: {option!r} is neither log nor step=….")
+    if log and step is not None:
+        raise BadValue(f"--space {path}={text}: a log scale has no steps.", "Give log or step, or list the values.")
+    return log, step
+
+
+def parse_choices(recipe: Recipe, path: str, text: str, kind: Any) -> Choices:
+    """Return the choices that a text such as `0,8,16` means."""
+    separator = ";" if is_tuple(kind) else ","
+    texts = [choice.strip() for choice in text.split(separator)]
+    if not all(texts):
+        raise BadValue(f"--space {path}={text}: there is an empty value.", f"Separate values by one {separator!r}.")
+    if len(texts) > MOST_CHOICES:
+        raise BadValue(f"--space {path} has {len(texts):,} values; a list has at most {MOST_CHOICES:,}.")
+    stored = [to_record(read(try_value(recipe, path, text, choice), path)) for choice in texts]
+    for number, value in enumerate(stored):
+        if any(is_same(value, earlier) for earlier in stored[:number]):
+            raise BadValue(f"--space {path}={text}: {texts[number]} is there twice.")
+    if len(texts) == 1:
+        hint = f"Give several values, a range such as {path}=0.01..1, or --set {path}={text}."
+        raise BadValue(f"--space {path}={text} is one value: there is nothing to search.", hint)
+    return Choices(path, text, tuple(texts), tuple(stored))
+
+
+def try_value(recipe: Recipe, path: str, text: str, value: str) -> Recipe:
+    """Return the recipe with this value; what the recipe refuses is an error of the space."""
+    try:
+        return override(recipe, path, value)
+    except BadValue as error:
+        raise BadValue(f"--space {path}={text}: {error.what}", *error.hints) from None
+
+
+def number_kind(kind: Any) -> bool | None:
+    """Return True for a field of whole numbers, False for one of numbers, None for any other."""
+    kinds = alternatives(kind)
+    if float in kinds:
+        return False
+    return True if int in kinds else None
+
+
+def is_tuple(kind: Any) -> bool:
+    return any(typing.get_origin(part) is tuple for part in alternatives(kind))
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def example_values(kind: Any) -> str:
+    """Return a list such as a user may write for this type."""
+    for part in alternatives(kind):
+        if typing.get_origin(part) is Literal:
+            return ",".join(map(str, typing.get_args(part)))
+        if part is bool:
+            return "true,false"
+        if typing.get_origin(part) is tuple:
+            return "30,60;40,80"
+    return "FIRST,SECOND"
+
+
+def is_same(value: Any, other: Any) -> bool:
+    """Return True for equal values of a stored recipe: 8 and 8.0 are, true and 1 are not."""
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
+
+
+def is_multiple(difference: float, step: float) -> bool:
+    count = difference / step
+    return abs(count - round(count)) < 1e-6

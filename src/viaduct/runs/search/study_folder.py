@@ -1,0 +1,154 @@
+"""Folder of a search: what is searched, the trials, and a lock.
+
+    STUDY/study.json         recipe, data, space, metric, length: a second search in the folder must have the same
+    STUDY/study.sqlite3      the trials, as Optuna keeps them
+    STUDY/trial-000 …        one ordinary run a trial
+    STUDY/logs/              what each trial has printed
+    STUDY/report.html, RECIPE_best.py
+
+A second process is refused while the first searches; the lock ends with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from viaduct.data.atomic import replacing
+from viaduct.errors import BadRun
+from viaduct.run_files import read_json_object
+from viaduct.typed_fields import show_value
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+DEFINITION, DATABASE, LOCK, LOGS = "study.json", "study.sqlite3", ".lock", "logs"
+NAME = "search"
+"""Name of the study in its database; Hyperband's brackets follow from it."""
+LOWER_IS_BETTER = ("loss",)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What is searched. Trials of two searches belong together only if all of this is equal."""
+
+    recipe: str
+    data: str | None
+    space: tuple[str, ...]
+    metric: str
+    settings: tuple[str, ...]
+    """`--set` of every trial, its length among them."""
+    recipe_sha256: str = ""
+    """Of the user's own recipe file; empty for a recipe of ours."""
+
+    @property
+    def direction(self) -> Literal["minimize", "maximize"]:
+        return "minimize" if self.metric in LOWER_IS_BETTER else "maximize"
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    path: Path
+
+    def trial(self, number: int) -> Path:
+        """Return the run directory of a trial."""
+        return self.path / f"trial-{number:03d}"
+
+    def log(self, number: int) -> Path:
+        """Return the file with what a trial has printed."""
+        return self.path / LOGS / f"trial-{number:03d}.txt"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep a second search out; a search that was refused before its first trial leaves no folder behind."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / LOCK).open("a+")
+        except OSError as error:
+            raise BadRun(f"{str(self.path)!r} cannot be a study's folder: {error.strerror}.") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                other = file.read().strip() or "another"
+                raise BadRun(
+                    f"{str(self.path)!r} is in use: process {other} is searching there.",
+                    "Wait for it to end, or choose another folder with --study. More at once: --parallel N.",
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            try:
+                yield
+            finally:
+                self.remove_if_empty()
+
+    def remove_if_empty(self) -> None:
+        if not (self.path / DEFINITION).exists():
+            (self.path / LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+
+    def begin(self, definition: Definition) -> None:
+        """Write down what is searched; refuse a folder in which something else is."""
+        file = self.path / DEFINITION
+        if file.exists():
+            return self.refuse_another(definition)
+        strange = [path.name for path in self.path.iterdir() if path.name != LOCK]
+        if strange:
+            raise BadRun(
+                f"{str(self.path)!r} is not empty and holds no study ({strange[0]}).", "Choose another --study."
+            )
+        with replacing(file) as opened:
+            opened.write((json.dumps({"format": 1, **asdict(definition)}, indent=1) + "\n").encode())
+        return None
+
+    def refuse_another(self, definition: Definition) -> None:
+        stored = read_json_object(self.path / DEFINITION)
+        for name, value in json.loads(json.dumps(asdict(definition))).items():
+            before = stored.get(name)
+            if before != value:
+                raise BadRun(
+                    f"{str(self.path)!r} holds a study of another {name.replace('_', ' ')}: "
+                    f"{show_difference(before, value)}.",
+                    "Choose another folder with --study; --trials, --sampler, --prune and --parallel may change.",
+                )
+
+    def open_study(self, definition: Definition) -> Study:
+        """Return Optuna's study of this folder; a BadRun where its database cannot be used."""
+        import optuna
+        from sqlalchemy.engine import URL
+        from sqlalchemy.exc import SQLAlchemyError
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        database = self.path / DATABASE
+        url = URL.create("sqlite", database=str(database.resolve())).render_as_string(hide_password=False)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of Optuna's own dependencies; nothing a user could change
+                return optuna.create_study(
+                    storage=url, study_name=NAME, direction=definition.direction, load_if_exists=True
+                )
+        except (SQLAlchemyError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise BadRun(f"{database} cannot be used: {reason}", "Choose another --study.") from None
+
+
+def show_difference(before: Any, now: Any) -> str:
+    """Return what differs between two values of a definition, lists by their entries."""
+    if isinstance(before, list) and isinstance(now, list):
+        gone, added = [entry for entry in before if entry not in now], [entry for entry in now if entry not in before]
+        return f"{', '.join(map(str, gone)) or 'nothing'} there, {', '.join(map(str, added)) or 'nothing'} here"
+    return f"{show_value(before)} there, {show_value(now)} here"

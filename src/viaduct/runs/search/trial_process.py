@@ -1,0 +1,227 @@
+"""Trials as processes: `viaduct train` in a run directory of the study.
+
+A trial is stopped with SIGTERM, at which `train` writes a checkpoint and ends. On Linux it gets the same signal when
+the search itself is killed, so that no trial goes on without anybody who reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeGuard
+
+from viaduct.cluster.environment import VISIBLE
+from viaduct.run_files import metric_lines, read_summary
+from viaduct.runs.search.study_folder import StudyFolder
+
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+MESSAGE = re.compile(r"viaduct train: (.*)")
+TAIL = 20_000  # bytes at the end of a log in which the reason is looked for
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The metric after some steps of a trial."""
+
+    step: int
+    value: float
+
+
+class TrialRun(Protocol):
+    """A trial that has been started."""
+
+    def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
+
+    def evaluations(self) -> list[Evaluation]:
+        """Return the evaluations so far, earliest first."""
+
+    def final(self) -> float | None:
+        """Return the metric at the end of a finished trial; None where it has none that is finite."""
+
+    def images(self) -> int | None:
+        """Return how many validation images the metric was measured on."""
+
+    def reason(self) -> str:
+        """Return why the trial failed."""
+
+    def stop(self) -> None:
+        """Ask it to write a checkpoint and end."""
+
+
+class Launcher(Protocol):
+    """Starts trials, each in a slot of its own while it runs."""
+
+    def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrialRun: ...
+
+
+@dataclass
+class TrainProcess:
+    """One `viaduct train` in the background."""
+
+    process: subprocess.Popen[bytes]
+    run: Path
+    log: Path
+    metric: str
+    stopped: bool = field(default=False)
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def evaluations(self) -> list[Evaluation]:
+        found = {}
+        for _, record in metric_lines(self.run):
+            if record is not None and record["kind"] == "evaluation" and is_number(record.get(self.metric)):
+                found[record["step"]] = Evaluation(record["step"], float(record[self.metric]))
+        return list(found.values())
+
+    def final(self) -> float | None:
+        value = (self.summary_of_end() or {}).get(self.metric)
+        return float(value) if is_number(value) else None
+
+    def images(self) -> int | None:
+        count = (self.summary_of_end() or {}).get("count")
+        return count if isinstance(count, int) else None
+
+    def summary_of_end(self) -> dict[str, float] | None:
+        final = (read_summary(self.run) or {}).get("final")
+        return final if isinstance(final, dict) else None
+
+    def reason(self) -> str:
+        code = self.process.poll()
+        if code == 0:
+            return f"it has no {self.metric} that is finite"
+        return find_reason(self.log, code)
+
+    def stop(self) -> None:
+        if not self.stopped and self.process.poll() is None:
+            self.process.terminate()
+        self.stopped = True
+
+
+@dataclass(frozen=True)
+class TrainLauncher:
+    """Starts `viaduct train` for each trial."""
+
+    folder: StudyFolder
+    recipe: str
+    metric: str
+    flags: Sequence[str]
+    """--data, --device and whatever else all trials have in common."""
+    environments: Sequence[Mapping[str, str]]
+    """Variables of each slot: its share of the cores, or its card."""
+
+    def command(self, number: int, settings: Mapping[str, str]) -> list[str]:
+        """Return the words of a trial's command, after `viaduct`."""
+        fields = [word for path, text in settings.items() for word in ("--set", f"{path}={text}")]
+        return ["train", self.recipe, "--run", str(self.folder.trial(number)), *self.flags, *fields]
+
+    def start(self, number: int, settings: Mapping[str, str], slot: int) -> TrainProcess:
+        run, log = self.folder.trial(number), self.folder.log(number)
+        log.parent.mkdir(exist_ok=True)
+        wait_until_free(run)
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "viaduct", *self.command(number, settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environments[slot]},
+                start_new_session=True,  # Ctrl-C reaches the search alone, which then asks its trials to end
+                preexec_fn=end_with_parent(),
+            )
+        return TrainProcess(process, run, log, self.metric)
+
+
+def end_with_parent() -> Callable[[], None] | None:
+    """Return what makes a child end in order when the search is killed; None where the system has no such thing."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    return lambda: libc.prctl(PARENT_DEATH_SIGNAL, int(signal.SIGTERM)) and None
+
+
+def wait_until_free(run: Path) -> None:
+    """Wait for a process that still writes its checkpoint there, after the search that started it was killed."""
+    while is_locked(run):
+        time.sleep(0.2)
+
+
+def is_locked(run: Path) -> bool:
+    try:
+        with (run / ".lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def find_reason(log: Path, code: int | None) -> str:
+    """Return why a trial failed: the message of `viaduct train`, or the last line that it printed."""
+    text = ""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL))
+        text = file.read().decode("utf-8", errors="replace")
+    if messages := MESSAGE.findall(text):
+        return str(messages[-1]).strip().rstrip(".")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ended = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return f"{ended}: {lines[-1]}" if lines else ended
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def divide_machine(device: str, parallel: int, threads: int | None = None) -> tuple[list[dict[str, str]], str]:
+    """Return the variables of each slot, and a line that says how trials share the machine."""
+    if parallel == 1:
+        return [{}], ""
+    kind = find_kind(device)
+    if kind == "cpu":
+        cores = threads or len(os.sched_getaffinity(0))
+        each = max(1, cores // parallel)
+        return [
+            {"OMP_NUM_THREADS": str(each)}
+        ] * parallel, f"{parallel} trials at a time, {each} of {cores} cores each."
+    if ":" in device:
+        return [{}] * parallel, f"{parallel} trials at a time, all on {device}."
+    cards = visible_cards(kind)
+    chosen = [cards[slot % len(cards)] for slot in range(parallel)]
+    shared = f"; {parallel} trials share {len(cards)} cards" if parallel > len(cards) else ""
+    return [
+        {VISIBLE[kind]: card} for card in chosen
+    ], f"{parallel} trials at a time, on cards {', '.join(chosen)}{shared}."
+
+
+def find_kind(device: str) -> str:
+    """Return the kind of device that a name means; `auto` is looked up on this machine."""
+    from viaduct import devices
+
+    if device != "auto":
+        return device.partition(":")[0]
+    return str(devices.pick("auto")[0].NAME)
+
+
+def visible_cards(kind: str) -> list[str]:
+    """Return the numbers of the cards that this process may use."""
+    from viaduct import devices
+    from viaduct.devices.base import check_index
+
+    device = devices.get(kind)
+    check_index(device.NAME, 0, device.count(), device.missing())
+    named = [card.strip() for card in os.environ.get(VISIBLE[kind], "").split(",") if card.strip()]
+    return named or [str(number) for number in range(device.count())]

@@ -1,0 +1,137 @@
+"""viaduct search"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from viaduct.addresses import read_address
+from viaduct.errors import BadValue
+from viaduct.extras import require
+
+if TYPE_CHECKING:
+    from viaduct.recipes import Loaded
+    from viaduct.runs.search.session import DataFacts
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "": 60}
+TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
+
+
+def main(
+    words: Annotated[
+        list[str], typer.Argument(help="A recipe's name or file; behind --space, more fields.", metavar="RECIPE")
+    ],
+    data: Annotated[Path | None, typer.Option(help="Where the recipe's data lie.", callback=read_address)] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fields and their values: optimizer.lr=0.01..1:log data.cutout=0,8,16.", metavar="FIELD=VALUES …"
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of the study, those of earlier calls included.")] = 20,
+    parallel: Annotated[int, typer.Option(min=1, help="Trials at a time, on shares of the cores or on cards.")] = 1,
+    past: Annotated[
+        Path | None, typer.Option("--from", help="Take finished runs in this folder as observations.", metavar="DIR")
+    ] = None,
+    sampler: Annotated[Literal["tpe", "gp", "grid", "random"], typer.Option(help="How values are drawn.")] = "tpe",
+    prune: Annotated[
+        Literal["hyperband", "median", "none"], typer.Option(help="Stop weak trials early, or none.")
+    ] = "hyperband",
+    metric: Annotated[str, typer.Option(help="top1, top5, f1, precision, recall, loss, or the recipe's own.")] = "top1",
+    epochs: Annotated[str | None, typer.Option(help="Length of every trial.", metavar="N")] = None,
+    steps: Annotated[str | None, typer.Option(help="Length of every trial, in steps.", metavar="N")] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="Folder of the search.", show_default="runs/RECIPE_search", metavar="DIR")
+    ] = None,
+    timeout: Annotated[str | None, typer.Option(help="End after this time: 90s, 30m, 2h.", metavar="TIME")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the values that are drawn; --set seed=N of the training.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, npu, mlu; or one card: cuda:1.")] = "auto",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field in all trials.", metavar="FIELD=VALUE")
+    ] = None,
+) -> None:
+    """Search the hyper-parameters of a recipe: every trial is an ordinary run.
+
+    The first trial has the recipe's own values. Ctrl-C ends with a checkpoint; the same command continues the search,
+    also after it was killed. Finished trials are never repeated.
+    """
+    require("optuna", "torch", *["scipy"] * (sampler == "gp"))
+    from viaduct.recipes import load
+    from viaduct.runs.search.output import print_findings
+    from viaduct.runs.search.session import SearchRequest, search
+
+    recipe, *more = words
+    fixed = collect_settings(recipe, data, epochs, steps, settings)
+    loaded = load(recipe)
+    request = SearchRequest(
+        loaded=loaded,
+        word=recipe,
+        settings=fixed,
+        space=[*(space or []), *more],
+        data=data,
+        device=device,
+        folder=study or Path("runs") / f"{loaded.name}_search",
+        trials=trials,
+        parallel=parallel,
+        sampler=sampler,
+        pruner=prune,
+        metric=metric,
+        seed=seed,
+        timeout_s=parse_time(timeout),
+        past=past,
+    )
+    findings = search(request, lambda: read_data(loaded, fixed, data), tell)
+    print_findings(findings)
+    if findings.end == "interrupted":
+        raise typer.Exit(128 + findings.signal)
+
+
+def collect_settings(
+    recipe: str, data: Path | None, epochs: str | None, steps: str | None, settings: list[str] | None
+) -> dict[str, str]:
+    """Return the fields that all trials have, refused as `viaduct train` refuses them."""
+    from viaduct.recipes._classes import match_classes
+    from viaduct.verbs.train import changes_from, resolve
+
+    flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
+    changes = changes_from(flags, settings)
+    given = dict(changes)
+    changed, _ = resolve(recipe, None, changes)
+    shifted = "data.label_shift" in given
+    matched, note = match_classes(changed, data, "data.classes" in given, shift_given=shifted)
+    if note:
+        tell(note)
+    for name in ("classes", "label_shift"):
+        value = getattr(matched.recipe.data, name, None)
+        if value != getattr(changed.recipe.data, name, None):
+            given[f"data.{name}"] = str(value)
+    return given
+
+
+def read_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:
+    """Open the images as every trial will: what is missing is said before the first one."""
+    from viaduct.runs.search.best_recipe import apply_settings
+    from viaduct.runs.search.session import DataFacts
+    from viaduct.training.session import fingerprint, load_images
+
+    images = load_images(apply_settings(loaded.recipe, settings).data, path)
+    return DataFacts(fingerprint(images), len(images.train))
+
+
+def parse_time(text: str | None) -> float | None:
+    """Return the seconds that a time such as 30m has; without a unit it is in minutes."""
+    if text is None:
+        return None
+    match = TIME.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
+    if not seconds > 0:
+        raise BadValue(f"--timeout {text} is no time above 0.", "Write it as 90s, 30m or 2h.")
+    return seconds
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
