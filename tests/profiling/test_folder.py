@@ -16,7 +16,7 @@ from viaduct.profiling import trace_file
 from viaduct.profiling.folder import PROFILE, merge_events, merge_ranks, read_profile, write_profile
 from viaduct.profiling.record import Facts, Profile, Step
 
-from .sample_profiles import make_profile, make_steps
+from .complete_profile import make_profile, make_steps
 
 
 def change_field(folder: Path, change: Any) -> None:

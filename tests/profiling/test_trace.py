@@ -12,7 +12,7 @@ from viaduct.profiling.folder import write_profile
 from viaduct.profiling.record import Collective, Profile, Step
 from viaduct.profiling.trace import build_trace
 
-from .sample_profiles import make_profile, make_steps
+from .complete_profile import make_profile, make_steps
 
 RECORDED: list[dict[str, Any]] = [
     {"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": "python"}},

@@ -1,0 +1,214 @@
+"""Tables that msprof and torch_npu's profiler share: kernels, operators by node, memory.
+
+    tasks = TaskTable()
+    for row in read_rows(path, notes):
+        tasks.add(row)
+    tasks.list_kernels(steps=20, rank=0)
+
+op_summary_*.csv of msprof and kernel_details.csv of torch_npu hold one row a task of the device, with names of columns
+that differ between releases. Both are summed while they are read, since they have millions of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import kinds
+from .csv_files import CsvRow, read_rows
+from .events import Span, join_spans
+from .memory_points import thin_points
+from .record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator, Phase
+
+NAME = ("Op Name", "Name", "Kernel Name")
+TYPE = ("OP Type", "Type", "Kernel Type")
+CORE = ("Task Type", "Accelerator Core", "Core Type")
+START = ("Task Start Time", "Start Time", "Task Start")
+DURATION = ("Task Duration", "Duration", "Task Time")
+STEP = ("Step Id", "Step ID", "Infer ID", "Iteration ID")
+COMMUNICATION = re.compile(
+    r"^(hcom|hccl|allreduce|allgather|reducescatter|broadcast|alltoall|send|receive)", re.IGNORECASE
+)
+GRADIENTS = re.compile(r"gradients[^/]*/[^/]+")
+# The first pattern that is found in an operator's type, in small letters, decides.
+TYPE_KINDS = (
+    (kinds.COMMUNICATION, r"^(hcom|hccl)|allreduce|allgather|reducescatter|alltoall"),
+    (kinds.OPTIMIZER, r"^apply|^fusedapply|adam|momentum|lamb\b|sgd|lars"),
+    (kinds.ATTENTION, r"attention"),
+    (kinds.POOLING, r"pool"),
+    (kinds.NORMALISATION, r"^bn|batchnorm|layernorm|groupnorm|instancenorm|rmsnorm|bntraining"),
+    (kinds.CONVOLUTION, r"conv[23]d|depthwise|^conv|deconv"),
+    (kinds.PRODUCT, r"matmul|gemm|fullyconnection|^mm$|addmm|linear"),
+    (kinds.COPIES, r"transdata|transpose|cast|memcpy|memset|tensormove|copy|^concat|^slice|stridedslice|^pack|^split|"
+                   r"contiguous|viewcopy|^asstrided|pad|npuidentity|dropoutdomask|^tile|^identity"),
+    (kinds.REDUCTION, r"reduce|softmax|^sum|^mean|argmax|topk|crossentropy|l2loss|nllloss"),
+    (kinds.ELEMENTWISE, r"^(add|sub|mul|div|realdiv|relu|sqrt|rsqrt|square|exp|log|neg|abs|maximum|minimum|sigmoid|"
+                        r"tanh|gelu|silu|swish|axpy|select|greater|less|equal|notequal|fill|zeroslike|oneslike|pow|assign|"
+                        r"muls|adds|leakyrelu|threshold|clip|bias)"),
+)  # fmt: skip
+MOST_SPANS = 400_000  # kept apart; more are joined where they touch
+DTYPES = {
+    **{"FLOAT": "float32", "FLOAT32": "float32", "DT_FLOAT": "float32", "FLOAT16": "float16", "DT_FLOAT16": "float16"},
+    **{"BF16": "bfloat16", "DT_BF16": "bfloat16", "BFLOAT16": "bfloat16", "DOUBLE": "float64", "INT8": "int8"},
+    **{"INT32": "int32", "DT_INT32": "int32", "INT64": "int64", "DT_INT64": "int64", "BOOL": "bool", "UINT8": "uint8"},
+}
+
+
+@dataclass
+class Sum:
+    """Calls and time of rows that belong together."""
+
+    calls: float = 0.0
+    time_us: float = 0.0
+
+    def add_call(self, time_us: float) -> None:
+        """Add one call."""
+        self.calls += 1
+        self.time_us += time_us
+
+
+@dataclass
+class TaskTable:
+    """Sums over the tasks of a device."""
+
+    kernels: dict[tuple[str, str, str], Sum] = field(default_factory=lambda: defaultdict(Sum))  # type, core, dtype
+    nodes: dict[tuple[str, str, str, str], Sum] = field(default_factory=lambda: defaultdict(Sum))
+    collectives: list[Collective] = field(default_factory=list)
+    computing: list[Span] = field(default_factory=list)
+    steps: set[str] = field(default_factory=set)
+    rows: int = 0
+
+    def add(self, row: CsvRow) -> None:
+        """Add one task; rows without a duration are left out."""
+        duration = row.time_us(*DURATION)
+        if duration is None or duration < 0:
+            return
+        self.rows += 1
+        name, kind, core = row.text(*NAME), row.text(*TYPE), row.text(*CORE)
+        shapes, dtypes = row.text("Input Shapes"), row.text("Input Data Types")
+        start = row.time_us(*START)
+        if row.text(*STEP):
+            self.steps.add(row.text(*STEP))
+        is_collective = core.upper() in ("HCCL", "COMMUNICATION") or bool(COMMUNICATION.match(kind or name))
+        self.kernels[kind or name, core, name_dtype(dtypes)].add_call(duration)
+        self.nodes[kind or name, find_scope(name), shapes, dtypes].add_call(duration)
+        if start is not None and is_collective:
+            self.collectives.append(Collective(kind or name, start, duration))
+        elif start is not None:
+            self.computing.append((start, start + duration))
+            if len(self.computing) > MOST_SPANS:
+                self.computing = join_spans(self.computing)
+
+    def list_kernels(self, steps: int, rank: int) -> list[Kernel]:
+        """Return a row for each type of operator and dtype, the longest first."""
+        found = [
+            Kernel(name, find_kind(name, core), total.calls / steps, total.time_us / steps, dtype, rank=rank)
+            for (name, core, dtype), total in self.kernels.items()
+        ]
+        return sorted(found, key=lambda kernel: -kernel.time_us)
+
+    def list_nodes(self, steps: int, rank: int) -> list[Operator]:
+        """Return a row for each node of the graph and signature; these tables know the device's time alone."""
+        trained = {scope.split("/")[1] for _, scope, _, _ in self.nodes if GRADIENTS.match(scope)}
+        found = [
+            Operator(
+                name,
+                total.calls / steps,
+                0.0,
+                0.0,
+                total.time_us / steps,
+                find_phase(name, scope, trained),
+                scope,
+                clean_shapes(shapes),
+                ", ".join(name_dtype(dtype) for dtype in dtypes.replace(",", ";").split(";") if dtype.strip()),
+                rank=rank,
+            )
+            for (name, scope, shapes, dtypes), total in self.nodes.items()
+        ]
+        return sorted(found, key=lambda operator: -(operator.device_us or 0.0))
+
+
+def name_dtype(dtypes: str) -> str:
+    """Return the first of the vendor's types as torch calls it."""
+    first = re.split(r"[;,]", dtypes)[0].strip().strip('"')
+    return DTYPES.get(first.upper(), first.lower())
+
+
+def clean_shapes(shapes: str) -> str:
+    """Return "32,3,8,8;4,3,3,3" as "[32, 3, 8, 8], [4, 3, 3, 3]"."""
+    parts = [part for part in shapes.strip('"').split(";") if part.strip()]
+    return ", ".join(f"[{', '.join(side.strip() for side in part.split(','))}]" for part in parts)
+
+
+def find_kind(name: str, core: str = "") -> str:
+    """Return the kind of work of an operator's type."""
+    if core.upper() in ("HCCL", "COMMUNICATION"):
+        return kinds.COMMUNICATION
+    small = name.lower().replace("_", "")
+    return next((kind for kind, pattern in TYPE_KINDS if re.search(pattern, small)), kinds.OTHER)
+
+
+def find_scope(name: str) -> str:
+    """Return the scope of a TensorFlow node: gradients/resnet/conv1/Conv2D is in gradients/resnet/conv1."""
+    return name.rpartition("/")[0]
+
+
+def find_phase(name: str, scope: str, trained: set[str]) -> Phase:
+    """Return the phase of a TensorFlow node: gradients/… is backward, a scope that has gradients is forward."""
+    if find_kind(name) == kinds.OPTIMIZER:
+        return "update"
+    if scope.startswith("gradients"):
+        return "backward"
+    return "forward" if scope.split("/")[0] in trained else "other"
+
+
+def read_memory_record(path: Path, rank: int, notes: list[str]) -> list[MemoryPoint]:
+    """Return the memory over time of the component that counts most: PTA+GE, PTA, GE, else the first."""
+    points: dict[str, list[MemoryPoint]] = defaultdict(list)
+    for row in read_rows(path, notes):
+        time, allocated = row.time_us("Timestamp"), row.bytes("Total Allocated")
+        if time is not None and allocated is not None:
+            reserved = row.bytes("Total Reserved")
+            points[row.text("Component").upper()].append(MemoryPoint(time, max(allocated, 0), reserved, rank))
+    if not points:
+        return []
+    preferred = next((name for name in ("PTA+GE", "PTA", "GE", "APP") if name in points), next(iter(points)))
+    return thin_points(points[preferred])
+
+
+def read_memory_owners(
+    path: Path, rank: int, peak_us: float | None, notes: list[str], most: int = 50
+) -> list[MemoryOwner]:
+    """Return the operators whose allocations were alive at the peak, the largest first."""
+    sizes: dict[str, int] = defaultdict(int)
+    for row in read_rows(path, notes):
+        size, start, duration = row.bytes("Size"), row.time_us("Allocation Time"), row.time_us("Duration")
+        if size is None or start is None or peak_us is None or size <= 0:
+            continue
+        if start <= peak_us and (duration is None or peak_us < start + duration):
+            sizes[row.text("Name") or "unnamed"] += size
+    largest = sorted(sizes.items(), key=lambda entry: -entry[1])[:most]
+    return [MemoryOwner(name, size, rank) for name, size in largest]
+
+
+def find_peak(points: Iterable[MemoryPoint]) -> float | None:
+    """Return the time of the highest point; None without any."""
+    highest = max(points, key=lambda point: point.allocated, default=None)
+    return None if highest is None else highest.time_us
+
+
+def read_statistics(path: Path, steps: int, rank: int, notes: list[str], device: int | None = None) -> list[Kernel]:
+    """Return kernels from op_statistic, which has one row a type of operator, those of one device if it is given."""
+    found = []
+    for row in read_rows(path, notes):
+        owner = row.number("Device_id")
+        if device is not None and owner is not None and int(owner) != device:
+            continue
+        name, count, total = row.text(*TYPE), row.number("Count"), row.time_us("Total Time")
+        if name and count is not None and total is not None:
+            core = row.text("Core Type")
+            found.append(Kernel(name, find_kind(name, core), count / steps, total / steps, rank=rank))
+    return sorted(found, key=lambda kernel: -kernel.time_us)

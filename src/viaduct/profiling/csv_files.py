@@ -1,0 +1,215 @@
+"""CSV files of other tools, read line by line as far as they go.
+
+    for row in read_rows(path, notes):
+        row.text("OP Type", "Op Type"), row.time_us("Task Duration", "Duration"), row.bytes("Total Allocated")
+
+Columns are found whatever their case, spaces and underscores; a unit in brackets, as in `Duration(us)`, is converted.
+What is damaged is left out and said in `notes`: a last line that is cut off, rows of another length, bytes that are no
+text. N/A, an empty cell and what is no number are None.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from viaduct.path_errors import refuse_special_file
+
+UNIT = re.compile(r"(.*?)\s*\(([^()]*)\)$")
+TO_US = {"us": 1.0, "μs": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
+TO_BYTES = {"b": 1, "byte": 1, "bytes": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+LONGEST_CELL = 16 << 20  # characters; call stacks are long
+MOST_ROWS = 5_000_000  # of one file: beyond this the file is read in part, and a note says so
+Columns = dict[str, list[tuple[int, str]]]  # name without unit -> position and unit of each column of that name
+
+
+def normalise(name: str) -> str:
+    """Return a column's name in small letters, with single spaces."""
+    return " ".join(name.replace("_", " ").lower().split())
+
+
+def split_unit(column: str) -> tuple[str, str]:
+    """Return the name of a column and its unit; "" where it names none that is known."""
+    match = UNIT.fullmatch(normalise(column))
+    if match and (match[2] in TO_US or match[2] in TO_BYTES):
+        return match[1], match[2]
+    return normalise(column), ""
+
+
+class CsvRow:
+    """One row of a table, with its columns by name."""
+
+    def __init__(self, cells: list[str], columns: Columns) -> None:
+        self.cells = cells
+        self.columns = columns
+
+    def has(self, *names: str) -> bool:
+        """Return True if the table has a column of one of these names."""
+        return any(normalise(name) in self.columns for name in names)
+
+    def text(self, *names: str) -> str:
+        """Return the cell under the first of these names that the table has; "" for N/A."""
+        for name in names:
+            for position, _ in self.columns.get(normalise(name), ()):
+                return clean_cell(self.cells[position])
+        return ""
+
+    def number(self, *names: str) -> float | None:
+        """Return the cell as a number, without regard to its unit."""
+        return parse_number(self.text(*names))
+
+    def time_us(self, *names: str) -> float | None:
+        """Return the cell in microseconds, which it has where the column names no unit."""
+        times = [time for name in names for time in self.times_us(name)]
+        return times[0] if times else None
+
+    def times_us(self, name: str) -> list[float | None]:
+        """Return the cells of all columns of this name in microseconds."""
+        return [
+            self.convert(position, TO_US.get(unit, 1.0)) for position, unit in self.columns.get(normalise(name), ())
+        ]
+
+    def bytes(self, *names: str) -> int | None:
+        """Return the cell in bytes; None where the column names no unit of memory."""
+        for name in names:
+            for position, unit in self.columns.get(normalise(name), ()):
+                value = self.convert(position, TO_BYTES[unit]) if unit in TO_BYTES else None
+                return None if value is None else round(value)
+        return None
+
+    def convert(self, position: int, factor: float) -> float | None:
+        value = parse_number(self.cells[position])
+        return None if value is None else value * factor
+
+
+def clean_cell(cell: str) -> str:
+    text = cell.strip().strip('"').strip()
+    return "" if text.upper() in ("N/A", "NA", "NAN", "NONE", "NULL", "-") else text
+
+
+def parse_number(text: str) -> float | None:
+    """Return a finite number; None for anything else."""
+    try:
+        value = float(clean_cell(text))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def read_rows(path: Path, notes: list[str]) -> Iterator[CsvRow]:
+    """Yield the rows of a CSV file that are whole; `notes` gets a sentence on what was not."""
+    refuse_special_file(path)
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(read_lines(path, notes))
+    header: list[str] | None = None
+    columns: Columns = {}
+    damaged, last_is_damaged, count = 0, False, 0
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            break
+        except csv.Error:
+            damaged, last_is_damaged = damaged + 1, True
+            continue
+        if not any(cell.strip() for cell in cells):
+            continue
+        if header is None:
+            header, columns = cells, index_columns(cells)
+            continue
+        last_is_damaged = len(cells) < len(columns_needed(header))
+        if last_is_damaged:
+            damaged += 1
+            continue
+        count += 1
+        if count > MOST_ROWS:
+            notes.append(f"{path.name}: only the first {MOST_ROWS:,} rows were read.")
+            return
+        yield CsvRow(cells + [""] * (len(header) - len(cells)), columns)
+    notes += describe_damage(path, header, count, damaged, last_is_damaged)
+
+
+def describe_damage(path: Path, header: list[str] | None, count: int, damaged: int, at_end: bool) -> list[str]:
+    if header is None:
+        return [f"{path.name} is empty."]
+    if damaged == 1 and at_end:
+        return [f"{path.name}: its last line is cut off and was left out; {count:,} rows were read."]
+    return [f"{path.name}: {damaged:,} damaged rows were left out; {count:,} were read."] if damaged else []
+
+
+def index_columns(header: list[str]) -> Columns:
+    columns: Columns = {}
+    for position, name in enumerate(header):
+        base, unit = split_unit(name)
+        columns.setdefault(base, []).append((position, unit))
+    return columns
+
+
+def columns_needed(header: list[str]) -> list[str]:
+    """Return the header without empty names at its end: some writers end each line with a comma."""
+    names = [name.strip() for name in header]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def read_lines(path: Path, notes: list[str]) -> Iterator[str]:
+    """Yield the lines of a text file; bytes that are no text are replaced, which is said once."""
+    encoding = find_encoding(path)
+    is_replaced = False
+    with path.open(encoding=encoding, errors="replace", newline="") as file:
+        for line in file:
+            if not is_replaced and "\ufffd" in line:
+                is_replaced = True
+                notes.append(f"{path.name}: some bytes are not {encoding}; they were replaced.")
+            yield line.replace("\0", "")
+
+
+def find_encoding(path: Path) -> str:
+    """Return the encoding that the first bytes declare, UTF-8 without any; GB18030 where the header is not UTF-8."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        head.rsplit(b"\n", 1)[0].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "gb18030"
+    return "utf-8-sig"
+
+
+def read_table(path: Path, notes: list[str], most: int = 500) -> dict[str, Any] | None:
+    """Return a whole table as {"columns", "rows"}, numbers as numbers; None without rows, a note beyond `most`."""
+    rows: list[list[Any]] = []
+    header: list[str] = []
+    for row in read_rows(path, notes):
+        header = header or list_columns(row)
+        if len(rows) == most:
+            notes.append(f"{path.name}: the report has its first {most:,} rows.")
+            break
+        rows.append([convert_cell(cell) for cell in row.cells[: len(header)]])
+    return {"columns": header, "rows": rows} if rows else None
+
+
+def list_columns(row: CsvRow) -> list[str]:
+    named = {
+        position: f"{name} ({unit})" if unit else name
+        for name, all_of in row.columns.items()
+        for position, unit in all_of
+    }
+    return [named[position] for position in sorted(named)]
+
+
+def convert_cell(cell: str) -> Any:
+    text = clean_cell(cell)
+    if not text:
+        return None
+    value = parse_number(text)
+    if value is None:
+        return text
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 and "." not in text else value

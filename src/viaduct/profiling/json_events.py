@@ -1,0 +1,193 @@
+"""Events of a Chrome trace, read one by one, as far as the file goes.
+
+    trace = EventFile(Path("worker.pt.trace.json.gz"), notes)
+    for event in trace:
+        …
+    trace.header["distributedInfo"]
+
+Kineto writes {"traceEvents": [...]} with facts before and after the events, msprof and torch_npu write a plain list;
+both may be packed with gzip. A file that was cut off ends with its last whole event, and `notes` says so. Times that
+are texts, as in some releases of torch_npu, become numbers.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from viaduct.path_errors import refuse_special_file
+
+Event = dict[str, Any]
+CHUNK = 1 << 20  # bytes read at a time
+GZIP = b"\x1f\x8b"
+LONGEST_EVENT = 8 << 20  # characters; a longer one is taken for damage
+LARGEST_HEADER = 4 << 20
+MOST_EVENTS = 4_000_000  # kept of one file
+LIST = re.compile(r'"traceEvents"\s*:\s*\[')
+PADDING = re.compile(r"[\s,]*")
+
+
+class EventFile:
+    """A trace file; iterating reads it once."""
+
+    def __init__(self, path: Path, notes: list[str]) -> None:
+        self.path = path
+        self.notes = notes
+        self.header: dict[str, Any] = {}  # what stands before the events
+        self.count = 0
+        self.is_whole = False
+
+    def __iter__(self) -> Iterator[Event]:
+        refuse_special_file(self.path)
+        for event in self.parse_events(read_text(self.path)):
+            if not isinstance(event, dict):
+                continue
+            self.count += 1
+            if self.count > MOST_EVENTS:
+                self.notes.append(f"{self.path.name}: only the first {MOST_EVENTS:,} events were read.")
+                return
+            yield convert_times(event)
+        if not self.is_whole:
+            what = f"it is cut off or damaged after {self.count:,} events" if self.count else "it holds no events"
+            self.notes.append(f"{self.path.name}: {what}; what came before was read.")
+
+    def parse_events(self, text: Iterator[str]) -> Iterator[Any]:
+        """Yield the members of the list of events until it ends or the file does."""
+        reader = Reader(text)
+        if not self.find_list(reader):
+            return
+        decoder = json.JSONDecoder()
+        while True:
+            position = reader.skip(PADDING)
+            if position is None:
+                return
+            if reader.buffer[position] == "]":
+                self.is_whole = True
+                return
+            parsed = reader.decode(decoder, position)
+            if parsed is None:
+                return
+            yield parsed[0]
+
+    def find_list(self, reader: Reader) -> bool:
+        """Go to the first event; keep what stands before."""
+        start = reader.skip(PADDING)
+        if start is None:
+            return False
+        if reader.buffer[start] == "[":
+            reader.position = start + 1
+            return True
+        while (match := LIST.search(reader.buffer)) is None:
+            if len(reader.buffer) > LARGEST_HEADER or not reader.read_more():
+                return False
+        self.header = parse_header(reader.buffer[: match.start()])
+        reader.position = match.end()
+        return True
+
+
+class Reader:
+    """A window on a long text."""
+
+    def __init__(self, text: Iterator[str]) -> None:
+        self.text = text
+        self.buffer = ""
+        self.position = 0
+
+    def read_more(self) -> bool:
+        """Append a chunk and forget what has been parsed; False at the end."""
+        chunk = next(self.text, "")
+        self.buffer = self.buffer[self.position :] + chunk
+        self.position = 0
+        return bool(chunk)
+
+    def skip(self, pattern: re.Pattern[str]) -> int | None:
+        """Return the position after what the pattern matches; None at the end of the text."""
+        while True:
+            match = pattern.match(self.buffer, self.position)
+            self.position = match.end() if match else self.position
+            if self.position < len(self.buffer):
+                return self.position
+            if not self.read_more():
+                return None
+
+    def decode(self, decoder: json.JSONDecoder, position: int) -> tuple[Any] | None:
+        """Return the JSON value at a position; None if it is cut off or damaged."""
+        self.position = position
+        while True:
+            try:
+                value, end = decoder.raw_decode(self.buffer, self.position)
+            except RecursionError:
+                return None
+            except ValueError:
+                if len(self.buffer) - self.position > LONGEST_EVENT or not self.read_more():
+                    return None
+                continue
+            if end == len(self.buffer) and not isinstance(value, dict) and self.read_more():
+                continue  # a number may go on
+            self.position = end
+            return (value,)
+
+
+def read_text(path: Path) -> Iterator[str]:
+    """Yield the text of a file in chunks, unpacked where it is packed, as far as it goes."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+    with path.open("rb") as file:
+        is_packed = file.read(2) == GZIP
+        file.seek(0)
+        chunks = iter(lambda: file.read(CHUNK), b"")
+        for chunk in unpack(chunks) if is_packed else chunks:
+            text = decoder.decode(chunk)
+            if text:
+                yield text
+
+
+def unpack(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield what a gzip archive holds until it ends or breaks."""
+    archive = zlib.decompressobj(wbits=31)
+    for chunk in chunks:
+        while chunk:
+            try:
+                unpacked = archive.decompress(chunk, CHUNK)
+            except zlib.error:
+                return
+            yield unpacked
+            chunk = archive.unconsumed_tail
+            if archive.eof:
+                chunk, archive = archive.unused_data, zlib.decompressobj(wbits=31)
+
+
+def parse_header(text: str) -> dict[str, Any]:
+    """Return what stands before the events; nothing where it is damaged."""
+    try:
+        header = json.loads(text.rstrip().rstrip(",") + "}")
+    except (ValueError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def convert_times(event: Event) -> Event:
+    """Return the event with numbers as times; a time that is none is removed."""
+    for name in ("ts", "dur"):
+        if name in event:
+            value = to_number(event[name])
+            if value is None:
+                del event[name]
+            else:
+                event[name] = value
+    return event
+
+
+def to_number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

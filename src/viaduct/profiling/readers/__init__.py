@@ -1,0 +1,67 @@
+"""Readers of profiles that exist already: one file a layout, and lying in this folder is registration.
+
+    LAYOUT           what the layout is called in messages
+    AFTER            layouts that are tried before this one
+    recognise(path)  by names of files and folders alone
+    read(path)       a Profile; what is damaged is left out and said in its notes
+
+`read_any` finds out which layout a path has.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Protocol, cast
+
+from viaduct.errors import BadData
+from viaduct.profiling.record import Profile
+
+SHOWN = 12  # names in a message
+
+
+class Reader(Protocol):
+    """A module of this folder."""
+
+    LAYOUT: str
+    AFTER: tuple[str, ...]
+
+    def recognise(self, path: Path) -> bool: ...
+
+    def read(self, path: Path) -> Profile: ...
+
+
+@cache
+def load_readers() -> tuple[Reader, ...]:
+    """Return the modules of this folder, each after those it names."""
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    readers = {name: cast("Reader", importlib.import_module(f"{__name__}.{name}")) for name in sorted(names)}
+    order = TopologicalSorter({name: reader.AFTER for name, reader in readers.items()}).static_order()
+    return tuple(readers[name] for name in order)
+
+
+def read_any(path: Path) -> Profile:
+    """Return the profile at a path, whatever tool wrote it; BadData says what was looked for and what is there."""
+    if "\0" in str(path) or not path.exists():
+        raise BadData(f"there is no {str(path)!r}.", "Give the folder that the profiler wrote.")
+    for reader in load_readers():
+        if reader.recognise(path):
+            return reader.read(path)
+    looked_for = "; ".join(reader.LAYOUT for reader in load_readers())
+    raise BadData(
+        f"{str(path)!r} holds no profile that can be read.",
+        f"It holds: {list_contents(path)}.",
+        f"Known are: {looked_for}.",
+    )
+
+
+def list_contents(path: Path) -> str:
+    """Return some names of a folder, for a message."""
+    if not path.is_dir():
+        return "it is a file of another kind"
+    names = sorted(child.name + ("/" if child.is_dir() else "") for child in path.iterdir())
+    shown = ", ".join(names[:SHOWN]) or "nothing"
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

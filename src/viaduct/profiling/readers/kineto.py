@@ -1,0 +1,245 @@
+"""Traces of torch.profiler: one *.pt.trace.json(.gz), or a folder of tensorboard_trace_handler with several workers.
+
+A worker writes one file a cycle of its schedule. Steps come from all of them; operators, kernels and memory from the
+one with most steps. Everything was measured while the profiler was on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct.errors import BadData
+from viaduct.profiling.collectives import list_collectives
+from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES
+from viaduct.profiling.json_events import Event, EventFile
+from viaduct.profiling.memory_points import thin_points
+from viaduct.profiling.merge import merge_profiles, shift_profile
+from viaduct.profiling.operator_table import MODULE, Trace, list_kernels, list_operators
+from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step
+from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
+
+LAYOUT = "a trace of torch.profiler (*.pt.trace.json or .gz, also in a folder of several workers)"
+AFTER: tuple[str, ...] = ("own", "torch_npu", "msprof")
+TRACE_NAME = re.compile(r"(?P<worker>.+?)(\.\d+)?(\.pt)?\.trace\.json(\.gz)?")
+JSON_NAME = re.compile(r".+\.json(\.gz)?")
+NETWORK_MODULE = "nn.Module: "
+BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
+UNIX_FROM = 1e15  # microseconds: later than 2001, so that such a time is one since 1970
+DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that came as a plug-in
+
+
+@dataclass
+class Worker:
+    """What the files of one worker say."""
+
+    name: str
+    files: list[Path]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Cycle:
+    """One file: its events and what stands before them."""
+
+    header: dict[str, Any]
+    events: list[Event]
+    found: FoundSteps
+    device: str
+
+
+def recognise(path: Path) -> bool:
+    """Return True for a trace file and for a folder of such."""
+    if path.is_file():
+        return JSON_NAME.fullmatch(path.name) is not None and holds_events(path)
+    return bool(find_files(path))
+
+
+def holds_events(path: Path) -> bool:
+    return any(True for _ in EventFile(path, []))
+
+
+def find_files(folder: Path) -> list[Path]:
+    """Return the traces of a folder, or of its folders."""
+    for pattern in ("*", "*/*", "plugins/profile/*/*"):
+        found = [path for path in folder.glob(pattern) if TRACE_NAME.fullmatch(path.name) and path.is_file()]
+        if found:
+            return sorted(found)
+    return []
+
+
+def read(path: Path) -> Profile:
+    """Return the profile of all workers."""
+    files = [path] if path.is_file() else find_files(path)
+    by_name: dict[str, list[Path]] = defaultdict(list)
+    for file in files:
+        match = TRACE_NAME.fullmatch(file.name)
+        by_name[match["worker"] if match else file.name].append(file)
+    profiles = [read_worker(Worker(name, of_one), path) for name, of_one in by_name.items()]
+    if len(profiles) == 1:
+        return profiles[0]
+    return merge_profiles(number_ranks(profiles), list(by_name))
+
+
+def number_ranks(profiles: Sequence[Profile]) -> list[Profile]:
+    """Return the profiles with a rank each: that of their trace, or their place where two name the same."""
+    ranks = [profile.steps[0].rank if profile.steps else None for profile in profiles]
+    if len(set(ranks)) == len(ranks) and None not in ranks:
+        return list(profiles)
+    note = "The traces do not name their ranks: workers are numbered in the order of their names."
+    return [set_rank(profile, number, note) for number, profile in enumerate(profiles)]
+
+
+def set_rank(profile: Profile, rank: int, note: str) -> Profile:
+    return replace(
+        profile,
+        facts=replace(profile.facts, notes=(*profile.facts.notes, note)),
+        steps=[replace(step, rank=rank) for step in profile.steps],
+        operators=[replace(operator, rank=rank) for operator in profile.operators],
+        kernels=[replace(kernel, rank=rank) for kernel in profile.kernels],
+        memory=[replace(point, rank=rank) for point in profile.memory],
+    )
+
+
+def read_worker(worker: Worker, path: Path) -> Profile:
+    """Return the profile of one worker's files."""
+    cycles = [read_cycle(file, worker.notes) for file in worker.files]
+    best = max(cycles, key=lambda cycle: (len(cycle.found.steps), len(cycle.events)))
+    if not best.events:
+        raise BadData(f"{worker.files[0]} holds no events of torch.profiler.", *worker.notes)
+    if len(cycles) > 1:
+        worker.notes.append(
+            f"Operators and memory are those of one of {len(cycles)} trace files, the one with most steps."
+        )
+    rank = find_rank(best.header)
+    steps = sorted((step for cycle in cycles for step in cycle.found.steps), key=lambda step: step.end_us)
+    profile = build_profile(worker, best, [replace(step, rank=rank) for step in steps], rank)
+    facts = build_facts(path, worker, best, profile.steps, all(cycle.found.phases_measured for cycle in cycles))
+    zero = min((event["ts"] for cycle in cycles for event in cycle.events if event["ph"] == "X"), default=0.0)
+    facts = replace(facts, zero_unix_us=find_unix_time(best.header, zero))
+    return shift_profile(replace(profile, facts=facts), -zero)
+
+
+def read_cycle(file: Path, notes: list[str]) -> Cycle:
+    trace = EventFile(file, notes)
+    events = [kept for event in trace if (kept := keep_event(event)) is not None]
+    device = "cuda" if any(event.get("cat") in ON_DEVICE for event in events) else "cpu"
+    return Cycle(trace.header, events, find_steps(events, find_launches(events)), device)
+
+
+def keep_event(event: Event) -> Event | None:
+    """Return an event that something is read from; of Python's functions only modules and the call of backward."""
+    phase, category, name = event.get("ph"), event.get("cat"), str(event.get("name", ""))
+    if "ts" not in event:
+        return None
+    if category == PYTHON:
+        if name.startswith(NETWORK_MODULE) and "dur" in event:
+            return event | {"cat": "user_annotation", "name": MODULE + name.removeprefix(NETWORK_MODULE)}
+        return event if BACKWARD_CALL.match(name) else None
+    if phase == "X" and "dur" in event and (category in ON_HOST or category in ON_DEVICE):
+        return event
+    is_memory = phase == "i" and name == "[memory]"
+    return event if is_memory or (phase == "s" and category == "fwdbwd") else None
+
+
+def find_launches(events: Iterable[Event]) -> list[Launch]:
+    """Return the kernels with the time of the call that launched them."""
+    calls: dict[Any, float] = {}
+    kernels = []
+    for event in events:
+        arguments = event.get("args")
+        correlation = arguments.get("correlation") if isinstance(arguments, dict) else None
+        if correlation is None:
+            continue
+        if event.get("cat") in RUNTIMES:
+            calls[correlation] = event["ts"]
+        elif event.get("cat") in ON_DEVICE:
+            kernels.append((correlation, event["ts"], event["ts"] + event["dur"]))
+    return [Launch(calls[key], start, end) for key, start, end in kernels if key in calls]
+
+
+def find_rank(header: dict[str, Any]) -> int:
+    information = header.get("distributedInfo")
+    rank = information.get("rank") if isinstance(information, dict) else None
+    return rank if isinstance(rank, int) and rank >= 0 else 0
+
+
+def find_unix_time(header: dict[str, Any], zero: float) -> float | None:
+    """Return the Unix time of the trace's first event, where the trace says it."""
+    base = header.get("baseTimeNanoseconds")
+    if isinstance(base, int) and base > 0:
+        return base / 1000 + zero
+    return zero if zero > UNIX_FROM else None
+
+
+def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) -> Profile:
+    """Return steps, operators, kernels and memory of a worker."""
+    facts = Facts("", "kineto")
+    memory = read_memory(cycle.events, cycle.device, rank)
+    if not cycle.found.windows:
+        first = min(event["ts"] for event in cycle.events)
+        last = max(event["ts"] + event.get("dur", 0.0) for event in cycle.events)
+        worker.notes.append("Figures of operators are those of the whole trace, not of one step.")
+        windows, thread = [(first, last + 1)], None
+    else:
+        windows, thread = cycle.found.windows, cycle.found.main_thread
+    trace = Trace.read(cycle.events, windows, thread, cycle.device)
+    placed = add_collectives(steps, list_collectives(trace), None)
+    return Profile(facts, placed, list_operators(trace, rank), list_kernels(trace, rank), memory)
+
+
+def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryPoint]:
+    """Return what the allocator said, of the device that the trace is about."""
+    points: dict[str, list[MemoryPoint]] = defaultdict(list)
+    for event in events:
+        facts = event.get("args")
+        if event["ph"] != "i" or not isinstance(facts, dict):
+            continue
+        allocated, reserved = facts.get("Total Allocated"), facts.get("Total Reserved")
+        if isinstance(allocated, int) and allocated >= 0:
+            known = reserved if isinstance(reserved, int) and reserved > 0 else None
+            kind = DEVICE_TYPES.get(facts.get("Device Type", 0), "cuda")
+            points[kind].append(MemoryPoint(event["ts"], allocated, known, rank))
+    return thin_points(points.get(device) or [])
+
+
+def build_facts(path: Path, worker: Worker, cycle: Cycle, steps: Sequence[Step], measured: bool) -> Facts:
+    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
+    information = cycle.header.get("distributedInfo")
+    world = information.get("world_size") if isinstance(information, dict) else None
+    return Facts(
+        str(path),
+        "kineto",
+        device=cycle.device,
+        description=describe_device(cycle.header),
+        ranks=world if isinstance(world, int) and world > 0 else 1,
+        recorded_steps=len(steps),
+        recorded_step_us=median(regular) if regular else None,
+        phases_found_by=tuple(cycle.found.sentences),
+        notes=tuple(dict.fromkeys([*worker.notes, *cycle.found.notes, *describe_missing(cycle)])),
+        phases_measured=measured,
+    )
+
+
+def describe_missing(cycle: Cycle) -> list[str]:
+    """Return what the profiler was not asked for, with the option that would have recorded it."""
+    operators = [event for event in cycle.events if event.get("cat") == "cpu_op"]
+    notes = []
+    if operators and not any("Input Dims" in (event.get("args") or {}) for event in operators):
+        notes.append("The trace has no shapes (record_shapes=True): work and layouts are not known.")
+    if not any(event["ph"] == "i" for event in cycle.events):
+        notes.append("The trace has no memory (profile_memory=True).")
+    return notes
+
+
+def describe_device(header: dict[str, Any]) -> str:
+    devices = header.get("deviceProperties")
+    names = (
+        [str(each.get("name", "")) for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
+    )
+    return next((name for name in names if name), "")

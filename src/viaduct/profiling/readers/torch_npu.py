@@ -1,0 +1,399 @@
+"""Output of torch_npu's profiler: {worker}_{time}_ascend_pt/ASCEND_PROFILER_OUTPUT, of one rank or several.
+
+trace_view.json        steps with their phases, as in a trace of torch.profiler
+step_trace_time.csv    computing, communication and free time of each step: the iteration where the trace has no steps
+kernel_details.csv     kernels by type and collectives; op_statistic.csv where it is missing
+operator_details.csv   operators of PyTorch with their time on host and device
+memory_record.csv      memory over time; operator_memory.csv: who held it at the peak
+communication.json     collectives with their size; api_statistic.csv and others: tables of the report
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct.errors import BadData
+from viaduct.profiling.ascend_tables import (
+    Sum,
+    TaskTable,
+    clean_shapes,
+    find_peak,
+    read_memory_owners,
+    read_memory_record,
+    read_statistics,
+)
+from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
+from viaduct.profiling.json_events import Event, EventFile, to_number
+from viaduct.profiling.merge import merge_profiles, shift_profile
+from viaduct.profiling.record import Collective, Facts, Kernel, Operator, Phase, Profile, Step
+from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
+
+LAYOUT = (
+    "output of torch_npu's profiler (*_ascend_pt/ASCEND_PROFILER_OUTPUT: step_trace_time.csv, kernel_details.csv …)"
+)
+AFTER: tuple[str, ...] = ("own",)
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+FILES = ("step_trace_time.csv", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "trace_view.json")
+TABLES = ("step_trace_time", "op_statistic", "api_statistic", "npu_module_mem", "l2_cache", "data_preprocess")
+DEVICE_PROCESS = "Ascend Hardware"
+FRAME = re.compile(r"(?P<file>[^\s;()]+\.py)\((?P<line>\d+)\)")
+LIBRARIES = ("site-packages", "dist-packages", "torch/", "torch_npu/", "<frozen")
+LARGEST_JSON = 256 << 20
+HOST = ("cpu_op", "user_annotation", "fwdbwd")  # categories of events
+
+
+def recognise(path: Path) -> bool:
+    """Return True for an output folder, the folder around it, and a folder of several of those."""
+    return path.is_dir() and bool(find_outputs(path))
+
+
+def find_outputs(path: Path) -> list[Path]:
+    """Return the output folders under a path."""
+    if path.name == OUTPUT or any((path / name).is_file() for name in FILES):
+        return [path]
+    if (path / OUTPUT).is_dir():
+        return [path / OUTPUT]
+    return sorted(folder / OUTPUT for folder in path.iterdir() if (folder / OUTPUT).is_dir())
+
+
+def read(path: Path) -> Profile:
+    """Return the profile of all ranks under a path."""
+    outputs = find_outputs(path)
+    ranks = [find_rank(output) for output in outputs]
+    notes = []
+    if len(outputs) > 1 and (None in ranks or len(set(ranks)) < len(ranks)):
+        notes.append("The folders do not name different ranks: they are numbered in the order of their names.")
+        ranks = list(range(len(outputs)))
+    profiles = [read_rank(output, rank or 0, path) for output, rank in zip(outputs, ranks, strict=True)]
+    merged = profiles[0] if len(profiles) == 1 else merge_profiles(profiles, [folder.parent.name for folder in outputs])
+    return replace(merged, facts=replace(merged.facts, notes=(*merged.facts.notes, *notes)))
+
+
+def find_rank(output: Path) -> int | None:
+    """Return the rank that profiler_info_N.json names, in its name or in itself."""
+    for file in sorted(output.parent.glob("profiler_info*.json")):
+        match = re.fullmatch(r"profiler_info_(\d+)\.json", file.name)
+        rank = int(match[1]) if match else read_json(file, []).get("rank_id")
+        if isinstance(rank, int) and rank >= 0:
+            return rank
+    return None
+
+
+def read_json(file: Path, notes: list[str]) -> dict[str, Any]:
+    """Return the object in a JSON file; nothing, and a note, where it is damaged."""
+    try:
+        if file.stat().st_size > LARGEST_JSON:
+            notes.append(f"{file.name} is larger than {LARGEST_JSON >> 20} MiB and was not read.")
+            return {}
+        record = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        notes.append(f"{file.name} is damaged and was not read.")
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+@dataclass
+class Source:
+    """One rank's output folder while it is read."""
+
+    folder: Path
+    rank: int
+    notes: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    phases_measured: bool = True
+
+    def find(self, name: str) -> Path | None:
+        """Return a file of the folder if it is there."""
+        return self.folder / name if (self.folder / name).is_file() else None
+
+
+def read_rank(output: Path, rank: int, path: Path) -> Profile:
+    """Return the profile of one rank."""
+    source = Source(output, rank)
+    refuse_database(source)
+    tasks = read_tasks(source)
+    steps = read_steps(source)
+    count = len(steps) or len(tasks.steps) or 1
+    if not steps and not tasks.steps:
+        source.notes.append("The number of steps is not known: figures of operators are those of the whole recording.")
+    collectives = read_communication(source) or tasks.collectives
+    steps = add_collectives(steps, collectives, tasks.computing or None)
+    record, owners = source.find("memory_record.csv"), source.find("operator_memory.csv")
+    memory = read_memory_record(record, rank, source.notes) if record else []
+    profile = Profile(
+        build_facts(source, path, steps),
+        steps,
+        read_operators(source, count),
+        tasks.list_kernels(count, rank) or read_type_sums(source, count),
+        memory,
+        read_memory_owners(owners, rank, find_peak(memory), source.notes) if owners and memory else [],
+        tables=read_tables(source),
+    )
+    return set_zero(replace(profile, facts=replace(profile.facts, notes=tuple(dict.fromkeys(source.notes)))))
+
+
+def refuse_database(source: Source) -> None:
+    """Raise BadData where the profiler wrote a database alone, or was stopped before it wrote anything."""
+    names = sorted(child.name for child in source.folder.iterdir())
+    if any(name.endswith((".csv", ".json")) for name in names):
+        return
+    if any(name.endswith(".db") for name in names):
+        raise BadData(
+            f"{source.folder} holds databases alone ({', '.join(names)}).",
+            "Export text: torch_npu.profiler.profiler.analyse(PATH, export_type='text').",
+        )
+    raise BadData(
+        f"{source.folder} holds no results: {', '.join(names) or 'it is empty'}.",
+        "The raw data must be analysed first: torch_npu.profiler.profiler.analyse(PATH).",
+    )
+
+
+# Steps
+
+
+def read_steps(source: Source) -> list[Step]:
+    """Return the steps of the trace; else those of step_trace_time.csv, which knows no phases."""
+    found = read_trace(source)
+    if found.steps:
+        source.sentences += found.sentences
+        source.notes += found.notes
+        source.phases_measured = found.phases_measured
+        return found.steps
+    file = source.find("step_trace_time.csv")
+    steps = list_timed_steps(read_rows(file, source.notes), source) if file else []
+    if steps:
+        source.phases_measured = False
+        source.sentences += [
+            "The iteration is computing + communication that is not overlapped + free time of step_trace_time.csv.",
+            "Start of the forward pass and end of the backward pass are not in these files: the whole iteration stands "
+            "as forward + backward. The steps are drawn one after the other; when each began is not known.",
+        ]
+    return steps
+
+
+def list_timed_steps(rows: Iterable[CsvRow], source: Source) -> list[Step]:
+    """Return a step for each row that has a number."""
+    steps: list[Step] = []
+    unnumbered = 0
+    for row in rows:
+        number, duration = row.number("Step"), find_duration(row)
+        if number is None or duration is None or duration <= 0:
+            unnumbered += 1
+            continue
+        begin = steps[-1].end_us if steps else 0.0
+        steps.append(Step(source.rank, int(number), begin, begin + duration, begin + duration, begin))
+    if unnumbered and not steps:
+        source.notes.append(
+            "step_trace_time.csv numbers no step: the script did not call profiler.step(), so its figures are those of "
+            "the whole recording."
+        )
+    return steps
+
+
+def find_duration(row: CsvRow) -> float | None:
+    """Return the time of a step: the sum of its three parts, else its stage and bubble."""
+    parts = [row.time_us("Computing"), row.time_us("Communication(Not Overlapped)"), row.time_us("Free")]
+    if None not in parts:
+        return sum(part for part in parts if part is not None)
+    stage, bubble = row.time_us("Stage"), row.time_us("Bubble")
+    return None if stage is None else stage + (bubble or 0.0)
+
+
+def read_trace(source: Source) -> FoundSteps:
+    """Return the steps of trace_view.json."""
+    file = source.find("trace_view.json")
+    if file is None:
+        return FoundSteps()
+    trace = [event for event in EventFile(file, source.notes) if is_needed(event)]
+    return find_steps((event for event in trace if event.get("cat") in HOST), find_launches(trace), source.rank)
+
+
+def is_needed(event: Event) -> bool:
+    """Return True for events of the host, kernels, flows that tie them, and names of processes."""
+    phase, category = event.get("ph"), event.get("cat")
+    if phase == "M":
+        return event.get("name") == "process_name"
+    if phase in ("s", "f"):
+        return category in ("fwdbwd", "async_npu")
+    arguments = event.get("args")
+    return phase == "X" and (category in HOST or (isinstance(arguments, dict) and "Task Type" in arguments))
+
+
+def find_launches(events: list[Event]) -> list[Launch]:
+    """Return the kernels with the time of the operator that launched them, tied by the flow async_npu."""
+    names = {event.get("pid"): (event.get("args") or {}).get("name") for event in events if event.get("ph") == "M"}
+    starts: dict[Any, float] = {}
+    ends: dict[tuple[Any, Any, float], Any] = {}
+    for event in events:
+        if event.get("cat") == "async_npu" and "ts" in event:
+            if event["ph"] == "s":
+                starts[event.get("id")] = event["ts"]
+            else:
+                ends[event.get("pid"), event.get("tid"), event["ts"]] = event.get("id")
+    launches = []
+    for event in events:
+        if event["ph"] == "X" and names.get(event.get("pid")) == DEVICE_PROCESS and "ts" in event and "dur" in event:
+            flow = ends.get((event["pid"], event.get("tid"), event["ts"]))
+            if flow in starts:
+                launches.append(Launch(starts[flow], event["ts"], event["ts"] + event["dur"]))
+    return launches
+
+
+# Kernels, operators, collectives
+
+
+def read_tasks(source: Source) -> TaskTable:
+    tasks = TaskTable()
+    file = source.find("kernel_details.csv")
+    for row in read_rows(file, source.notes) if file else ():
+        tasks.add(row)
+    return tasks
+
+
+def read_type_sums(source: Source, steps: int) -> list[Kernel]:
+    file = source.find("op_statistic.csv")
+    return read_statistics(file, steps, source.rank, source.notes) if file else []
+
+
+@dataclass
+class OperatorSum(Sum):
+    """Calls and times of one operator and signature."""
+
+    self_us: float = 0.0
+    device_us: float = 0.0
+
+
+def read_operators(source: Source, steps: int) -> list[Operator]:
+    """Return a row for each operator, its shapes and the line of the script."""
+    file = source.find("operator_details.csv")
+    sums: dict[tuple[str, str, str], OperatorSum] = defaultdict(OperatorSum)
+    for row in read_rows(file, source.notes) if file else ():
+        total, own = row.time_us("Host Total Duration"), row.time_us("Host Self Duration")
+        if total is None or own is None:
+            continue
+        entry = sums[row.text("Name"), row.text("Input Shapes"), find_location(row.text("Call Stack"))]
+        entry.add_call(total)
+        entry.self_us += own
+        entry.device_us += row.time_us("Device Self Duration") or 0.0
+    found = [
+        Operator(
+            name,
+            entry.calls / steps,
+            entry.time_us / steps,
+            entry.self_us / steps,
+            entry.device_us / steps,
+            find_phase(name),
+            shapes=clean_shapes(shapes),
+            location=location,
+            rank=source.rank,
+        )
+        for (name, shapes, location), entry in sums.items()
+    ]
+    return sorted(found, key=lambda operator: -(operator.device_us or 0.0) - operator.self_us)
+
+
+def find_location(stack: str) -> str:
+    """Return the innermost line of a call stack that is not a library's, as train.py:41."""
+    for match in FRAME.finditer(stack):
+        if not any(library in match["file"] for library in LIBRARIES):
+            return f"{Path(match['file']).name}:{match['line']}"
+    return ""
+
+
+def find_phase(name: str) -> Phase:
+    """Return the phase that an operator's name tells; "other" where it tells none."""
+    if name.startswith("autograd::engine") or name.endswith(("Backward", "Backward0", "Backward1", "_backward")):
+        return "backward"
+    if name.startswith("Optimizer."):
+        return "update"
+    return "data" if name.startswith("enumerate(DataLoader)") else "other"
+
+
+def read_communication(source: Source) -> list[Collective]:
+    """Return the collectives of communication.json, which knows their size."""
+    file = source.find("communication.json")
+    found = []
+    for groups in (read_json(file, source.notes) if file else {}).values():
+        operations = groups.get("collective") if isinstance(groups, dict) else None
+        for name, facts in operations.items() if isinstance(operations, dict) else ():
+            collective = make_collective(str(name), facts if isinstance(facts, dict) else {})
+            if collective is not None:
+                found.append(collective)
+    return found
+
+
+def make_collective(name: str, facts: dict[str, Any]) -> Collective | None:
+    """Return one operation; None for the sum over all, which has no start."""
+    times = facts.get("Communication Time Info")
+    if not isinstance(times, dict) or name.startswith("Total"):
+        return None
+    start, duration = to_number(times.get("Start Timestamp(us)")), to_number(times.get("Elapse Time(ms)"))
+    if start is None or duration is None or start <= 0:
+        return None
+    return Collective(name.split("__")[0].split("@")[0], start, duration * 1000, find_size(facts))
+
+
+def find_size(facts: dict[str, Any]) -> int | None:
+    """Return the bytes that went over the links of any kind."""
+    links = facts.get("Communication Bandwidth Info")
+    entries = [link for link in links.values() if isinstance(link, dict)] if isinstance(links, dict) else []
+    known = [size for link in entries if (size := to_number(link.get("Transit Size(MB)")))]
+    return round(sum(known) * (1 << 20)) if known else None
+
+
+# The rest of the profile
+
+
+def read_tables(source: Source) -> dict[str, Any]:
+    tables = {}
+    for name in TABLES:
+        file = source.find(f"{name}.csv")
+        table = read_table(file, source.notes) if file else None
+        if table is not None:
+            tables[name] = table
+    return tables
+
+
+def build_facts(source: Source, path: Path, steps: list[Step]) -> Facts:
+    regular = [step.iteration_us for step in steps if step.previous_end_us is not None]
+    return Facts(
+        str(path),
+        "torch_npu",
+        device="npu",
+        recorded_steps=len(steps),
+        recorded_step_us=median(regular) if regular else None,
+        phases_found_by=tuple(source.sentences),
+        phases_measured=source.phases_measured,
+        versions=read_versions(source),
+    )
+
+
+def read_versions(source: Source) -> dict[str, str]:
+    """Return versions of the software that profiler_info.json names."""
+    versions = {}
+    for file in sorted(source.folder.parent.glob("profiler_info*.json")):
+        record = read_json(file, source.notes)
+        for name in ("torch_version", "torch_npu_version", "cann_version", "driver_version"):
+            if isinstance(record.get(name), str) and record[name]:
+                versions[name.removesuffix("_version")] = record[name]
+    return versions
+
+
+def set_zero(profile: Profile) -> Profile:
+    """Return the profile on a clock that begins with its first event."""
+    if any("drawn one after the other" in sentence for sentence in profile.facts.phases_found_by):
+        zero = min((point.time_us for point in profile.memory), default=0.0)
+        memory = [replace(point, time_us=point.time_us - zero) for point in profile.memory]
+        return replace(profile, memory=memory)
+    times = [step.forward_start_us if step.previous_end_us is None else step.previous_end_us for step in profile.steps]
+    times += [point.time_us for point in profile.memory]
+    zero = min(times, default=0.0)
+    unix = zero if zero > 1e15 else None
+    return shift_profile(replace(profile, facts=replace(profile.facts, zero_unix_us=unix)), -zero)

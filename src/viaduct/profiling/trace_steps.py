@@ -1,0 +1,266 @@
+"""Steps of a trace that torch.profiler or torch_npu's profiler wrote.
+
+    found = find_steps(raw_events, launches)
+    found.steps, found.windows, found.sentences
+
+The host's marks are annotations that torch sets itself: ProfilerStep#n, enumerate(DataLoader)#…, Optimizer.step#…, the
+evaluations of the autograd engine and the flows from forward to backward operators. On a device a mark is the time of
+the kernels that were launched before or after it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from .events import Span, join_spans, remove_spans, sum_spans
+from .record import Collective, Step
+
+STEP = re.compile(r"ProfilerStep#(\d+)")
+LOADER, OPTIMIZER, ENGINE = "enumerate(DataLoader)", "Optimizer.step#", "autograd::engine::evaluate_function"
+COPIES = re.compile(
+    r"aten::(to|_to_copy|copy_|empty\w*|pin_memory|_pin_memory|is_pinned|detach\w*|zero_|zeros\w*|set_|resize_|record_stream"
+    r"|item|_local_scalar_dense|lift_fresh|randperm|random_|unbind|select|as_strided|stack|cat)\b|detach|npu::npu_format"
+)
+RawEvent = dict[str, Any]
+
+
+class Launch(NamedTuple):
+    """A kernel, and when the host launched it."""
+
+    host_us: float
+    start_us: float
+    end_us: float
+
+
+class Window(NamedTuple):
+    """A span of the host that holds one step."""
+
+    number: int
+    start: float
+    end: float
+    follows: bool  # the step before it is in the trace, too
+
+
+@dataclass
+class FoundSteps:
+    """What a trace says about its steps."""
+
+    steps: list[Step] = field(default_factory=list)
+    windows: list[Span] = field(default_factory=list)
+    main_thread: Any = None
+    sentences: list[str] = field(default_factory=list)  # how the points were found
+    notes: list[str] = field(default_factory=list)
+    phases_measured: bool = True
+
+
+@dataclass
+class HostMarks:
+    """Marks of the host, each in order of time."""
+
+    steps: list[RawEvent] = field(default_factory=list)
+    loaders: list[Span] = field(default_factory=list)
+    optimizers: list[Span] = field(default_factory=list)
+    engine: list[Span] = field(default_factory=list)
+    flows: list[float] = field(default_factory=list)  # starts of forward operators that have a backward one
+    operators: list[tuple[float, float, str]] = field(default_factory=list)
+
+
+def collect_marks(events: Iterable[RawEvent]) -> HostMarks:
+    """Sort the events that say something about steps."""
+    marks = HostMarks()
+    for event in events:
+        if "ts" not in event:
+            continue
+        name, category = str(event.get("name", "")), str(event.get("cat", ""))
+        if event.get("ph") == "s" and category == "fwdbwd":
+            marks.flows.append(event["ts"])
+        if event.get("ph") != "X" or "dur" not in event or category.startswith("gpu_"):
+            continue
+        span = (event["ts"], event["ts"] + event["dur"])
+        if STEP.fullmatch(name):
+            marks.steps.append(event)
+        elif name.startswith(LOADER):
+            marks.loaders.append(span)
+        elif name.startswith(OPTIMIZER):
+            marks.optimizers.append(span)
+        elif name.startswith(ENGINE):
+            marks.engine.append(span)
+        elif category == "cpu_op" and not name.startswith("Optimizer."):
+            marks.operators.append((*span, name))
+    for spans in (marks.loaders, marks.optimizers, marks.engine, marks.flows, marks.operators):
+        spans.sort()
+    marks.steps.sort(key=lambda event: float(event["ts"]))
+    return marks
+
+
+def find_steps(events: Iterable[RawEvent], launches: Sequence[Launch] = (), rank: int = 0) -> FoundSteps:
+    """Return the steps of one rank, on the clock of the events."""
+    marks = collect_marks(events)
+    found = FoundSteps()
+    windows = find_windows(marks, found)
+    if marks.steps:
+        found.main_thread = (marks.steps[0].get("pid"), marks.steps[0].get("tid"))
+    ordered = sorted(launches)
+    previous: float | None = None
+    for window in windows:
+        step = place_step(window, marks, ordered, previous if window.follows else None, rank, found)
+        previous = step.end_us if step is not None else None
+        if step is not None:
+            found.steps.append(step)
+            found.windows.append((window.start, window.end))
+    describe_points(found, marks, bool(ordered))
+    return found
+
+
+def find_windows(marks: HostMarks, found: FoundSteps) -> list[Window]:
+    """Return the steps by ProfilerStep#n, else by the ends of the optimizer's steps."""
+    if marks.steps:
+        found.sentences.append("Steps are the annotations ProfilerStep#n of the profiler's schedule.")
+        numbers = [int(str(event["name"]).partition("#")[2]) for event in marks.steps]
+        return [
+            Window(number, event["ts"], event["ts"] + event["dur"], n > 0 and numbers[n - 1] == number - 1)
+            for n, (number, event) in enumerate(zip(numbers, marks.steps, strict=True))
+        ]
+    if len(marks.optimizers) > 1:
+        found.sentences.append("There is no ProfilerStep#n: a step ends with each Optimizer.step.")
+        ends = [end for _, end in marks.optimizers]
+        first = min([start for start, *_ in marks.operators] + [marks.optimizers[0][0]])
+        return [Window(n, start, end, n > 0) for n, (start, end) in enumerate(zip([first, *ends], ends, strict=False))]
+    found.notes.append("The trace has neither ProfilerStep#n nor several Optimizer.step: its steps are not known.")
+    return []
+
+
+def place_step(
+    window: Window, marks: HostMarks, launches: list[Launch], previous: float | None, rank: int, found: FoundSteps
+) -> Step | None:
+    """Return one step; None for a window in which nothing was computed.
+
+    Where the forward start or the backward end is not in the trace, the phases are not measured.
+    """
+    optimizers = spans_within(marks.optimizers, window.start, window.end)
+    end = optimizers[-1][1] if optimizers else window.end
+    forward = find_forward_start(window, marks, end)
+    backward = find_backward_end(window, marks, optimizers)
+    if forward is None and backward is None:
+        found.notes.append(f"ProfilerStep#{window.number} holds no operators: it is no step.")
+        return None
+    points = (forward, backward, end)
+    if launches and forward is not None and backward is not None:
+        points = place_on_device(launches, forward, backward, end)
+    if points[0] is None or points[1] is None:
+        found.phases_measured = False
+        points = (window.start if previous is None else previous, points[2], points[2])
+    begin, middle, finish = (float(point) for point in points if point is not None)
+    if previous is not None and begin < previous:
+        found.notes.append(
+            f"The forward pass of step {window.number} overlaps the step before: its data tail counts as 0."
+        )
+        begin = previous
+    wait = measure_loader(marks, window, previous, forward)
+    return Step(rank, window.number, begin, max(middle, begin), max(finish, middle, begin), previous, wait)
+
+
+def spans_within(spans: list[Span], start: float, end: float) -> list[Span]:
+    """Return the spans that begin within a window."""
+    return spans[bisect_left(spans, (start, -1.0)) : bisect_left(spans, (end, -1.0))]
+
+
+def find_forward_start(window: Window, marks: HostMarks, end: float) -> float | None:
+    """Return the start of the first operator with a backward one; else of the first that is no copy."""
+    loaded = max([window.start, *(stop for _, stop in spans_within(marks.loaders, window.start, end))])
+    low, high = (bisect_left(marks.operators, (time,)) for time in (loaded, end))
+    inside = outermost(marks.operators[low:high])
+    first = bisect_left(marks.flows, loaded)
+    if first < len(marks.flows) and marks.flows[first] < end:
+        flow = marks.flows[first]
+        return next((start for start, stop, _ in inside if start <= flow <= stop), flow)
+    return next((start for start, _, name in inside if not COPIES.match(name)), None)
+
+
+def outermost(operators: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Return the operators that no other one of the list surrounds."""
+    found: list[tuple[float, float, str]] = []
+    for operator in sorted(operators, key=lambda each: (each[0], -each[1])):
+        if not found or operator[0] >= found[-1][1]:
+            found.append(operator)
+    return found
+
+
+def find_backward_end(window: Window, marks: HostMarks, optimizers: list[Span]) -> float | None:
+    """Return the end of the last evaluation of the autograd engine; else the start of the optimizer's step."""
+    evaluated = spans_within(marks.engine, window.start, window.end)
+    if evaluated:
+        return max(stop for _, stop in evaluated)
+    return optimizers[0][0] if optimizers else None
+
+
+def place_on_device(launches: list[Launch], forward: float, backward: float, end: float) -> tuple[float, float, float]:
+    """Return the three points on the device: of the kernels that the host launched between them."""
+    times = [launch.host_us for launch in launches]
+    low, middle, high = bisect_left(times, forward), bisect_right(times, backward), bisect_right(times, end)
+    if low >= middle:
+        return forward, backward, end
+    starts = min(launch.start_us for launch in launches[low:middle])
+    backward_end = max(launch.end_us for launch in launches[low:middle])
+    return starts, backward_end, max([backward_end, *(launch.end_us for launch in launches[middle:high])])
+
+
+def measure_loader(marks: HostMarks, window: Window, previous: float | None, forward: float | None) -> float | None:
+    """Return how long the host waited for the batch of a step; None where the trace has no loader."""
+    if not marks.loaders or (previous is None and not spans_within(marks.loaders, window.start, window.end)):
+        return None
+    until = window.end if forward is None else forward
+    return sum(stop - start for start, stop in spans_within(marks.loaders, window.start, until))
+
+
+def describe_points(found: FoundSteps, marks: HostMarks, on_device: bool) -> None:
+    """Say how the time points were found."""
+    if not found.steps:
+        return
+    if not found.phases_measured:
+        found.sentences.append(
+            "The start of the forward pass or the end of the backward pass is not in the trace: "
+            "the whole step stands as forward + backward."
+        )
+        return
+    first = "the first operator that has a backward one" if marks.flows else "the first operator that is no copy"
+    last = "the last evaluation of the autograd engine" if marks.engine else "the start of Optimizer.step"
+    ending = "the end of Optimizer.step" if marks.optimizers else "the end of ProfilerStep#n"
+    where = "kernels launched from there on" if on_device else "times of the host"
+    found.sentences += [
+        f"Forward start: {first}. Backward end: {last}. End of a step: {ending}.",
+        f"The points are {where}; the profiler was on, so that steps take longer than without.",
+    ]
+    if not marks.loaders:
+        found.sentences.append("The trace has no DataLoader: the wait for data is not known.")
+
+
+# Collectives
+
+
+def add_collectives(
+    steps: Sequence[Step], collectives: Iterable[Collective], computing: Iterable[Span] | None
+) -> list[Step]:
+    """Return the steps with the collectives that began in them; exposed time where the computing spans are known."""
+    ordered = sorted(collectives, key=lambda each: each.start_us)
+    busy = None if computing is None else join_spans(computing)
+    starts = [each.start_us for each in ordered]
+    found = []
+    for step in steps:
+        begin = step.forward_start_us if step.previous_end_us is None else step.previous_end_us
+        inside = ordered[bisect_left(starts, begin) : bisect_left(starts, step.end_us)]
+        measured = inside if busy is None else [expose(each, busy) for each in inside]
+        found.append(replace(step, collectives=tuple(measured)) if inside else step)
+    return found
+
+
+def expose(collective: Collective, busy: list[Span]) -> Collective:
+    """Return the collective with the part of its duration in which nothing was computed."""
+    span = (collective.start_us, collective.start_us + collective.duration_us)
+    low = max(bisect_left(busy, (span[0],)) - 1, 0)
+    high = bisect_left(busy, (span[1],))
+    return replace(collective, exposed_us=sum_spans(remove_spans([span], busy[low:high])))

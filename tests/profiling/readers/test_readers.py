@@ -1,0 +1,68 @@
+"""Which layout a path has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from viaduct.errors import BadData
+from viaduct.profiling.folder import write_profile
+from viaduct.profiling.readers import load_readers, read_any
+
+from ..complete_profile import make_profile
+from .files import write_msprof, write_torch_npu
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"there is no '.*absent'"):
+        read_any(tmp_path / "absent")
+
+
+def test_a_folder_without_a_profile_says_what_it_holds_and_what_is_known(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "weights").mkdir()
+    with pytest.raises(BadData) as raised:
+        read_any(tmp_path)
+    assert "It holds: notes.txt, weights/." in str(raised.value)
+    for name in ("msprof", "torch_npu", "torch.profiler", "profile.json"):
+        assert name in str(raised.value)
+
+
+def test_a_file_of_another_kind_is_no_profile(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text('{"lr": 0.1}')
+    with pytest.raises(BadData, match="it is a file of another kind"):
+        read_any(file)
+
+
+def test_readers_do_not_import_torch() -> None:
+    code = (
+        "import sys; from viaduct.profiling import readers; readers.load_readers(); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_folder_of_torch_npu_is_not_taken_for_msprofs_raw_data_in_it(tmp_path: Path) -> None:
+    output = write_torch_npu(tmp_path)
+    write_msprof(output.parent)
+    assert read_any(output.parent).facts.kind == "torch_npu"
+
+
+def test_our_own_profile_is_read_from_its_folder_and_its_file(tmp_path: Path) -> None:
+    write_profile(make_profile(), tmp_path)
+    assert read_any(tmp_path) == make_profile()
+    assert read_any(tmp_path / "profile.json") == make_profile()
+
+
+def test_the_ranks_of_a_run_that_was_not_merged_are_merged(tmp_path: Path) -> None:
+    for rank in range(2):
+        write_profile(make_profile(rank), tmp_path / f"rank_{rank}")
+    assert read_any(tmp_path).ranks == [0, 1]
+
+
+def test_every_file_of_the_folder_is_a_reader() -> None:
+    folder = Path(sys.modules["viaduct.profiling.readers"].__file__ or "").parent
+    assert len(load_readers()) == len(list(folder.glob("[a-z]*.py")))
