@@ -10,7 +10,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,7 @@ from viaduct.profiling.collector import Collector, Plan
 from viaduct.profiling.folder import is_profile_folder, merge_events, merge_ranks, read_profile, write_profile
 from viaduct.profiling.kinds import OPTIMIZER
 from viaduct.profiling.options import ProfilingOptions, Window, choose_default_window
+from viaduct.profiling.outputs import RANK, REPORT, remove_profile
 from viaduct.profiling.record import Facts, Profile, Step
 from viaduct.profiling.trace_file import read_events
 from viaduct.recipes import Recipe
@@ -36,7 +38,7 @@ from viaduct.training.profile_marks import Points, ProfileMarks, check_point
 if TYPE_CHECKING:
     from viaduct.training.loop import Training
 
-FOLDER, REPORT = "profile", "report.html"
+FOLDER = "profile"
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,9 @@ class Profiling(Callback):
             return None
         plan = self.plan or self.make_plan(window, skip=window.first - training.step)
         self.first = training.step
+        if training.group.first:
+            with suppress(OSError):  # whoever writes there says what is wrong
+                remove_profile(self.folder)  # of an earlier session, which may have had more ranks
         self.collector = Collector(plan, training.torch_device.type, training.group.rank)
         self.watch(training)
         return self.collector
@@ -128,10 +133,10 @@ class Profiling(Callback):
         self.marks.points.attach(network)
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.marks.interruption = "evaluation"
+        self.marks.note_interruption("evaluation")
 
     def checkpoint(self, training: Training, saved: Saved) -> None:
-        self.marks.interruption = "checkpoint"
+        self.marks.note_interruption("checkpoint")
 
     def step(self, training: Training) -> None:
         if self.collector is not None and self.collector.done and not self.written:
@@ -159,7 +164,7 @@ class Profiling(Callback):
         self.written = True
         self.marks.points.detach()
         several = training.group.ranks > 1
-        folder = self.folder / f"rank_{training.group.rank}" if several else self.folder
+        folder = self.folder / f"{RANK}{training.group.rank}" if several else self.folder
         try:
             self.write_rank(training, folder, ended)
         except (OSError, ViaductError) as error:
@@ -182,7 +187,7 @@ class Profiling(Callback):
 
     def merge(self, ranks: int) -> None:
         """Write one profile of all ranks beside theirs."""
-        folders = [self.folder / f"rank_{rank}" for rank in range(ranks)]
+        folders = [self.folder / f"{RANK}{rank}" for rank in range(ranks)]
         folders = [folder for folder in folders if is_profile_folder(folder)]
         try:
             write_profile(merge_ranks(folders), self.folder, merge_events(folders))
@@ -229,7 +234,20 @@ class Profiling(Callback):
         if not self.written:
             steps = f"--profile {self.request.window}" if self.request.window else "PROFILING_MODE"
             return [*notes, f"{steps}: nothing was profiled, since this process took none of these steps."]
-        return [*notes, f"Profile of step {self.window}: {self.folder}"]
+        page = self.folder / REPORT if self.published else self.folder
+        return [*notes, f"Profile of step{'s' * (self.window is None or len(self.window) > 1)} {self.window}: {page}"]
+
+
+@contextmanager
+def keep_profiles(profilings: Sequence[Profiling], training: Training) -> Iterator[None]:
+    """Write what was profiled also of a run that an error ends."""
+    try:
+        yield
+    except BaseException as error:
+        reason = f"{type(error).__name__} after step {training.step}: {error}".splitlines()[0]
+        for profiling in profilings:
+            profiling.close(training, reason)
+        raise
 
 
 def publish_profile(folder: Path) -> Profile:

@@ -33,7 +33,6 @@ class ProfileMarks(StepMarks):
     def __init__(self, training: Training, collect: Callable[[], Collector | None]) -> None:
         self.training = training
         self.points = Points("", "", self)
-        self.interruption = ""  # what lay between the step before and this one
         self.replayed: set[int] = set()  # numbers of steps that were replayed
         self._collect = collect
         self._collector: Collector | None = None
@@ -90,9 +89,13 @@ class ProfileMarks(StepMarks):
     def end_step(self) -> None:
         if self.open:
             began = time.monotonic()
-            self.open.mark_step_end(self.interruption)  # after the last step this evaluates what was recorded
+            self.open.mark_step_end()  # after the last step this evaluates what was recorded
             self.training.leave_out_of_window(time.monotonic() - began)
-        self.interruption = ""
+
+    def note_interruption(self, kind: str) -> None:
+        """Say what else lies between the step before and the coming one."""
+        if self.open:
+            self.open.mark_interruption(kind)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

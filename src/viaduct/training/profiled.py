@@ -32,7 +32,7 @@ from viaduct.training.distributed import joined
 from viaduct.training.interrupt import Interrupt
 from viaduct.training.loop import Training
 from viaduct.training.outlet import put
-from viaduct.training.profile_callback import ProfileRequest, Profiling
+from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.rundir import RunDir
 from viaduct.training.session import check_path, limits_named, load_images
 
@@ -155,23 +155,17 @@ def read_signal(interrupt: Interrupt) -> int:
 
 def take_steps(training: Training, profiling: Profiling) -> None:
     """Take steps until the plan is fulfilled or somebody interrupts; what was collected is written in any case."""
-    try:
-        with training.train_batches, training.validation:
-            training.emit("start")
-            training.to_training()
-            if training.shadow:
-                training.shadow.begin()
-            batches = training.fetched_batches()
-            while not profiling.written and not training.stopping and not training.interrupted():
-                training.proceed(batches)
-            training.agreement.settle()
-            if not profiling.written:
-                profiling.write(training, f"interrupted after step {training.step}")
-    except BaseException as error:
-        if profiling.collector is not None and not profiling.written:
-            ended = f"{type(error).__name__} after step {training.step}: {error}".splitlines()[0]
-            profiling.write(training, ended, alone=True)
-        raise
+    with training.train_batches, training.validation, keep_profiles([profiling], training):
+        training.emit("start")
+        training.to_training()
+        if training.shadow:
+            training.shadow.begin()
+        batches = training.fetched_batches()
+        while not profiling.written and not training.stopping and not training.interrupted():
+            training.proceed(batches)
+        training.agreement.settle()
+        if not profiling.written:
+            profiling.write(training, f"interrupted after step {training.step}")
     for line in profiling.lines:
         training.tell(line)
 

@@ -18,6 +18,7 @@ from viaduct.reporting import (
     Facts,
     Heatmap,
     ImageGrid,
+    Link,
     Page,
     Picture,
     Remark,
@@ -29,6 +30,7 @@ from viaduct.reporting import (
 from viaduct.training.curves import NOISE, curves, evaluation_table, write_percent
 from viaduct.training.loop import Training
 from viaduct.training.metrics import MOST_CONFUSION, Score
+from viaduct.training.profile_callback import FOLDER, REPORT, Profiling
 
 SAMPLES = 32  # pictures in the grid
 WRONG_AT_MOST = 16
@@ -51,6 +53,8 @@ def write_report(loaded: Loaded, training: Training, summary: dict[str, Any], st
         sections.append(skipped_records(training))
     if training.run.restarts():
         sections.append(restarts(training))
+    if profiles := profile_section(training):
+        sections.append(profiles)
     sections += [
         Section("Recipe", loaded.summary, [Code(json.dumps(to_record(loaded.recipe), indent=1))]),
         Section("Machine", "", [machine_facts(summary)]),
@@ -172,6 +176,18 @@ def balance(training: Training) -> Section:
     ]
     lead = f"Strength {strength:g}: what an epoch sees of each class."
     return Section("Balance", lead, [Table(("class", "images", "seen in an epoch", "times"), rows)])
+
+
+def profile_section(training: Training) -> Section | None:
+    """Return where the profile of some steps lies; None where there is none."""
+    own = training.run.path / FOLDER
+    published = [profiling for profiling in training.callbacks if isinstance(profiling, Profiling)]
+    folders = [profiling.folder for profiling in published if profiling.published] or [own]
+    if not (folders[0] / REPORT).is_file():
+        return None
+    links = [Link("its report", f"{FOLDER}/{REPORT}")] if folders[0] == own else []
+    headline = f"Some steps of this run were profiled: {folders[0]}"
+    return Section("Profile", "", [Callout("new", headline, links=links)])
 
 
 def restarts(training: Training) -> Section:

@@ -10,6 +10,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,6 +55,7 @@ from viaduct.training.loop import FINISHED, Training
 from viaduct.training.observing import build_board
 from viaduct.training.outlet import put
 from viaduct.training.own_parts import ONE_VALUE, name_own_part
+from viaduct.training.profile_callback import ProfileRequest, Profiling, keep_profiles
 from viaduct.training.provenance import describe_init, describe_provenance, describe_session
 from viaduct.training.report import write_report
 from viaduct.training.rundir import RunDir, write_json
@@ -78,6 +80,7 @@ class Request:
     dump: DumpOptions | None = None
     watch: int | None = None
     """Port of the live page, 0: any that is free; None: no page."""
+    profile: ProfileRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,8 @@ def conduct(request: Request) -> Outcome:
     with joined(request.device, request.loaded.recipe.parallel.hang_seconds) as group:
         if request.dump is not None:
             request.dump.refuse(request.loaded.recipe, group.ranks)
+        if request.profile is not None:
+            request.profile.refuse(request.loaded.recipe)
         if group.first_does(lambda: refuse_or_find_finished(request)):
             for line in finished_already(request):
                 tell(group, line)
@@ -145,6 +150,8 @@ def refuse_ranks(request: Request, ranks: int) -> None:
     recipe = request.loaded.recipe
     if request.dump is not None:
         request.dump.refuse(recipe, ranks)
+    if request.profile is not None:
+        request.profile.refuse(recipe)
     Share(0, ranks, recipe.accumulate, recipe.mixup > 0).of(recipe.data.global_batch, train=True)
     check_path(recipe.data, request.data)
 
@@ -156,6 +163,8 @@ def finished_already(request: Request) -> Iterator[str]:
     yield "A larger --steps or --epochs continues it."
     if request.dump is not None:
         yield "Nothing was dumped: no step was taken. For a dump begin anew with another --run."
+    if request.profile is not None:
+        yield "Nothing was profiled: no step was taken. For a profile begin anew with another --run."
     if request.watch is not None:
         yield f"There is nothing to watch: the page of the finished run is {run.report}."
 
@@ -171,17 +180,20 @@ def conduct_together(request: Request, group: Group, page: LivePage | None = Non
         progress = ProgressBar()
         watchers = onlookers(recipe) if recipe.evaluation.eval_only else guardians(recipe, group)
         dumping = [Dumping(request.dump)] if request.dump else []
+        profiling = [Profiling(request.profile)] if request.profile and not recipe.evaluation.eval_only else []
         training = Training(
             recipe,
             run,
             images,
             device,
             torch_device,
-            callbacks=[*dumping, *watchers, progress],
+            callbacks=[*dumping, *profiling, *watchers, progress],
             interrupted=lambda: interrupt.received or 0,
             group=group,
         )
         interrupt.compiling = lambda: training.computation.compilation.underway
+        for profile in profiling:
+            group.first_does(partial(profile.request.refuse_training, training))
         group.first_does(lambda: start(request, training, saved))
         training.share_start()
         if page is not None:
@@ -190,9 +202,13 @@ def conduct_together(request: Request, group: Group, page: LivePage | None = Non
             held.callback(dump.close)
         streams = training.train_batches, training.validation
         observers = watching(training), reported(request, training), failure_recorded(training)
-        with contextlib.closing(progress), streams[0], streams[1], observers[0], observers[1], observers[2]:
+        with contextlib.ExitStack() as opened:
+            for context in (contextlib.closing(progress), *streams, *observers, keep_profiles(profiling, training)):
+                opened.enter_context(context)
             outcome = fitted(training)
         for line in (line for dump in dumping for line in dump.told()):
+            tell(group, line)
+        for line in (line for profile in profiling for line in profile.describe_outcome()):
             tell(group, line)
         if outcome != FINISHED:
             tell(group, f"Stopped after step {training.step} of {training.steps}. Continue with:")

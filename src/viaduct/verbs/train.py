@@ -17,6 +17,7 @@ from viaduct.addresses import read_address
 from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
+    from viaduct.profiling.options import ProfilingOptions, Window
     from viaduct.recipes import Init, Loaded
     from viaduct.training.session import Request
 
@@ -185,6 +186,9 @@ def main(
         int | None,
         typer.Option(min=0, max=65535, help="With --watch: its port.", show_default="one that is free", metavar="N"),
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Profile these steps to RUN/profile: 100-120.", metavar="FIRST-LAST")
+    ] = None,
     dump_steps: Annotated[
         str | None, typer.Option(help="Dump what these steps compute to RUN/dump: 0,5,10-12.", metavar="LIST")
     ] = None,
@@ -239,15 +243,18 @@ class Asked:
     command: str
     dump: dict[str, Any] | None
     watch: int | None = None
+    profile: tuple[Window | None, ProfilingOptions] | None = None
 
     def request(self) -> Request:
         from viaduct.training.dumping import DumpOptions
+        from viaduct.training.profile_callback import ProfileRequest
         from viaduct.training.rundir import RunDir
         from viaduct.training.session import Request
 
         dump = DumpOptions(**self.dump) if self.dump else None
         run = RunDir(self.run)
-        return Request(self.loaded, run, self.data, self.device, self.resume, self.command, dump, self.watch)
+        profile = ProfileRequest(*self.profile, self.loaded.name, self.command) if self.profile else None
+        return Request(self.loaded, run, self.data, self.device, self.resume, self.command, dump, self.watch, profile)
 
 
 def count_ranks(ranks: int | None) -> int:
@@ -325,7 +332,17 @@ def asked_for(given: dict[str, Any], ranks: int) -> Asked:
         command=stored.get("command") or shlex.join(["viaduct", *sys.argv[1:]]),
         dump=dump,
         watch=choose_watch_port(given["watch"], given["watch_port"], loaded.recipe.evaluation.eval_only),
+        profile=choose_profile(given["profile"]),
     )
+
+
+def choose_profile(steps: str | None) -> tuple[Window | None, ProfilingOptions] | None:
+    """Return what --profile, or PROFILING_MODE and PROFILING_OPTIONS, ask for; None: no profile."""
+    from viaduct.profiling.options import ProfilingOptions, parse_window, read_environment
+
+    options = read_environment(os.environ)
+    window = None if steps is None else parse_window(steps)
+    return None if window is None and options is None else (window, options or ProfilingOptions())
 
 
 def choose_watch_port(watch: bool, port: int | None, eval_only: bool) -> int | None:

@@ -1,0 +1,341 @@
+"""`viaduct train --profile`: the run is the same run, and its steps are in RUN/profile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from training.test_loop import resumed
+from training.tiny import RECIPE, After, Recorder, forgetful, normed, plain, trained, training, weights, within
+from viaduct.devices import cpu
+from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.profiling.folder import read_profile
+from viaduct.profiling.options import ProfilingOptions, Window
+from viaduct.profiling.record import Facts, Kernel, Profile, Step
+from viaduct.recipes import Ema, Loaded, Recipe
+from viaduct.training import profile_callback
+from viaduct.training.callbacks import Callback, Checkpointing
+from viaduct.training.checkpoint import checkpoints
+from viaduct.training.loop import Training
+from viaduct.training.profile_callback import ProfileRequest, Profiling, fit_storage, keep_profiles, split_replays
+from viaduct.training.rundir import RunDir
+from viaduct.training.session import Request, conduct
+from viaduct.training.sink import Capture
+
+BASE = replace(RECIPE, model=forgetful)  # two epochs of five steps, with dropout
+STEPS_ALONE = ProfilingOptions(operators=False)
+MIDDLE = Window(3, 7)
+
+
+def profiling(window: Window = MIDDLE, options: ProfilingOptions = STEPS_ALONE) -> Profiling:
+    return Profiling(ProfileRequest(window, options, source="tiny"))
+
+
+def profiled(recipe: Recipe, folder: Path, *callbacks: Callback, options: ProfilingOptions = STEPS_ALONE) -> Training:
+    folder.mkdir()
+    return trained(recipe, RunDir(folder), profiling(options=options), *callbacks)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [BASE, replace(BASE, accumulate=2, clip_norm=0.5), replace(BASE, ema=Ema(0.9)), within(BASE, "data", workers=2)],
+    ids=["plain", "parts", "averaged", "workers"],
+)
+def test_weights_are_the_same_bits_with_a_profile(tmp_path: Path, recipe: Recipe) -> None:
+    (tmp_path / "plain").mkdir()
+    alone = trained(recipe, RunDir(tmp_path / "plain"))
+    beside = profiled(recipe, tmp_path / "profiled", options=ProfilingOptions())
+    assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(beside).items())
+    found = read_profile(tmp_path / "profiled" / "profile")
+    assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
+    assert found.operators
+    assert (found.facts.timed_steps, found.facts.recorded_steps) == (4, 1)
+
+
+def test_no_other_step_is_looked_at(tmp_path: Path) -> None:
+    run = profiled(BASE, tmp_path / "run")
+    found = read_profile(tmp_path / "run" / "profile")
+    assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
+    assert found.facts.warmup_steps == 1  # step 2: its end is what step 3 is measured from
+    assert all(step.previous_end_us is not None for step in found.steps)
+    assert all(step.loader_wait_us is not None for step in found.steps)
+    assert found.facts.batch == 8
+    assert found.facts.source == "tiny"
+    assert not run.model._forward_pre_hooks
+
+
+def test_phases_add_up_to_the_iteration(tmp_path: Path) -> None:
+    profiled(BASE, tmp_path / "run")
+    for step in read_profile(tmp_path / "run" / "profile").steps:
+        assert step.data_tail_us is not None
+        total = step.data_tail_us + step.forward_backward_us + step.update_tail_us
+        assert total == pytest.approx(step.iteration_us, rel=1e-6)
+        assert step.data_tail_us >= (step.loader_wait_us or 0.0)
+
+
+def test_evaluations_and_checkpoints_between_steps_are_named(tmp_path: Path) -> None:
+    profiled(within(BASE, "checkpoint", every_steps=6), tmp_path / "run", Checkpointing())
+    steps = read_profile(tmp_path / "run" / "profile").steps
+    assert {step.number: step.interrupted_by for step in steps if step.interrupted_by} == {
+        5: "evaluation, checkpoint",  # after five steps, and a new best
+        6: "checkpoint",
+    }
+
+
+def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:
+    whole = trained(BASE, RunDir(tmp_path / "whole"), Checkpointing())
+    run = RunDir(tmp_path / "parts")
+    first = training(BASE, run, profiling(), Checkpointing(), interrupted=lambda: first.step >= 5)
+    with first.train_batches, first.validation:
+        assert first.fit() == "interrupted"
+    early = read_profile(run.path / "profile")
+    assert [step.number for step in early.steps] == [3, 4]
+    assert early.facts.ended == "interrupted after step 5"
+    again = resumed(BASE, run, checkpoints(run.checkpoints)[-1], profiling())  # type: ignore[arg-type]
+    assert [step.number for step in read_profile(run.path / "profile").steps] == [5, 6, 7]
+    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(again).items())
+
+
+def test_a_run_that_is_past_the_range_goes_on_and_says_so(run: RunDir) -> None:
+    trained(replace(BASE, epochs=1), run, Checkpointing())
+    late = Profiling(ProfileRequest(Window(1, 3)))
+    resumed(BASE, run, checkpoints(run.checkpoints)[-1], late)  # type: ignore[arg-type]
+    assert not (run.path / "profile").exists()
+    assert late.describe_outcome()[-1].startswith("--profile 1-3: nothing was profiled")
+
+
+def test_an_error_leaves_what_was_collected(run: RunDir) -> None:
+    def fail(training: Training) -> None:
+        raise BadData("image 7 cannot be read.")
+
+    own = profiling()
+    broken = training(BASE, run, own, After(5, fail))
+    with broken.train_batches, broken.validation, pytest.raises(BadData), keep_profiles([own], broken):
+        broken.fit()
+    found = read_profile(run.path / "profile")
+    assert [step.number for step in found.steps] == [3, 4]
+    assert found.facts.ended == "BadData after step 5: image 7 cannot be read."
+
+
+def test_a_profile_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    own = Profiling(ProfileRequest(Window(3, 7), STEPS_ALONE), folder=tmp_path / "taken")
+    (tmp_path / "run").mkdir()
+    assert trained(BASE, RunDir(tmp_path / "run"), own).step == 10
+    assert any("could not be written" in line for line in own.describe_outcome())
+
+
+@pytest.mark.parametrize("window", [Window(5, 10), Window(100, 120)])
+def test_steps_that_the_run_does_not_have_are_refused(run: RunDir, window: Window) -> None:
+    with pytest.raises(BadValue, match=f"--profile {window}: the run has 10 steps, 0 to 9"):
+        ProfileRequest(window).refuse_training(training(BASE, run))
+
+
+def test_an_evaluation_alone_has_no_steps_to_profile() -> None:
+    with pytest.raises(BadValue, match="an evaluation takes no steps"):
+        ProfileRequest(Window(0, 3)).refuse(within(BASE, "evaluation", eval_only=True))
+
+
+def conducted(run: RunDir, request: ProfileRequest | None) -> None:
+    loaded = Loaded("tiny", within(BASE, "checkpoint", every_steps=4), "Tiny.", None)
+    conduct(Request(loaded, run, None, "cpu", "auto", "viaduct train tiny", profile=request))
+
+
+def test_the_report_of_a_run_without_a_profile_does_not_mention_one(tmp_path: Path) -> None:
+    conducted(RunDir(tmp_path / "run"), None)
+    assert "profiled" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_report_of_the_run_leads_to_that_of_its_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conducted(RunDir(tmp_path / "run"), ProfileRequest(MIDDLE, source="tiny"))
+    assert 'href="profile/report.html"' in (tmp_path / "run" / "report.html").read_text()
+    assert (tmp_path / "run" / "profile" / "report.html").is_file()
+    assert f"Profile of steps 3-7: {tmp_path}/run/profile/report.html" in capsys.readouterr().err
+
+
+def test_options_choose_the_folder_which_the_report_names(tmp_path: Path) -> None:
+    """PROFILING_MODE without --profile: this run of ten steps is profiled as a whole."""
+    conducted(RunDir(tmp_path / "run"), ProfileRequest(None, ProfilingOptions(output=tmp_path / "elsewhere")))
+    assert [step.number for step in read_profile(tmp_path / "elsewhere").steps] == list(range(10))
+    assert "elsewhere" in (tmp_path / "run" / "report.html").read_text()
+    assert not (tmp_path / "run" / "profile").exists()
+
+
+def test_a_refused_range_leaves_no_run(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="the run has 10 steps"):
+        conducted(RunDir(tmp_path / "run"), ProfileRequest(Window(5, 10)))
+    assert not (tmp_path / "run" / "recipe.json").exists()
+
+
+def test_a_finished_run_says_that_nothing_was_profiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDir(tmp_path / "run")
+    conducted(run, None)
+    conducted(run, ProfileRequest(MIDDLE))
+    assert "Nothing was profiled" in capsys.readouterr().err
+
+
+# The points of the forward and the backward pass.
+
+
+class Order(nn.Module):
+    """Two layers that write down when they run."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.body, self.head = plain(6), nn.Linear(6, classes)
+
+    def forward(self, images: Any) -> Any:
+        return self.head(self.body(images))
+
+
+def test_a_point_that_is_no_module_is_refused_with_the_closest(run: RunDir) -> None:
+    request = ProfileRequest(None, ProfilingOptions(bp_point="hea"))
+    with pytest.raises(UnknownName, match="Closest is 'head'"):
+        request.refuse_training(training(replace(BASE, model=Order), run))
+
+
+def test_the_points_move_the_marks_into_the_network(tmp_path: Path) -> None:
+    """Between the forward pass of the head and the end of its backward pass lies less than the whole of both."""
+    options = ProfilingOptions(operators=False, fp_point="head", bp_point="head")
+    profiled(replace(BASE, model=Order), tmp_path / "run", options=options)
+    found = read_profile(tmp_path / "run" / "profile")
+    assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
+    assert found.facts.phases_found_by[0] == "Forward start: the forward pass of 'head' (fp_point)."
+    assert found.facts.phases_found_by[1] == "Backward end: the end of the backward pass of 'head' (bp_point)."
+    for step in found.steps:
+        assert 0 < step.forward_backward_us < step.iteration_us
+
+
+def test_a_first_layer_without_gradients_of_its_input_ends_the_backward_pass(tmp_path: Path) -> None:
+    options = ProfilingOptions(operators=False, bp_point="0")
+    profiled(BASE, tmp_path / "run", options=options)
+    for step in read_profile(tmp_path / "run" / "profile").steps:
+        assert step.forward_start_us < step.backward_end_us < step.end_us
+
+
+# Captured steps.
+
+
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor says that it can capture, and what is captured runs again when it is replayed."""
+    monkeypatch.setattr(cpu, "graph_capture", lambda: object)
+    monkeypatch.setattr(Capture, "__call__", lambda self, work: work)
+
+
+@pytest.mark.usefixtures("capturing")
+def test_sinks_stay_sinks_and_each_of_their_steps_is_timed(tmp_path: Path) -> None:
+    recipe = within(replace(RECIPE, model=normed, epochs=3, sink="auto"), "log", every_steps=5)
+    (tmp_path / "plain").mkdir()
+    alone = trained(recipe, RunDir(tmp_path / "plain"))
+    told = Recorder()
+    told.every_step = False
+    beside = profiled(recipe, tmp_path / "run", told)
+    assert beside.sink is not None
+    assert beside.sink.replay is not None
+    assert told.at("step") == [5, 10, 15]
+    assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(beside).items())
+    found = read_profile(tmp_path / "run" / "profile")
+    assert [step.number for step in found.steps] == [3, 4, 5, 6, 7]
+    assert found.facts.mode.endswith("sink 5")
+    assert found.facts.phases_found_by[-1].startswith("Captured steps")
+    assert not found.facts.phases_measured
+    assert any("not known where the backward pass ends" in note for note in found.facts.notes)
+
+
+def replays(kernels: list[Kernel]) -> Profile:
+    steps = [Step(0, 7, 1000.0, 2000.0, 2000.0, 900.0), Step(0, 8, 2100.0, 2500.0, 3100.0, 2000.0)]
+    return split_replays(Profile(Facts("tiny", "recipe"), steps, kernels=kernels), {7})
+
+
+def test_a_replay_is_divided_by_the_kernels_of_the_update() -> None:
+    kernels = [Kernel("fprop", "convolution", 1, 750.0), Kernel("multi_tensor_apply", "optimizer", 1, 250.0)]
+    found = replays(kernels)
+    assert [step.backward_end_us for step in found.steps] == [1750.0, 2500.0]  # the second one was no replay
+    assert "25.0% of the kernels' time" in found.facts.notes[0]
+    assert found.facts.phases_measured
+
+
+def test_a_replay_whose_update_is_not_known_has_no_phases() -> None:
+    found = replays([Kernel("fprop", "convolution", 1, 750.0)])
+    assert [step.backward_end_us for step in found.steps] == [2000.0, 2500.0]
+    assert not found.facts.phases_measured
+
+
+def test_a_trace_beyond_the_limit_is_cut_and_says_so() -> None:
+    events = [{"name": f"operator {number}", "ts": float(number)} for number in range(100)]
+    size = sum(len(json.dumps(event)) + 2 for event in events[:40])
+    profile, kept = fit_storage(Profile(Facts("tiny", "recipe")), events, size)
+    assert len(kept) == 40
+    assert profile.facts.notes == ("storage_limit: the trace has 40 of 100 recorded events.",)
+    assert fit_storage(Profile(Facts("tiny", "recipe")), events, None)[1] == events
+
+
+# The order of the marks.
+
+
+class Marks:
+    """A collector that writes down what it is told; the network and the optimizer write into the same list."""
+
+    log: list[str]
+    done = False
+
+    def __init__(self, plan: object, device: str, rank: int) -> None: ...
+
+    def watch_modules(self, root: object) -> None: ...
+
+    def mark_interruption(self, kind: str) -> None: ...
+
+    def mark_loader_wait(self, began_us: float, ended_us: float) -> None:
+        self.log.append("wait")
+
+    def mark_forward_start(self) -> None:
+        self.log.append("forward start")
+
+    def mark_backward_end(self) -> None:
+        self.log.append("backward end")
+
+    def mark_step_end(self) -> None:
+        self.log.append("step end")
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    log: list[str] = []
+    monkeypatch.setattr(Marks, "log", log, raising=False)
+    monkeypatch.setattr(profile_callback, "Collector", Marks)
+    monkeypatch.setattr(Profiling, "write", lambda *words, **more: None)
+    return log
+
+
+def watch(training: Training, log: list[str]) -> None:
+    batches, network, optimizer = training.coming_batches, training.model, training.optimizer
+
+    def fetch() -> Iterator[Any]:
+        for batch in batches():
+            log.append("batch")
+            yield batch
+
+    training.coming_batches = fetch  # type: ignore[method-assign]
+    network.register_forward_pre_hook(lambda module, inputs: log.append("network"))
+    next(network.parameters()).register_post_accumulate_grad_hook(lambda parameter: log.append("gradient"))
+    optimizer.register_step_post_hook(lambda *words: log.append("update"))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_marks_stand_where_the_book_has_them(run: RunDir, log: list[str], parts: int) -> None:
+    recipe = replace(BASE, model=plain, accumulate=parts, steps=2)
+    watched = training(recipe, run, Profiling(ProfileRequest(Window(0, 1))))
+    watch(watched, log)
+    with watched.train_batches, watched.validation:
+        watched.fit()
+    part = ["forward start", "network", "gradient", "backward end"]
+    step = ["batch", "wait", *part * parts, "update", "step end"]
+    assert log[: 2 * len(step)] == step * 2

@@ -1,0 +1,134 @@
+"""`viaduct profile run RECIPE`: the steps of a recipe, in a run that nobody keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from command import viaduct
+from training.tiny import RECIPE, After
+from viaduct.data.synthetic import SYNTHETIC
+from viaduct.errors import BadData, UnknownName
+from viaduct.profiling.collector import Plan
+from viaduct.profiling.folder import read_profile
+from viaduct.recipes import Loaded, Recipe, load
+from viaduct.training.loop import Training
+from viaduct.training.profiled import Order, prepare_recipe, profile_recipe
+
+TINY = Loaded("tiny", replace(RECIPE, steps=4), "Tiny.", None)
+STEPS = Plan(skip=2, timed=5, recorded=0)
+OWN = """
+from viaduct.recipes import Log, Precision, Recipe, Sgd, Shapes
+
+recipe = Recipe(
+    model="resnet20_quick",
+    data=Shapes(global_batch=16, size=16, train_images=64, validation_images=16),
+    optimizer=Sgd(lr=0.1),
+    epochs=1,
+    precision=Precision("fp32"),
+)
+"""
+
+
+def test_a_field_that_is_none_is_refused_before_a_step(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match=r"no field called 'optimizer\.rate'"):
+        profile_recipe(TINY, out=tmp_path / "prof", plan=STEPS, device="cpu", settings=[("optimizer.rate", "1")])
+    assert not (tmp_path / "prof").exists()
+
+
+def test_data_that_are_needed_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="--data synthetic trains on noise"):
+        profile_recipe(load("resnet50_imagenet"), out=tmp_path / "prof", plan=STEPS, device="cpu")
+
+
+def test_steps_go_on_beyond_the_end_of_the_recipe_and_nothing_else_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Training, "evaluate", lambda self: pytest.fail("nothing is evaluated"))
+    monkeypatch.setattr(Training, "save", lambda self: pytest.fail("nothing is saved"))
+    found = profile_recipe(TINY, out=tmp_path / "prof", plan=STEPS, device="cpu", command="viaduct profile run tiny")
+    assert [step.number for step in found.steps] == [2, 3, 4, 5, 6]
+    assert (found.facts.warmup_steps, found.facts.timed_steps, found.facts.recorded_steps) == (2, 5, 0)
+    assert (found.facts.kind, found.facts.source, found.facts.batch) == ("recipe", "tiny", 8)
+    assert found.facts.command == "viaduct profile run tiny"
+    assert found.facts.notes == ()
+    assert [path.name for path in tmp_path.iterdir()] == ["prof"]
+
+
+def test_an_error_in_a_step_leaves_what_was_collected_and_is_passed_on(tmp_path: Path) -> None:
+    def fail(training: Training) -> None:
+        raise BadData("image 7 cannot be read.")
+
+    broken = replace(TINY, recipe=replace(TINY.recipe, callbacks=(After(4, fail),)))
+    with pytest.raises(BadData, match="image 7"):
+        profile_recipe(broken, out=tmp_path / "prof", plan=STEPS, device="cpu")
+    found = read_profile(tmp_path / "prof")
+    assert [step.number for step in found.steps] == [2, 3]
+    assert found.facts.ended == "BadData after step 4: image 7 cannot be read."
+
+
+def prepared(recipe: Recipe, kind: str, ranks: int = 1, **more: object) -> tuple[Recipe, list[str]]:
+    order = Order(replace(TINY, recipe=recipe), Path("prof"), STEPS, **more)  # type: ignore[arg-type]
+    return prepare_recipe(order, kind, ranks)
+
+
+def test_a_batch_that_was_asked_for_stays() -> None:
+    asked = prepared(load("shapes_taster").recipe, "cpu", settings=[("data.global_batch", "32")])
+    assert (asked[0].data.global_batch, asked[1]) == (32, [])
+    assert prepared(load("shapes_taster").recipe, "cuda")[0].data.global_batch == 64
+    assert prepared(RECIPE, "cpu")[0].data.global_batch == 8
+
+
+def test_on_a_processor_a_large_batch_becomes_small_and_the_profile_says_so() -> None:
+    recipe, notes = prepared(load("shapes_taster").recipe, "cpu", ranks=2)
+    assert recipe.data.global_batch == 16
+    assert notes == ["The batch is 16 in place of the recipe's 64: this is a CPU."]
+
+
+def test_noise_is_said_to_measure_no_loader() -> None:
+    recipe, notes = prepared(load("resnet50_imagenet").recipe, "cuda", data=SYNTHETIC)
+    assert recipe.data.classes == load("resnet50_imagenet").recipe.data.classes
+    assert notes == ["The images are noise that is made on the device: no loader was measured."]
+
+
+def test_two_ranks_have_a_folder_each_and_one_for_both(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    found = profile_recipe(load(str(file)), out=tmp_path / "prof", plan=Plan(2, 3, 1), device="cpu", ranks=2)
+    assert found.ranks == [0, 1]
+    assert [step.number for step in found.steps_of(0)] == [2, 3, 4]
+    assert found.facts.ranks == 2
+    assert "before the wait for the last bucket" in found.facts.phases_found_by[1]
+    assert any(step.collectives for step in found.steps)
+    for rank in (0, 1):
+        assert read_profile(tmp_path / "prof" / f"rank_{rank}").ranks == [rank]
+
+
+def test_the_environment_and_the_flag_reach_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two ranks, started by `viaduct train` itself."""
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    monkeypatch.setenv("PROFILING_MODE", "true")
+    monkeypatch.setenv("PROFILING_OPTIONS", f'{{"output": "{tmp_path}/prof", "task_trace": "off", "aicpu": "on"}}')
+    words = ["train", file, "--run", tmp_path / "run", "--device", "cpu", "--steps", "6", "--profile", "2-4"]
+    answer = viaduct(*words, "--ranks", "2")
+    assert answer.returncode == 0, answer.stderr
+    assert "aicpu has no meaning here" in answer.stderr
+    assert f"Profile of steps 2-4: {tmp_path}/prof/report.html" in answer.stderr
+    found = read_profile(tmp_path / "prof")
+    assert [(step.rank, step.number) for step in found.steps] == [(rank, step) for rank in (0, 1) for step in (2, 3, 4)]
+    assert not found.operators
+    assert (tmp_path / "prof" / "rank_1" / "profile.json").is_file()
+
+
+def test_a_mistake_in_the_environment_is_named_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PROFILING_MODE", "true")
+    monkeypatch.setenv("PROFILING_OPTIONS", '{"taks_trace": "on"}')
+    answer = viaduct("train", "shapes_taster", "--run", tmp_path / "run")
+    assert answer.returncode == 2
+    assert "no key is called 'taks_trace'" in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not (tmp_path / "run").exists()
