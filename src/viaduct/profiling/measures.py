@@ -1,0 +1,185 @@
+"""Figures that summary and report draw from a profile: phases by rank, throughput, operator times, the verdict.
+
+    for phases in measure_ranks(profile):
+        print(phases.rank, phases.iteration.median_us, phases.data_tail.share)
+
+Shares are of the whole time of the regular steps, so that they add up to 1 and that a loader which stalls every eighth
+step shows, whose median is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Literal
+
+from viaduct.profiling.advice import FEWEST_STEPS
+from viaduct.profiling.record import Ceilings, Operator, Profile, Step
+
+UNEVEN = 0.1
+"""Difference of the mean and the median, as a share of the iteration, from which on a phase is called uneven."""
+PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
+SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
+
+Tone = Literal["good", "warn"]
+
+
+@dataclass(frozen=True)
+class PhaseFigure:
+    """One of the four times of a rank's steps."""
+
+    name: str
+    median_us: float
+    mean_us: float
+    share: float  # of the whole time of the steps
+
+
+@dataclass(frozen=True)
+class RankFigures:
+    """The four times of one rank, and its collectives; means and medians of its regular steps."""
+
+    rank: int
+    steps: int
+    iteration: PhaseFigure
+    phases: tuple[PhaseFigure, ...]  # in the order of PHASE_NAMES; empty where only iterations were measured
+    collective_us: float | None  # mean of a step that has some; None without collectives
+    exposed_us: float | None  # the part in which the rank computed nothing, where all collectives say so
+
+    @property
+    def uneven(self) -> list[PhaseFigure]:
+        """Phases whose median hides what they take: most steps are short, a few very long."""
+        limit = UNEVEN * self.iteration.mean_us
+        return [phase for phase in self.phases if abs(phase.mean_us - phase.median_us) > limit]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first sentence of summary and report."""
+
+    tone: Tone
+    headline: str
+
+
+def measure_ranks(profile: Profile) -> list[RankFigures]:
+    """Return the figures of each rank that has regular steps."""
+    has_phases = profile.facts.phases_measured
+    by_rank: dict[int, list[Step]] = {}
+    for step in profile.regular_steps:
+        by_rank.setdefault(step.rank, []).append(step)
+    communicating: dict[int, list[Step]] = {}
+    for step in profile.steps:  # also those under the operator profiler, the only ones whose collectives are seen
+        if step.collectives:
+            communicating.setdefault(step.rank, []).append(step)
+    return [measure_rank(rank, by_rank[rank], communicating.get(rank, []), has_phases) for rank in sorted(by_rank)]
+
+
+def measure_rank(
+    rank: int, steps: Sequence[Step], communicating: Sequence[Step] = (), has_phases: bool = True
+) -> RankFigures:
+    """Return medians, means and shares of one rank's regular steps; collectives of those that communicate."""
+    total = sum(step.iteration_us for step in steps)
+
+    def measure(name: str, read: Callable[[Step], float | None]) -> PhaseFigure:
+        times = [read(step) or 0.0 for step in steps]
+        return PhaseFigure(name, median(times), fmean(times), sum(times) / total if total > 0 else 0.0)
+
+    return RankFigures(
+        rank=rank,
+        steps=len(steps),
+        iteration=measure("iteration", lambda step: step.iteration_us),
+        phases=(
+            measure(PHASE_NAMES[0], lambda step: step.data_tail_us),
+            measure(PHASE_NAMES[1], lambda step: step.forward_backward_us),
+            measure(PHASE_NAMES[2], lambda step: step.update_tail_us),
+        )
+        if has_phases
+        else (),
+        collective_us=measure_collectives(communicating),
+        exposed_us=measure_exposed(communicating),
+    )
+
+
+def measure_collectives(steps: Sequence[Step]) -> float | None:
+    """Return the mean time of collectives over the steps that have any; None where there was none."""
+    sums = [sum(each.duration_us for each in step.collectives) for step in steps if step.collectives]
+    return fmean(sums) if sums else None
+
+
+def measure_exposed(steps: Sequence[Step]) -> float | None:
+    """Return the mean exposed time over the steps with collectives, if every collective has one."""
+    times = [[each.exposed_us for each in step.collectives] for step in steps if step.collectives]
+    sums = [sum(time for time in found if time is not None) for found in times if None not in found]
+    return fmean(sums) if sums and len(sums) == len(times) else None
+
+
+def measure_throughput(profile: Profile) -> float | None:
+    """Return samples per second of all ranks together, from the mean iteration; None where the batch is not known."""
+    steps = profile.regular_steps
+    if profile.facts.batch is None or not steps:
+        return None
+    mean_us = fmean(step.iteration_us for step in steps)
+    return profile.facts.batch * max(profile.facts.ranks, 1) * 1e6 / mean_us if mean_us > 0 else None
+
+
+def operator_time(operator: Operator) -> float:
+    """Return the time that an operator takes itself: of its kernels, or of the host where it launched none."""
+    return operator.self_us if operator.device_us is None else operator.device_us
+
+
+def operators_of_first_rank(profile: Profile) -> list[Operator]:
+    """Return the operators of the first rank that recorded some, longest first."""
+    first = min((operator.rank for operator in profile.operators), default=0)
+    return sorted(
+        (operator for operator in profile.operators if operator.rank == first), key=operator_time, reverse=True
+    )
+
+
+def roofline_share(
+    flops: float | None, bytes_: float | None, dtypes: str, time_us: float, ceilings: Ceilings | None
+) -> float | None:
+    """Return the time at the roofline divided by the time taken; None where that cannot be known."""
+    if ceilings is None or time_us <= 0 or not (flops or bytes_):
+        return None
+    bounds = [bytes_ * 1e6 / ceilings.bandwidth] if bytes_ and ceilings.bandwidth > 0 else []
+    if flops:
+        peak = find_peak(dtypes, ceilings)
+        if peak is None:
+            return None
+        bounds.append(flops * 1e6 / peak)
+    return max(bounds) / time_us if bounds else None
+
+
+def find_peak(dtypes: str, ceilings: Ceilings) -> float | None:
+    """Return FLOP/s of the first dtype that has a ceiling."""
+    names = [name.strip().removeprefix("torch.") for name in dtypes.split(",")]
+    return next((ceilings.flops[name] for name in names if ceilings.flops.get(name, 0) > 0), None)
+
+
+def judge(profile: Profile) -> Verdict:
+    """Return the first sentence: the best advice, what was not measured, or that nothing stands out."""
+    if profile.advice:
+        return Verdict("warn", profile.advice[0].title)
+    missing = name_missing(profile)
+    if missing:
+        return Verdict("warn", missing)
+    return Verdict("good", "Nothing stands out")
+
+
+def name_missing(profile: Profile) -> str:
+    """Say what was not measured and keeps an empty list of advice from being an all-clear; "" if it is one."""
+    steps = len(profile.regular_steps)
+    if not profile.steps:
+        return "No step was measured: how long an iteration takes is not known, so nothing was judged"
+    if steps < FEWEST_STEPS:
+        measured = (
+            f"{steps} of {len(profile.steps)} steps follows"
+            if steps == 1
+            else f"{steps} of {len(profile.steps)} steps follow"
+        )
+        return f"Too few steps to judge: {measured} another one directly, {FEWEST_STEPS} are needed"
+    if not profile.operators and not profile.kernels:
+        return (
+            "The four phases give no cause for a change; operators were not recorded, so nothing within them was judged"
+        )
+    return ""

@@ -1,0 +1,365 @@
+"""The page of a profile: what to change first, then where the time goes, from the iteration down to the kernel.
+
+    write_report(profile, Path("prof/report.html"))
+
+Charts are made in report_charts.py, tables in report_tables.py. A section without data is left out, or says in a
+sentence why it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import quantiles
+
+from viaduct.profiling.measures import (
+    PHASE_NAMES,
+    RankFigures,
+    judge,
+    measure_ranks,
+    measure_throughput,
+    name_missing,
+)
+from viaduct.profiling.record import Advice, Facts, Profile, Step
+from viaduct.profiling.report_charts import (
+    draw_iterations,
+    draw_kinds,
+    draw_memory,
+    draw_modules,
+    draw_owners,
+    draw_ranks,
+    draw_roofline,
+    draw_system,
+    write_bandwidth,
+    write_speed,
+)
+from viaduct.profiling.report_tables import (
+    list_kernels,
+    list_operators,
+    list_ranks,
+    list_reader_tables,
+    list_steps,
+)
+from viaduct.profiling.summary import DEVICES, count_steps, describe_gain, write_ms, write_percent, write_rate
+from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, write_page
+from viaduct.reporting import Facts as FactList
+
+MISSING = "–"
+READ = ("msprof", "torch_npu", "kineto")
+KINDS = {"msprof": "msprof's files", "torch_npu": "torch_npu's files", "kineto": "a Kineto trace"}
+
+
+def write_report(profile: Profile, path: Path) -> None:
+    """Write the page of a profile to `path`, whole or not at all."""
+    write_page(build_page(profile), path)
+
+
+def build_page(profile: Profile) -> Page:
+    """Return the page as a record."""
+    ranks = measure_ranks(profile)
+    sections = [
+        *describe_advice(profile),
+        *describe_iterations(profile, ranks),
+        *describe_ranks(ranks),
+        *describe_modules(profile),
+        *describe_operators(profile),
+        *describe_kernels(profile),
+        *describe_memory(profile),
+        *describe_system(profile),
+        *describe_reader_tables(profile),
+        describe_measurement(profile),
+    ]
+    return Page(
+        title=profile.facts.source,
+        subtitle=describe_setting(profile.facts),
+        tiles=make_tiles(profile, ranks),
+        sections=sections,
+        lead=answer(profile),
+        verb="profile",
+        kind="profile",
+    )
+
+
+def describe_setting(facts: Facts) -> str:
+    """Say on what and how the steps were measured."""
+    device = DEVICES.get(facts.device, facts.device)
+    parts = [
+        f"{device}, {facts.description}" if facts.description else device,
+        f"{facts.ranks} ranks" if facts.ranks != 1 else "",
+        f"batch {facts.batch:,}" if facts.batch is not None else "",
+        facts.precision,
+        facts.mode,
+        count_steps(facts.timed_steps),
+        f"read from {KINDS[facts.kind]}" if facts.kind in READ else "",
+    ]
+    return "; ".join([", ".join(filter(None, parts)), *filter(None, [facts.date])])
+
+
+# The answer
+
+
+def answer(profile: Profile) -> list[Part]:
+    """Return the best advice, or what keeps the page from giving one; before it why the run ended early."""
+    ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
+    verdict = judge(profile)
+    if profile.advice:
+        return [*ended, make_callout(profile.advice[0], profile.iteration_us)]
+    remarks = [Remark("Judged", describe_basis(profile))] if not name_missing(profile) else []
+    return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
+
+
+def describe_basis(profile: Profile) -> str:
+    """Say what was looked at before nothing was found."""
+    parts = [count_steps(len(profile.regular_steps))]
+    if profile.operators:
+        parts.append(f"{len(profile.operators):,} operators")
+    if profile.kernels:
+        parts.append(f"{len(profile.kernels):,} kernels")
+    return f"{', '.join(parts)}; no rule found a change that would be worth its while."
+
+
+def make_callout(advice: Advice, iteration_us: float | None) -> Callout:
+    """Return one advice with its evidence."""
+    remarks = [Remark("What to change", advice.action)] if advice.action else []
+    remarks += [Remark("Evidence", sentence) for sentence in advice.evidence]
+    remarks += [Remark("Where", location) for location in advice.locations]
+    gain = describe_gain(advice, iteration_us).removeprefix("Expected gain: ")
+    return Callout("warn", advice.title, [*remarks, Remark("Expected gain", gain)])
+
+
+def describe_advice(profile: Profile) -> list[Section]:
+    """Return the advice after the first, which stands on top."""
+    further = [make_callout(advice, profile.iteration_us) for advice in profile.advice[1:]]
+    return [Section("Further advice", "The most valuable first; gains do not add up.", further)] if further else []
+
+
+def make_tiles(profile: Profile, ranks: Sequence[RankFigures]) -> list[Tile]:
+    """Return the four headline figures; a dash is what was not measured."""
+    return [
+        make_iteration_tile(profile),
+        make_throughput_tile(profile),
+        make_data_tile(ranks),
+        make_memory_tile(profile),
+    ]
+
+
+def make_iteration_tile(profile: Profile) -> Tile:
+    times = sorted(step.iteration_us for step in profile.regular_steps)
+    if profile.iteration_us is None:
+        return Tile("iteration", MISSING, "no step follows another one directly")
+    note = f"median of {len(times):,}"
+    if len(times) >= 20:
+        note += f"; 95 % within {write_ms(quantiles(times, n=20)[-1])} ms"
+    elif len(times) > 1:
+        note += f"; {write_ms(times[0])} to {write_ms(times[-1])} ms"
+    return Tile("iteration", f"{write_ms(profile.iteration_us)} ms", note)
+
+
+def make_throughput_tile(profile: Profile) -> Tile:
+    rate = measure_throughput(profile)
+    if rate is None:
+        return Tile("images/s", MISSING, "the batch is not known" if profile.facts.batch is None else "no iteration")
+    return Tile("images/s", write_rate(rate), "all ranks together" if profile.facts.ranks > 1 else "")
+
+
+def make_data_tile(ranks: Sequence[RankFigures]) -> Tile:
+    known = [figures for figures in ranks if figures.phases]
+    if not known:
+        return Tile("data tail", MISSING, "phases were not measured")
+    worst = max(known, key=lambda figures: figures.phases[0].share)
+    note = f"median {write_ms(worst.phases[0].median_us)} ms a step"
+    return Tile(
+        "data tail", write_percent(worst.phases[0].share), f"rank {worst.rank}, {note}" if len(known) > 1 else note
+    )
+
+
+def make_memory_tile(profile: Profile) -> Tile:
+    if not profile.memory:
+        return Tile("peak memory", MISSING, "not recorded")
+    peak = max(profile.memory, key=lambda point: point.allocated)
+    where = f"rank {peak.rank}, in live tensors" if profile.facts.ranks > 1 else "in live tensors"
+    return Tile("peak memory", write_bytes(peak.allocated), where)
+
+
+def write_bytes(count: float) -> str:
+    """Write a number of bytes with its unit."""
+    return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+
+
+# Sections
+
+
+def describe_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[Section]:
+    """Return the phases of each step."""
+    if not ranks:
+        return [Section("Iterations", explain_no_iterations(profile))]
+    parts: list[Part] = [draw_iterations(profile)]
+    if len(ranks) == 1:
+        parts.append(list_steps(ranks[0]))
+    return [Section("Iterations", " ".join(explain_iterations(profile, ranks)), parts)]
+
+
+def explain_no_iterations(profile: Profile) -> str:
+    if not profile.steps:
+        return "No step was measured."
+    return "No step follows another one directly: how long an iteration takes is not known."
+
+
+def explain_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[str]:
+    """Say what the phases are, and what is not drawn."""
+    if not profile.facts.phases_measured:
+        sentences = ["Only the length of each iteration is known, not its phases."]
+    else:
+        sentences = ["From the end of one step to the end of the next."]
+    left_out = [step for step in profile.steps if step.interrupted_by]
+    if left_out:
+        sentences.append(f"Not counted: {describe_interruptions(left_out)}.")
+    for figures in ranks:
+        for phase in figures.uneven:
+            times = f"mean {write_ms(phase.mean_us)} ms, median {write_ms(phase.median_us)} ms"
+            sentences.append(f"Uneven on rank {figures.rank}: {phase.name}, {times}.")
+    return sentences
+
+
+def describe_interruptions(steps: Sequence[Step]) -> str:
+    """Count the steps that something else stands in, by what that is."""
+    counts: dict[str, int] = {}
+    for step in steps:
+        counts[step.interrupted_by] = counts.get(step.interrupted_by, 0) + 1
+    return ", ".join(f"{count_steps(count)} with {reason}" for reason, count in counts.items())
+
+
+def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
+    """Return the ranks side by side."""
+    if len(ranks) < 2:
+        return []
+    return [Section("Ranks", explain_ranks(ranks), [draw_ranks(ranks), list_ranks(ranks)])]
+
+
+def explain_ranks(ranks: Sequence[RankFigures]) -> str:
+    """Say how far the ranks lie apart in each phase."""
+    spreads = []
+    for place, name in enumerate(PHASE_NAMES):
+        found = sorted((figures.phases[place].mean_us, figures.rank) for figures in ranks if figures.phases)
+        if found:
+            (least, fastest), (most, slowest) = found[0], found[-1]
+            spreads.append(f"{name} {write_ms(least)} ms (rank {fastest}) to {write_ms(most)} ms (rank {slowest})")
+    if not spreads:
+        return ""
+    return f"Means from the shortest to the longest: {'; '.join(spreads)}."
+
+
+def describe_modules(profile: Profile) -> list[Section]:
+    """Return the flame graph by phase and module."""
+    graph = draw_modules(profile)
+    if graph is None:
+        return []
+    return [Section("Modules", "One recorded step by phase, module and operator.", [graph])]
+
+
+def describe_operators(profile: Profile) -> list[Section]:
+    """Return the roofline and the table of operators."""
+    if not profile.operators:
+        return [Section("Operators", "None were recorded.")]
+    roofline = draw_roofline(profile)
+    parts: list[Part] = [roofline] if roofline is not None else []
+    text = "Means of one recorded step."
+    if roofline is None:
+        text += f" No roofline: {explain_no_roofline(profile)}."
+    return [Section("Operators", text, [*parts, list_operators(profile)])]
+
+
+def explain_no_roofline(profile: Profile) -> str:
+    if profile.ceilings is None:
+        return "the ceilings of the device were not measured"
+    return "no operator has both its floating-point operations and its bytes counted"
+
+
+def describe_kernels(profile: Profile) -> list[Section]:
+    """Return kernels by kind and by name."""
+    if not profile.kernels:
+        reason = "Operators were not recorded." if not profile.operators else "No kernels were recorded."
+        return [Section("Kernels", reason)]
+    text = "Means of one recorded step."
+    if profile.facts.device == "cpu":
+        text += " The CPU has no kernels of its own: these are the operators that call no other."
+    return [Section("Kernels", text, [draw_kinds(profile), list_kernels(profile)])]
+
+
+def describe_memory(profile: Profile) -> list[Section]:
+    """Return the memory curve and the owners of the peak."""
+    if not profile.memory and not profile.memory_owners:
+        return []
+    parts: list[Part] = [draw_memory(profile)] if profile.memory else []
+    if profile.memory_owners:
+        parts.append(draw_owners(profile))
+    return [Section("Memory", "", parts)]
+
+
+def describe_system(profile: Profile) -> list[Section]:
+    """Return what the machine did meanwhile."""
+    charts = draw_system(profile)
+    if not charts:
+        return []
+    return [
+        Section("System", f"{len(profile.samples):,} samples of the whole machine, other processes included.", charts)
+    ]
+
+
+def describe_reader_tables(profile: Profile) -> list[Section]:
+    """Return tables that only the files of one profiler have."""
+    tables = list_reader_tables(profile)
+    return [Section("From the files", "As the profiler wrote them.", tables)] if tables else []
+
+
+def describe_measurement(profile: Profile) -> Section:
+    """Return how the figures came about."""
+    facts = profile.facts
+    parts: list[Part] = [FactList(collect_facts(profile))]
+    remarks = [Remark("Time points", sentence) for sentence in facts.phases_found_by]
+    remarks += [Remark("Notes", sentence) for sentence in facts.notes]
+    if remarks:
+        parts.append(Callout("muted", "How this was measured", remarks))
+    return Section("What was profiled", "", parts)
+
+
+def collect_facts(profile: Profile) -> dict[str, object]:
+    """Return names and values of what is known about the run."""
+    facts = profile.facts
+    known: dict[str, object] = {
+        "source": facts.source,
+        "command": facts.command,
+        "device": f"{facts.device}: {facts.description}" if facts.description else facts.device,
+        "ranks": facts.ranks,
+        "batch of a rank": facts.batch,
+        "precision": facts.precision,
+        "mode": facts.mode,
+        "loader's workers": facts.workers,
+        "cores": facts.cores,
+        "warm-up steps": facts.warmup_steps,
+        "timed steps": facts.timed_steps,
+        "recorded steps": facts.recorded_steps,
+        "iteration while recorded": write_recorded(profile),
+        "ceilings": write_ceilings(profile),
+        "date": facts.date,
+        **facts.versions,
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def write_recorded(profile: Profile) -> str:
+    """Say what recording operators adds to a step."""
+    recorded = profile.facts.recorded_step_us
+    if recorded is None:
+        return ""
+    without = f", {write_ms(profile.iteration_us)} ms without" if profile.iteration_us is not None else ""
+    return f"{write_ms(recorded)} ms{without}"
+
+
+def write_ceilings(profile: Profile) -> str:
+    """Write the roofs that were measured."""
+    ceilings = profile.ceilings
+    if ceilings is None:
+        return ""
+    peaks = [f"{name} {write_speed(flops)}" for name, flops in ceilings.flops.items()]
+    return ", ".join([write_bandwidth(ceilings.bandwidth), *peaks])

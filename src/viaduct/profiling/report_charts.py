@@ -1,0 +1,366 @@
+"""Charts on the page of a profile: iterations, ranks, modules, the roofline, memory, the system."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from viaduct.profiling.measures import (
+    PHASE_NAMES,
+    RankFigures,
+    operator_time,
+    operators_of_first_rank,
+    roofline_share,
+)
+from viaduct.profiling.record import Ceilings, MemoryPoint, Operator, Profile, Sample, Step
+from viaduct.reporting import (
+    BarChart,
+    BarGroup,
+    FlameGraph,
+    FlameNode,
+    LineChart,
+    Part,
+    Point,
+    Roof,
+    ScatterChart,
+    Series,
+    StackedBars,
+    Tone,
+)
+
+MOST_LINES = 6
+"""Lines of a chart; beyond that the highest, the mean and the lowest are drawn."""
+MOST_OWNERS = 20
+MOST_POINTS = 2000
+PHASES = ("forward", "backward", "update", "data", "other")
+LARGE = 0.05
+"""Share of the operators' time from which on an operator far below the roof is marked."""
+SMALL = 0.002
+FAR = 0.25
+"""Share of the roofline below which an operator is far from it."""
+CORE = re.compile(r"(?P<kind>\D+?) (?P<number>\d+) (?P<rest>.+)")
+
+
+# Iterations
+
+
+def draw_iterations(profile: Profile) -> StackedBars:
+    """Return the regular steps of each rank, phase on phase."""
+    by_rank: dict[int, list[Step]] = {}
+    for step in profile.regular_steps:
+        by_rank.setdefault(step.rank, []).append(step)
+    measured = profile.facts.phases_measured
+    return StackedBars(
+        "Iterations by phase" if measured else "Iterations",
+        "step",
+        "time",
+        PHASE_NAMES if measured else ("iteration",),
+        [make_step_group(rank, steps, measured) for rank, steps in sorted(by_rank.items())],
+        unit="ms",
+        group_label="rank",
+    )
+
+
+def make_step_group(rank: int, steps: Sequence[Step], measured: bool) -> BarGroup:
+    """Return the bars of one rank."""
+    layers: list[list[float | None]] = [[step.iteration_us / 1000 for step in steps]]
+    if measured:
+        layers = [
+            [None if step.data_tail_us is None else step.data_tail_us / 1000 for step in steps],
+            [step.forward_backward_us / 1000 for step in steps],
+            [step.update_tail_us / 1000 for step in steps],
+        ]
+    return BarGroup(f"rank {rank}", [str(step.number) for step in steps], layers)
+
+
+def draw_ranks(ranks: Sequence[RankFigures]) -> StackedBars:
+    """Return one bar a rank: the means of its phases."""
+    measured = all(figures.phases for figures in ranks)
+    columns = [figures.phases if measured else (figures.iteration,) for figures in ranks]
+    layers = [[phase.mean_us / 1000 for phase in layer] for layer in zip(*columns, strict=True)]
+    names = PHASE_NAMES if measured else ("iteration",)
+    group = BarGroup("", [str(figures.rank) for figures in ranks], layers)
+    return StackedBars("Mean iteration of each rank", "rank", "time", names, [group], unit="ms")
+
+
+# Modules
+
+
+@dataclass
+class ModuleTimes:
+    """Time of a module or operator, with what lies within it."""
+
+    time_us: float = 0.0
+    calls: float = 0.0
+    children: dict[str, ModuleTimes] = field(default_factory=dict)
+
+    def add(self, path: Sequence[str], time_us: float, calls: float) -> None:
+        """Add the time of one operator to every level of its path."""
+        level = self
+        level.time_us += time_us
+        for name in path:
+            level = level.children.setdefault(name, ModuleTimes())
+            level.time_us += time_us
+        level.calls += calls
+
+    def make_node(self, name: str, colour: int | None = None) -> FlameNode:
+        """Return the box of this level."""
+        note = f"{self.calls:,.4g} calls" if self.calls else ""
+        children = [self.children[child].make_node(child) for child in sorted(self.children, key=split_digits)]
+        return FlameNode(name, self.time_us / 1000, children, colour, note)
+
+
+def split_digits(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts layer10 behind layer9, so that a module has the same place in every phase."""
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", name)]
+
+
+def draw_modules(profile: Profile) -> FlameGraph | None:
+    """Return one step of the first recorded rank by phase, module and operator; None without operators."""
+    operators = [operator for operator in operators_of_first_rank(profile) if operator_time(operator) > 0]
+    if not operators:
+        return None
+    root = ModuleTimes()
+    for operator in operators:
+        path = [operator.phase, *filter(None, operator.module.split(".")), operator.name]
+        root.add(path, operator_time(operator), operator.calls)
+    present = [phase for phase in PHASES if phase in root.children]
+    node = FlameNode(
+        "one step",
+        root.time_us / 1000,
+        [root.children[phase].make_node(phase, PHASES.index(phase)) for phase in present],
+        colour=len(PHASES),
+    )
+    legend = [(PHASES.index(phase), phase) for phase in present]
+    return FlameGraph("Time by module", node, "ms", legend, explain_modules(profile, operators))
+
+
+def explain_modules(profile: Profile, operators: Sequence[Operator]) -> str:
+    """Say whose time and which clock the boxes show."""
+    side = "Kernels on the device" if any(operator.device_us is not None for operator in operators) else "Host time"
+    rank = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
+    known = sum(operator_time(operator) for operator in operators if operator.module)
+    share = known / sum(map(operator_time, operators))
+    return f"{side}{rank}; the module is known for {100 * share:.0f} % of the time."
+
+
+# The roofline
+
+
+def draw_roofline(profile: Profile) -> ScatterChart | None:
+    """Return operators between the roofs of the device; None where there are no roofs or no points."""
+    ceilings = profile.ceilings
+    if ceilings is None or ceilings.bandwidth <= 0:
+        return None
+    total = sum(operator_time(operator) for operator in operators_of_first_rank(profile))
+    first = min((operator.rank for operator in profile.operators), default=0)
+    linked = len(profile.operators) > 12
+    points = [
+        point
+        for row, operator in enumerate(profile.operators)
+        if operator.rank == first and (point := place_operator(row if linked else None, operator, total, ceilings))
+    ]
+    if not points:
+        return None
+    points = sorted(points, key=lambda point: point.tone == "bad")[-MOST_POINTS:]
+    return ScatterChart(
+        "Roofline",
+        "arithmetic intensity (FLOP/byte)",
+        "speed (FLOP/s)",
+        points,
+        names=LEGEND,
+        roofs=draw_roofs(ceilings, points),
+        log_x=True,
+    )
+
+
+LEGEND: list[tuple[Tone, str]] = [
+    ("bad", f"at least {100 * LARGE:.0f} % of the time, under {100 * FAR:.0f} % of the roof"),
+    ("good", "others"),
+    ("muted", f"under {100 * SMALL:.1f} % of the time"),
+]
+
+
+def place_operator(row: int | None, operator: Operator, total: float, ceilings: Ceilings) -> Point | None:
+    """Return the point of an operator; None where its work was not counted or took no time."""
+    time = operator_time(operator)
+    if not operator.flops or not operator.bytes or time <= 0 or total <= 0:
+        return None
+    attained = roofline_share(operator.flops, operator.bytes, operator.dtypes, time, ceilings)
+    share = time / total
+    tone: Tone = "good"
+    if share < SMALL:
+        tone = "muted"
+    elif share >= LARGE and attained is not None and attained < FAR:
+        tone = "bad"
+    roof = f", {100 * attained:.0f} % of the roof" if attained is not None else ""
+    where = f" in {operator.module}" if operator.module else ""
+    intensity = operator.flops / operator.bytes
+    return Point(
+        intensity,
+        operator.flops * 1e6 / time,
+        tone,
+        f"{operator.name}{where}: {intensity:.3g} FLOP/byte, {100 * share:.1f} % of the time{roof}",
+        "" if row is None else f"#operators-{row}",
+        write_speed(operator.flops * 1e6 / time),
+    )
+
+
+def draw_roofs(ceilings: Ceilings, points: Sequence[Point]) -> list[Roof]:
+    """Return the slope of the bandwidth and a level for each dtype, over the stretch that the points need."""
+    peaks = {name: flops for name, flops in ceilings.flops.items() if flops > 0}
+    ridges = [flops / ceilings.bandwidth for flops in peaks.values()]
+    low = min([point.x for point in points] + ridges) / 2
+    high = max([point.x for point in points] + ridges) * 4
+    top = max(peaks.values(), default=high * ceilings.bandwidth)
+    slope = [(low, low * ceilings.bandwidth), (top / ceilings.bandwidth, top)]
+    roofs = [Roof(f"memory {write_bandwidth(ceilings.bandwidth)}", slope, labelled_at_end=False)]
+    for name, flops in separate(peaks):
+        roofs.append(Roof(f"{name} {write_speed(flops)}", [(flops / ceilings.bandwidth, flops), (high, flops)]))
+    return roofs
+
+
+def separate(peaks: dict[str, float]) -> list[tuple[str, float]]:
+    """Join names of peaks within 15 % of each other, whose labels would overlap; the higher level is drawn."""
+    joined: list[tuple[str, float]] = []
+    for name, flops in sorted(peaks.items(), key=lambda item: -item[1]):
+        if joined and joined[-1][1] < 1.15 * flops:
+            joined[-1] = (f"{joined[-1][0]}, {name}", joined[-1][1])
+        else:
+            joined.append((name, flops))
+    return joined
+
+
+def write_speed(flops: float) -> str:
+    """Write operations per second with three digits."""
+    for size, unit in ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s")):
+        if flops >= size:
+            return f"{write_digits(flops / size)} {unit}"
+    return f"{write_digits(flops)} FLOP/s"
+
+
+def write_bandwidth(bytes_per_second: float) -> str:
+    """Write bytes per second with three digits."""
+    size, unit = (1e12, "TB/s") if bytes_per_second >= 1e12 else (1e9, "GB/s")
+    return f"{write_digits(bytes_per_second / size)} {unit}"
+
+
+def write_digits(value: float) -> str:
+    """Write three digits, and no exponent."""
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
+# Kernels, memory, system
+
+
+def draw_kinds(profile: Profile) -> BarChart:
+    """Return the time of kernels by kind, of the first rank that has some."""
+    first = min(kernel.rank for kernel in profile.kernels)
+    sums: dict[str, float] = {}
+    for kernel in profile.kernels:
+        if kernel.rank == first:
+            sums[kernel.kind] = sums.get(kernel.kind, 0.0) + kernel.time_us
+    kinds = sorted(sums, key=lambda kind: -sums[kind])
+    where = f", rank {first}" if profile.facts.ranks > 1 else ""
+    return BarChart(f"Time by kind (µs a step{where})", kinds, [round(sums[kind]) for kind in kinds])
+
+
+def draw_memory(profile: Profile) -> LineChart:
+    """Return the bytes in live tensors, and those that the allocator holds, over time."""
+    by_rank: dict[int, list[MemoryPoint]] = {}
+    for point in profile.memory:
+        by_rank.setdefault(point.rank, []).append(point)
+    start = min(point.time_us for point in profile.memory)
+    peaks = {rank: max(point.allocated for point in points) for rank, points in by_rank.items()}
+    shown = sorted(peaks, key=lambda rank: -peaks[rank])[: MOST_LINES // 2]
+    series = [line for rank in sorted(shown) for line in draw_rank_memory(rank, by_rank[rank], start, len(by_rank) > 1)]
+    left_out = len(by_rank) - len(shown)
+    title = "Memory" if not left_out else f"Memory of the {len(shown)} ranks with the highest peaks"
+    return LineChart(title, "time (ms)", "memory", series, log_y=False, unit="MiB")
+
+
+def draw_rank_memory(rank: int, points: Sequence[MemoryPoint], start: float, several: bool) -> list[Series]:
+    """Return the curves of one rank."""
+    ordered = sorted(points, key=lambda point: point.time_us)
+    times = [(point.time_us - start) / 1000 for point in ordered]
+    name = f"rank {rank}, " if several else ""
+    series = [Series(f"{name}live tensors", times, [point.allocated / 2**20 for point in ordered])]
+    reserved = [None if point.reserved is None else point.reserved / 2**20 for point in ordered]
+    if any(value is not None for value in reserved):
+        series.append(Series(f"{name}held by the allocator", times, reserved))
+    return series
+
+
+def draw_owners(profile: Profile) -> BarChart:
+    """Return who owned the bytes at the peak of the rank with the most."""
+    sums: dict[int, int] = {}
+    for owner in profile.memory_owners:
+        sums[owner.rank] = sums.get(owner.rank, 0) + owner.bytes
+    rank = max(sums, key=lambda number: sums[number])
+    owners = sorted((owner for owner in profile.memory_owners if owner.rank == rank), key=lambda owner: -owner.bytes)
+    size, unit = (2**20, "MiB") if sums[rank] >= 100 * 2**20 else (2**10, "KiB")
+    labels = [owner.name for owner in owners[:MOST_OWNERS]]
+    counts = [round(owner.bytes / size) for owner in owners[:MOST_OWNERS]]
+    if len(owners) > MOST_OWNERS:
+        labels.append(f"{len(owners) - MOST_OWNERS:,} others")
+        counts.append(round(sum(owner.bytes for owner in owners[MOST_OWNERS:]) / size))
+    where = f", rank {rank}" if profile.facts.ranks > 1 else ""
+    return BarChart(f"Owners at the peak ({unit}{where})", labels, counts)
+
+
+def draw_system(profile: Profile) -> list[Part]:
+    """Return a chart for each group of figures with one unit: cores, memory, disk, network, GPUs."""
+    if len(profile.samples) < 2:
+        return []
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in dict.fromkeys(name for sample in profile.samples for name in sample.values):
+        groups.setdefault(group_name(name), []).append(name)
+    return [draw_samples(title, unit, names, profile.samples) for (title, unit), names in groups.items()]
+
+
+def group_name(name: str) -> tuple[str, str]:
+    """Return the title and the unit of the chart that a figure belongs to: `cpu 3 %` is of `cpu`, in `%`."""
+    words = name.split()
+    unit = words[-1] if len(words) > 1 else ""
+    numbered = CORE.fullmatch(name)
+    if numbered:
+        rest = numbered["rest"].split()[:-1]
+        return " ".join([numbered["kind"], *rest]), unit
+    return words[0], unit
+
+
+def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[Sample]) -> LineChart:
+    """Return the lines of one group; of many cores the busiest, the mean and the idlest."""
+    times = [(sample.time_us - samples[0].time_us) / 1e6 for sample in samples]
+    if len(names) > MOST_LINES:
+        series = [
+            Series(label, times, [choose(pick_values(sample, names)) for sample in samples])
+            for label, choose in CHOICES
+        ]
+    else:
+        series = [Series(shorten(name, unit), times, [sample.values.get(name) for sample in samples]) for name in names]
+    heading = title[:1].upper() + title[1:]
+    heading = re.sub(r"^(Cpu|Gpu|Npu|Mlu)\b", lambda found: found[0].upper(), heading)
+    if len(names) > MOST_LINES:
+        heading += f" ({len(names)})"
+    return LineChart(heading, "time (s)", title, series, log_y=False, unit=unit)
+
+
+def pick_values(sample: Sample, names: Iterable[str]) -> list[float]:
+    """Return the figures that a sample has."""
+    return [sample.values[name] for name in names if name in sample.values]
+
+
+def shorten(name: str, unit: str) -> str:
+    """Return the name of a figure without its unit."""
+    return name.removesuffix(unit).strip() or name
+
+
+CHOICES: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
+    ("highest", lambda values: max(values, default=math.nan)),
+    ("mean", lambda values: fmean(values) if values else math.nan),
+    ("lowest", lambda values: min(values, default=math.nan)),
+)

@@ -1,0 +1,214 @@
+"""Tables on the page of a profile: phases, ranks, operators, kernels, and what one reader alone knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from viaduct.profiling.measures import RankFigures, operator_time, roofline_share
+from viaduct.profiling.record import Kernel, Operator, Profile
+from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
+
+FEW_ROWS = 12
+"""Rows up to which a table needs neither filter nor scrolling."""
+MOST_ROWS = 20_000
+"""Rows of a foreign table that the page holds; more stay in the file."""
+NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
+
+
+def list_steps(figures: RankFigures) -> Table:
+    """Return the four times of one rank."""
+    rows = [
+        [phase.name, write_time(phase.median_us), write_time(phase.mean_us), write_share(phase.share)]
+        for phase in (figures.iteration, *figures.phases)
+    ]
+    return Table(["time", "median ms", "mean ms", "share"], rows)
+
+
+def list_ranks(ranks: Sequence[RankFigures]) -> Table:
+    """Return a row a rank: phases, collectives, and what of them was exposed."""
+    heads = ["rank", "steps", "iteration ms", "data tail ms", "forward + backward ms", "update tail ms"]
+    rows = [
+        [
+            figures.rank,
+            figures.steps,
+            write_time(figures.iteration.mean_us),
+            *([write_time(phase.mean_us) for phase in figures.phases] or [None] * 3),
+            write_time(figures.collective_us),
+            write_time(figures.exposed_us),
+        ]
+        for figures in ranks
+    ]
+    return Table(
+        [*heads, "collectives ms", "exposed ms"], rows, "Means of a step; exposed: nothing was computed meanwhile"
+    )
+
+
+def write_time(time_us: float | None) -> Value | None:
+    """Write microseconds as milliseconds with three decimals."""
+    return None if time_us is None else Value(f"{time_us / 1000:,.3f}", time_us)
+
+
+def write_share(share: float | None) -> Value | None:
+    """Write a share as a percentage."""
+    return None if share is None else Value(f"{100 * share:.1f} %", share)
+
+
+# Operators and kernels
+
+
+def list_operators(profile: Profile) -> Part:
+    """Return the operators, as they are ordered in the profile, with their share of their rank's time."""
+    operators = profile.operators
+    total = sum_by_rank([(operator.rank, operator_time(operator)) for operator in operators])
+    shares = [divide(operator_time(operator), total[operator.rank]) for operator in operators]
+    columns = [
+        DataColumn("operator", [operator.name for operator in operators], 30, wraps=True, keep=1),
+        DataColumn("module", [operator.module for operator in operators], 26, wraps=True, keep=4),
+        DataColumn("phase", [operator.phase for operator in operators], 10, choose=True),
+        DataColumn("time ms", [scale(operator_time(operator), 1e-3) for operator in operators], 10, keep=2, decimals=3),
+        DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
+        DataColumn("roofline %", [find_share(operator, profile) for operator in operators], 10, decimals=1),
+        DataColumn("calls", [operator.calls for operator in operators], 8, decimals=1),
+        DataColumn("host total ms", [scale(operator.total_us, 1e-3) for operator in operators], 11, decimals=3),
+        DataColumn("GFLOP", [scale(operator.flops, 1e-9) for operator in operators], 10, decimals=3),
+        DataColumn("MB", [scale(operator.bytes, 1e-6) for operator in operators], 10, decimals=2),
+        DataColumn("shapes", [operator.shapes for operator in operators], 34, wraps=True),
+        DataColumn("dtypes", [operator.dtypes for operator in operators], 16, wraps=True),
+        DataColumn("layout", [operator.layout for operator in operators], 13, choose=True),
+        DataColumn("waits", ["waits" if operator.synchronises else "" for operator in operators], 8, choose=True),
+        DataColumn("line", [operator.location for operator in operators], 20, wraps=True),
+        DataColumn("rank", [operator.rank for operator in operators], 6),
+    ]
+    caption = f"{len(operators):,} operators by name, module and shapes"
+    return make_table("operators", drop_empty(columns), caption, sort_by(shares), "operators.csv")
+
+
+def list_kernels(profile: Profile) -> Part:
+    """Return the kernels with their share of their rank's time."""
+    kernels = profile.kernels
+    total = sum_by_rank([(kernel.rank, kernel.time_us) for kernel in kernels])
+    shares = [divide(kernel.time_us, total[kernel.rank]) for kernel in kernels]
+    columns = [
+        DataColumn("kernel", [kernel.name for kernel in kernels], 26, wraps=True, keep=1),
+        DataColumn("kind", [kernel.kind for kernel in kernels], 16, choose=True, keep=4),
+        DataColumn("time ms", [scale(kernel.time_us, 1e-3) for kernel in kernels], 10, keep=2, decimals=3),
+        DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
+        DataColumn("roofline %", [find_kernel_share(kernel, profile) for kernel in kernels], 10, decimals=1),
+        DataColumn("calls", [kernel.calls for kernel in kernels], 8, decimals=1),
+        DataColumn("µs a call", [divide(kernel.time_us, kernel.calls) for kernel in kernels], 10, decimals=1),
+        DataColumn("dtype", [kernel.dtype for kernel in kernels], 12),
+        DataColumn("operator", [kernel.operator for kernel in kernels], 26, wraps=True),
+        DataColumn("rank", [kernel.rank for kernel in kernels], 6),
+    ]
+    return make_table("kernels", drop_empty(columns), f"{len(kernels):,} kernels", sort_by(shares), "kernels.csv")
+
+
+def find_share(operator: Operator, profile: Profile) -> float | None:
+    """Return an operator's percentage of the roofline."""
+    time = operator_time(operator)
+    return scale(roofline_share(operator.flops, operator.bytes, operator.dtypes, time, profile.ceilings), 100)
+
+
+def find_kernel_share(kernel: Kernel, profile: Profile) -> float | None:
+    """Return a kernel's percentage of the roofline."""
+    return scale(roofline_share(kernel.flops, kernel.bytes, kernel.dtype, kernel.time_us, profile.ceilings), 100)
+
+
+def sum_by_rank(times: Sequence[tuple[int, float]]) -> dict[int, float]:
+    """Add up the times of each rank."""
+    sums: dict[int, float] = {}
+    for rank, time in times:
+        sums[rank] = sums.get(rank, 0.0) + time
+    return sums
+
+
+def divide(part: float, total: float) -> float | None:
+    return part / total if total > 0 else None
+
+
+def scale(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def drop_empty(columns: Sequence[DataColumn]) -> list[DataColumn]:
+    """Leave out columns in which nothing was measured, and the rank where there is one only."""
+    return [
+        column
+        for column in columns
+        if any(value not in (None, "") for value in column.values)
+        and not (column.name == "rank" and len(set(column.values)) == 1)
+    ]
+
+
+def sort_by(shares: Sequence[float | None]) -> list[int]:
+    """Return the rows by their shares, largest first."""
+    return sorted(range(len(shares)), key=lambda row: -(shares[row] or 0.0))
+
+
+def make_table(name: str, columns: Sequence[DataColumn], caption: str, order: Sequence[int], download: str) -> Part:
+    """Return a large table with filters, or a plain one where there are few rows."""
+    rows = len(columns[0].values) if columns else 0
+    if rows > FEW_ROWS:
+        return VirtualTable(name, columns, caption, download=download, order=order)
+    cells = [[write_cell(column, row) for column in columns] for row in order]
+    return Table([column.name for column in columns], cells, caption)
+
+
+def write_cell(column: DataColumn, row: int) -> object:
+    """Return a cell of a plain table with the decimals of its column."""
+    value = column.values[row]
+    if column.decimals is None or not isinstance(value, (int, float)):
+        return value
+    return Value(f"{value:,.{column.decimals}f}", float(value))
+
+
+# What a reader alone knows
+
+
+def list_reader_tables(profile: Profile) -> list[Part]:
+    """Return each table of the profile that has columns and rows."""
+    tables = []
+    for number, (name, table) in enumerate(profile.tables.items()):
+        if isinstance(table, Mapping) and table.get("columns") and table.get("rows"):
+            tables.append(make_reader_table(number, name, table["columns"], table["rows"]))
+    return tables
+
+
+def make_reader_table(number: int, name: str, columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Part:
+    """Return one table; what reads as a number sorts as one."""
+    shown = rows[:MOST_ROWS]
+    caption = name if len(shown) == len(rows) else f"{name}: the first {len(shown):,} of {len(rows):,} rows"
+    values = [read_column([row[place] if place < len(row) else None for row in shown]) for place in range(len(columns))]
+    if len(shown) <= FEW_ROWS:
+        return Table([str(column) for column in columns], list(zip(*values, strict=True)), caption)
+    made = [
+        DataColumn(
+            str(head),
+            column,
+            min(30, max(10, *(len(str(value)) for value in column[:200]))),
+            keep=place + 1,
+            decimals=count_decimals([row[place] if place < len(row) else None for row in shown]),
+        )
+        for place, (head, column) in enumerate(zip(columns, values, strict=True))
+    ]
+    return VirtualTable(f"table{number}", made, caption)
+
+
+def read_column(values: Sequence[Any]) -> list[object]:
+    """Turn a column into numbers if all that it holds are; "N/A" and "" are missing."""
+    present = [None if value is None or str(value).strip() in ("", "N/A", "NA", "nan") else value for value in values]
+    texts = [value for value in present if isinstance(value, str)]
+    if all(NUMBER.fullmatch(text.strip()) for text in texts):
+        return [float(value) if isinstance(value, str) else value for value in present]
+    return ["" if value is None else str(value) for value in present]
+
+
+def count_decimals(values: Sequence[Any]) -> int | None:
+    """Return the most decimals of numbers that came as text; None where there are none, or an exponent."""
+    texts = [str(value).strip() for value in values]
+    if any("e" in text.lower() for text in texts if NUMBER.fullmatch(text)):
+        return None
+    decimals = [len(text.partition(".")[2]) for text in texts if NUMBER.fullmatch(text)]
+    return min(max(decimals), 6) if any(decimals) else None

@@ -1,0 +1,314 @@
+"""The summary of a profile on the terminal: what was profiled, the four times, operators, advice, and what is unknown.
+
+    print(write_summary(profile, width=100))
+
+Prose wraps at the width; names and figures are never cut: a name that has no room beside its figures stands in a line
+of its own.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from viaduct.profiling.measures import (
+    PHASE_NAMES,
+    SHORT_PHASE_NAMES,
+    RankFigures,
+    judge,
+    measure_ranks,
+    measure_throughput,
+    operator_time,
+    operators_of_first_rank,
+    roofline_share,
+)
+from viaduct.profiling.record import Advice, Facts, Operator, Profile
+from viaduct.terminal import escape_controls
+
+NARROWEST = 40
+LONGEST_BAR = 30
+LONGEST_PROSE = 110
+MOST_OPERATORS = 8
+DEVICES = {"cpu": "CPU", "cuda": "CUDA", "npu": "NPU", "mlu": "MLU"}
+BARS = ("░", "█", "▒")
+"""Data tail, forward + backward, update tail in the bar of a rank."""
+
+
+def write_summary(profile: Profile, width: int = 100) -> str:
+    """Return the summary as plain text, for a terminal of this width."""
+    width = max(width, NARROWEST)
+    blocks = [
+        wrap(describe_run(profile.facts), width),
+        write_phases(profile, width),
+        write_operators(profile, width),
+        write_advice(profile, width),
+        *write_remarks(profile.facts, width),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def describe_run(facts: Facts) -> str:
+    """Say in one line what was profiled and on what."""
+    device = DEVICES.get(facts.device, facts.device)
+    parts = [
+        f"{device}: {facts.description}" if facts.description else device,
+        f"{facts.ranks} ranks" if facts.ranks != 1 else "",
+        f"batch {facts.batch:,}" if facts.batch is not None else "",
+        facts.precision,
+        facts.mode,
+    ]
+    return f"{facts.source} on {', '.join(filter(None, parts))}; {describe_length(facts)}"
+
+
+def describe_length(facts: Facts) -> str:
+    """Say how many steps gave the figures."""
+    parts = [f"{count_steps(facts.timed_steps)} timed"]
+    if facts.warmup_steps:
+        parts.append(f"after {facts.warmup_steps:,} of warm-up")
+    recorded = f", operators of {facts.recorded_steps:,}" if facts.recorded_steps else ", no operators recorded"
+    return " ".join(parts) + recorded
+
+
+def count_steps(count: int) -> str:
+    """Write a number of steps."""
+    return f"{count:,} step" if count == 1 else f"{count:,} steps"
+
+
+# Phases
+
+
+def write_phases(profile: Profile, width: int) -> list[str]:
+    """Write the four times: a line each for one rank, a line a rank for several."""
+    ranks = measure_ranks(profile)
+    if not ranks:
+        return wrap(f"The times of an iteration are not known: {explain_no_steps(profile)}.", width)
+    lines = write_one_rank(ranks[0], width) if len(ranks) == 1 else write_several_ranks(ranks, width)
+    if not profile.facts.phases_measured:
+        lines += wrap("The phases of an iteration are not known: only its length was measured.", width)
+    throughput = measure_throughput(profile)
+    if throughput is not None:
+        lines.append(f"{write_rate(throughput)} images/s")
+    for figures in ranks:
+        for phase in figures.uneven:
+            lines += wrap(describe_uneven(figures, phase.name, phase.mean_us, phase.median_us, len(ranks) > 1), width)
+    return lines
+
+
+def explain_no_steps(profile: Profile) -> str:
+    """Say why no regular step exists."""
+    if not profile.steps:
+        return "no step was measured"
+    if len(profile.steps) == 1:
+        return "one step was measured, and an iteration lasts from the end of the one before"
+    return "no step follows another one directly"
+
+
+def write_one_rank(figures: RankFigures, width: int) -> list[str]:
+    """Write a line with a bar for the iteration and each phase."""
+    rows = [figures.iteration, *figures.phases]
+    names = ["iteration", *(PHASE_NAMES if width >= 80 else SHORT_PHASE_NAMES)][: len(rows)]
+    label = max(map(len, names))
+    times = write_ms_column([row.median_us for row in rows])
+    column = max(len("median ms"), *map(len, times))
+    bar = max(0, min(LONGEST_BAR, width - label - column - 13))
+    lines = [f"{'':{label}}  {'median ms':>{column}}  {'share':>7}"]
+    for name, row, time in zip(names, rows, times, strict=True):
+        line = f"{name:{label}}  {time:>{column}}  {write_percent(row.share):>7}  {'█' * round(row.share * bar)}"
+        lines.append(line.rstrip())
+    return lines
+
+
+def write_several_ranks(ranks: Sequence[RankFigures], width: int) -> list[str]:
+    """Write a line a rank: medians in ms, and a bar of its phases on one scale."""
+    heads = ["rank", "iteration", "data", "fwd+bwd", "update"][: 2 + len(ranks[0].phases)]
+    figures_by_column = [[figures.iteration.median_us for figures in ranks]]
+    figures_by_column += [[figures.phases[place].median_us for figures in ranks] for place in range(len(heads) - 2)]
+    cells = [[str(figures.rank) for figures in ranks], *map(write_ms_column, figures_by_column)]
+    rows = list(zip(*cells, strict=True))
+    columns = [max(len(row[place]) for row in (heads, *rows)) for place in range(len(heads))]
+    bar = max(0, min(LONGEST_BAR, width - sum(columns) - 2 * len(columns)))
+    longest = max(figures.iteration.mean_us for figures in ranks) or 1.0
+    lines = ["  ".join(f"{head:>{column}}" for head, column in zip(heads, columns, strict=True)) + "  median ms"]
+    for figures, row in zip(ranks, rows, strict=True):
+        line = "  ".join(f"{cell:>{column}}" for cell, column in zip(row, columns, strict=True))
+        lines.append(f"{line}  {draw_phases(figures, bar / longest)}".rstrip())
+    if bar and ranks[0].phases:
+        lines += wrap("bars: ░ data tail, █ forward + backward, ▒ gradient aggregation and update tail", width)
+    return lines
+
+
+def draw_phases(figures: RankFigures, scale: float) -> str:
+    """Return one bar of three shades; rounding is carried on, so that the bar has the length of the iteration."""
+    bar, end, drawn = "", 0.0, 0
+    shades = BARS if figures.phases else BARS[1:2]
+    for shade, phase in zip(shades, figures.phases or (figures.iteration,), strict=True):
+        end += phase.mean_us * scale
+        bar += shade * max(0, round(end) - drawn)
+        drawn = len(bar)
+    return bar
+
+
+def describe_uneven(figures: RankFigures, name: str, mean_us: float, median_us: float, several: bool) -> str:
+    """Say that a median hides what a phase takes."""
+    where = f"Rank {figures.rank}: the" if several else "The"
+    return f"{where} {name} is uneven: mean {write_ms(mean_us)} ms, median {write_ms(median_us)} ms."
+
+
+# Operators
+
+
+def write_operators(profile: Profile, width: int) -> list[str]:
+    """Write the operators that take the most time."""
+    operators = operators_of_first_rank(profile)
+    total = sum(map(operator_time, operators))
+    if not operators or total <= 0:
+        return []
+    where = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
+    side = "on the device" if any(operator.device_us is not None for operator in operators) else "on the host"
+    title = f"Operators{where}: {write_ms(total)} ms a step {side}"
+    shown = operators[:MOST_OPERATORS]
+    lines = [*wrap(title, width), *write_operator_lines(shown, total, profile, width)]
+    if len(operators) > len(shown):
+        others = sum(map(operator_time, operators[len(shown) :]))
+        lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(others / total)}", width, "  ", "  ")
+    return lines
+
+
+def write_operator_lines(operators: Sequence[Operator], total: float, profile: Profile, width: int) -> Iterator[str]:
+    """Write a head and a line an operator; one without room for its name takes two."""
+    times = write_ms_column([operator_time(operator) for operator in operators])
+    rows = [
+        (
+            name_operator(operator),
+            time,
+            write_percent(operator_time(operator) / total),
+            write_optional_percent(share_of_roof(operator, profile)),
+        )
+        for operator, time in zip(operators, times, strict=True)
+    ]
+    column = max(len("ms"), *(len(time) for _, time, _, _ in rows))
+    room = width - column - 24
+    label = min(max(measure_width(name) for name, _, _, _ in rows), room)
+    yield f"{'':{label}}    {'ms':>{column}}  {'share':>6}  {'roofline':>8}"
+    for name, time, share, roof in rows:
+        figures = f"  {time:>{column}}  {share:>6}  {roof:>8}"
+        if measure_width(name) <= label:
+            yield f"  {name}{' ' * (label - measure_width(name))}{figures}"
+        else:
+            yield f"  {name}"
+            yield f"  {'':{label}}{figures}"
+
+
+def name_operator(operator: Operator) -> str:
+    """Return the operator with its module, or where that is not known with its line in the script."""
+    where = operator.module or operator.location
+    return escape_controls(f"{operator.name}  {where}" if where else operator.name)
+
+
+def share_of_roof(operator: Operator, profile: Profile) -> float | None:
+    """Return how near the operator comes to the roofline of its device."""
+    return roofline_share(operator.flops, operator.bytes, operator.dtypes, operator_time(operator), profile.ceilings)
+
+
+# Advice
+
+
+def write_advice(profile: Profile, width: int) -> list[str]:
+    """Write numbered advice, or why there is none."""
+    if not profile.advice:
+        return wrap(f"{judge(profile).headline}.", width)
+    lines: list[str] = []
+    for number, advice in enumerate(profile.advice, 1):
+        lines += ["", *write_one_advice(number, advice, profile.iteration_us, width)]
+    return lines[1:]
+
+
+def write_one_advice(number: int, advice: Advice, iteration_us: float | None, width: int) -> list[str]:
+    """Write one advice with its evidence, places and gain."""
+    head = f"{number}. "
+    indent = " " * len(head)
+    lines = wrap(advice.title, width, head, indent)
+    lines += wrap(advice.action, width, indent, indent)
+    for sentence in advice.evidence:
+        lines += wrap(sentence, width, f"{indent}- ", f"{indent}  ")
+    if advice.locations:
+        lines += wrap(f"at {', '.join(advice.locations)}", width, indent, indent)
+    return [*lines, *wrap(describe_gain(advice, iteration_us), width, indent, indent)]
+
+
+def describe_gain(advice: Advice, iteration_us: float | None) -> str:
+    """Say what the advice is expected to save, and how that is known."""
+    basis = f" ({advice.gain_basis})" if advice.gain_basis else ""
+    if advice.gain_us is None:
+        return f"Expected gain: not measured{basis}"
+    of = f", {write_percent(advice.gain_us / iteration_us)} of the iteration" if iteration_us else ""
+    return f"Expected gain: {write_ms(advice.gain_us)} ms a step{of}{basis}"
+
+
+# What else the reader has to know
+
+
+def write_remarks(facts: Facts, width: int) -> Iterator[list[str]]:
+    """Write how the time points were found, what was not measured, and why the run ended early."""
+    if facts.phases_found_by:
+        yield write_list("How the time points were found:", facts.phases_found_by, width)
+    if facts.notes:
+        yield write_list("Notes:", facts.notes, width)
+    if facts.ended:
+        yield wrap(f"Ended early: {facts.ended}", width)
+
+
+def write_list(title: str, sentences: Iterable[str], width: int) -> list[str]:
+    """Write a title and an indented line for each sentence."""
+    return [title, *(line for sentence in sentences for line in wrap(sentence, width, "  ", "    "))]
+
+
+# Texts and figures
+
+
+def wrap(text: str, width: int, first: str = "", following: str = "") -> list[str]:
+    """Break prose into lines; a name is never broken, and controls in it are written out."""
+    return textwrap.wrap(
+        escape_controls(" ".join(text.split())),
+        min(width, LONGEST_PROSE),
+        initial_indent=first,
+        subsequent_indent=following,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def measure_width(text: str) -> int:
+    """Return the columns that a text takes; Chinese letters take two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def write_ms(time_us: float) -> str:
+    """Write microseconds as milliseconds with three significant digits, as a column reads well."""
+    milliseconds = time_us / 1000
+    size = abs(milliseconds)
+    return f"{milliseconds:,.0f}" if size >= 1000 else f"{milliseconds:.1f}" if size >= 10 else f"{milliseconds:.3f}"
+
+
+def write_ms_column(times_us: Sequence[float]) -> list[str]:
+    """Write microseconds that stand under each other as milliseconds with the same number of decimals."""
+    largest = max(map(abs, times_us), default=0.0) / 1000
+    decimals = 1 if largest >= 100 else 2 if largest >= 10 else 3
+    return [f"{time / 1000:,.{decimals}f}" for time in times_us]
+
+
+def write_percent(share: float) -> str:
+    """Write a share as a percentage."""
+    return f"{100 * share:.1f} %"
+
+
+def write_optional_percent(share: float | None) -> str:
+    """Write a share, or a dash where it was not measured."""
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def write_rate(rate: float) -> str:
+    """Write a rate per second."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"

@@ -1,0 +1,104 @@
+"""Figures of a profile: nothing is judged that was not measured, shares add up, bursts show."""
+
+from dataclasses import replace
+
+import pytest
+
+from viaduct.profiling.measures import judge, measure_ranks, measure_throughput, name_missing, roofline_share
+from viaduct.profiling.record import Ceilings, Collective, Facts, Profile, Step
+
+from .sample_profiles import large_profile, make_advice, minimal_profile, small_profile
+
+CEILINGS = Ceilings(bandwidth=10e9, flops={"float32": 100e9})
+
+
+def burst_step(number: int, wait_us: float) -> Step:
+    start = number * 1000.0
+    return Step(0, number, start + wait_us, start + wait_us + 50, start + wait_us + 60, start)
+
+
+def test_an_empty_list_of_advice_is_no_all_clear_for_what_was_not_measured():
+    full = small_profile()
+    for lacking in (
+        replace(full, steps=()),
+        replace(full, steps=full.steps[:3]),
+        replace(full, operators=(), kernels=()),
+    ):
+        assert name_missing(lacking)
+        assert judge(lacking).tone == "warn"
+        assert "Nothing stands out" not in judge(lacking).headline
+    assert judge(full).headline == "Nothing stands out"
+
+
+def test_advice_is_the_verdict():
+    assert judge(replace(minimal_profile(), advice=[make_advice("loader", 1.0)])).headline.startswith(
+        "The loader costs"
+    )
+
+
+def test_a_single_step_has_no_iteration():
+    assert measure_ranks(minimal_profile()) == []
+    assert measure_throughput(minimal_profile()) is None
+
+
+def test_shares_add_up_and_phases_are_told():
+    (figures,) = measure_ranks(small_profile())
+    assert sum(phase.share for phase in figures.phases) == pytest.approx(1.0)
+    assert [round(phase.share, 2) for phase in figures.phases] == [0.61, 0.33, 0.06]
+
+
+def test_a_loader_that_stalls_every_eighth_step_shows():
+    steps = [burst_step(number, 800.0 if number % 8 == 7 else 0.0) for number in range(64)]
+    (figures,) = measure_ranks(Profile(Facts("x", "script"), steps=steps))
+    assert figures.phases[0].median_us == 0
+    assert figures.phases[0].share == pytest.approx(800 / (800 + 8 * 60))
+    assert [phase.name for phase in figures.uneven] == ["data tail"]
+
+
+def test_phases_that_were_not_measured_are_left_out():
+    profile = small_profile()
+    (figures,) = measure_ranks(replace(profile, facts=replace(profile.facts, phases_measured=False)))
+    assert figures.phases == ()
+    assert figures.iteration.median_us > 0
+
+
+def test_throughput_counts_all_ranks_and_needs_the_batch():
+    profile = small_profile()
+    both = replace(profile, facts=replace(profile.facts, ranks=2))
+    assert measure_throughput(both) == pytest.approx(2 * measure_throughput(profile))
+    assert measure_throughput(replace(profile, facts=replace(profile.facts, batch=None))) is None
+
+
+def test_collectives_of_recorded_steps_count_too():
+    recorded = replace(
+        burst_step(9, 0.0), interrupted_by="recording", collectives=(Collective("all_reduce", 0, 30.0, None, 10.0),)
+    )
+    (figures,) = measure_ranks(Profile(Facts("x", "script"), steps=[burst_step(1, 0.0), recorded]))
+    assert (figures.steps, figures.collective_us, figures.exposed_us) == (1, 30.0, 10.0)
+
+
+def test_exposed_time_is_unknown_if_one_collective_does_not_say():
+    mixed = (Collective("a", 0, 30.0, None, 10.0), Collective("b", 0, 30.0))
+    (figures,) = measure_ranks(Profile(Facts("x", "script"), steps=[replace(burst_step(1, 0.0), collectives=mixed)]))
+    assert (figures.collective_us, figures.exposed_us) == (60.0, None)
+
+
+@pytest.mark.parametrize(
+    ("flops", "bytes_", "dtypes", "share"),
+    [
+        (1e6, 1e3, "float32, float32", 0.5),  # 10 µs at the compute roof, 0.1 µs at the memory roof
+        (1e3, 1e5, "float32", 0.5),  # 10 µs at the memory roof
+        (None, 1e5, "float32", 0.5),
+        (1e6, 1e3, "int64", None),  # no ceiling for this type
+        (None, None, "float32", None),
+    ],
+)
+def test_the_roofline_is_the_nearer_of_the_two_roofs(flops, bytes_, dtypes, share):
+    assert roofline_share(flops, bytes_, dtypes, 20.0, CEILINGS) == (None if share is None else pytest.approx(share))
+    assert roofline_share(flops, bytes_, dtypes, 20.0, None) is None
+
+
+def test_eight_ranks_of_five_thousand_steps_are_measured():
+    ranks = measure_ranks(large_profile())
+    assert [figures.rank for figures in ranks] == list(range(8))
+    assert max(ranks, key=lambda figures: figures.iteration.mean_us).rank == 3

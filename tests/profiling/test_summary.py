@@ -1,0 +1,107 @@
+"""The summary on the terminal: no all-clear without measurement, nothing cut, nothing that steers a terminal."""
+
+from dataclasses import replace
+
+import pytest
+
+from viaduct.profiling.record import Facts, Operator, Profile
+from viaduct.profiling.summary import LONGEST_PROSE, write_summary
+
+from .sample_profiles import LONG, UNICODE, large_profile, minimal_profile, small_profile
+
+
+def test_one_step_is_no_ground_for_an_all_clear():
+    text = write_summary(minimal_profile())
+    assert "Too few steps to judge" in text
+    assert "an iteration lasts from the end of the one before" in text.replace("\n", " ")
+    assert "Nothing stands out" not in text
+
+
+def test_nothing_at_all_is_said_to_be_nothing():
+    text = write_summary(Profile(Facts("train.py", "script", ended="exit code 1 before the first step")))
+    assert "No step was measured" in text
+    assert text.endswith("Ended early: exit code 1 before the first step")
+
+
+def test_steps_without_operators_are_not_called_healthy():
+    text = write_summary(replace(small_profile(), operators=(), kernels=()))
+    assert "operators were not recorded, so nothing within them was judged" in text.replace("\n", " ")
+    assert "Nothing stands out" not in text
+
+
+def test_a_healthy_profile_is():
+    assert "\nNothing stands out.\n" in write_summary(small_profile())
+
+
+def test_the_four_times_stand_with_their_shares():
+    lines = write_summary(small_profile()).splitlines()
+    found = {line[:37].strip(): line[37:].split()[:2] for line in lines if line.endswith("█")}
+    assert found == {
+        "iteration": ["102.7", "100.0"],
+        "data tail": ["62.7", "61.0"],
+        "forward + backward": ["33.9", "33.0"],
+        "gradient aggregation and update tail": ["6.2", "6.0"],
+    }
+    assert "623 images/s" in lines
+
+
+def test_images_per_second_are_left_out_where_the_batch_is_not_known():
+    profile = small_profile()
+    assert "images/s" not in write_summary(replace(profile, facts=replace(profile.facts, batch=None)))
+
+
+def test_every_rank_has_a_line():
+    lines = write_summary(large_profile(steps=20, operators=20)).splitlines()
+    rows = [line.split() for line in lines if line[:4].strip().isdigit() and "░" in line]
+    assert [row[0] for row in rows] == [str(rank) for rank in range(8)]
+    assert float(rows[3][1]) > 1.25 * float(rows[2][1])
+
+
+def test_phases_that_were_not_measured_are_not_shown_as_zero():
+    profile = small_profile()
+    text = write_summary(replace(profile, facts=replace(profile.facts, phases_measured=False)))
+    assert "data tail" not in text
+    assert "only its length was measured" in text
+
+
+@pytest.mark.parametrize("width", [1, 40, 60, 80, 100, 100_000])
+def test_no_name_is_cut_at_any_width_and_prose_fits_it(width):
+    text = write_summary(small_profile(advice=True), width)
+    assert LONG in text
+    assert "network.layer1.0.block.conv1" in text
+    prose = [line for line in text.splitlines() if "DataLoader" in line or "waited" in line]
+    assert prose
+    assert all(len(line) <= min(max(width, 40), LONGEST_PROSE) for line in prose)
+
+
+def test_a_name_cannot_steer_the_terminal():
+    operator = Operator("aten::\x1b[31mred", 1, 10.0, 10.0, module="a\nb\u202ec")
+    text = write_summary(replace(small_profile(), operators=[operator]))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "aten::\\x1b[31mred" in text
+    assert "a\\nb\\u202ec" in text
+    assert UNICODE not in write_summary(small_profile())
+
+
+def test_advice_is_numbered_with_its_evidence_and_gain():
+    text = write_summary(large_profile(steps=20, operators=20))
+    assert text.index("1. The loader") < text.index("2. The synchronisation") < text.index("3. The layout")
+    assert "- The host waited 61.0 ms of 100.0 ms for a batch." in text
+    assert "Expected gain: 61.0 ms a step, 59.4 % of the iteration (the wait that would vanish)" in text
+    assert "Expected gain: not measured" in text
+    assert "train.py:41" in text
+
+
+def test_how_the_time_points_were_found_and_what_is_missing_is_said():
+    text = write_summary(small_profile())
+    assert "the first call of a module after the optimizer's step." in text
+    assert "No GPU figures: this machine has none." in text
+
+
+def test_the_roofline_is_a_dash_where_it_is_not_known():
+    profile = small_profile()
+    with_roof, without = write_summary(profile), write_summary(replace(profile, ceilings=None))
+    line = next(line for line in without.splitlines() if "conv1" in line)
+    assert line.endswith("–")
+    assert next(line for line in with_roof.splitlines() if "conv1" in line).endswith("100 %")
