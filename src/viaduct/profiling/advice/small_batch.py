@@ -1,8 +1,8 @@
 """Most of a step does not depend on the batch: more samples per step would cost little.
 
 Time per step = fixed + batch x time per sample. Fixed is what remains of a step without waits, compilation and exposed
-communication once the operators of the forward and backward pass that take longer than SHORT_US are taken off: Python,
-dispatch, short operators, and the update, whose work depends on the parameters alone. Accelerators idle
+communication once the arithmetic of the forward and backward pass is taken off, in operators longer than SHORT_US:
+Python, dispatch, short operators, and the update, whose work depends on the parameters alone. Accelerators idle
 meanwhile, which host_gaps measures from kernels.
 """
 
@@ -17,13 +17,13 @@ SHORT_US = 20.0
 DOMINATES = 0.6
 """Share of a step from which the fixed cost dominates: at 60 %, eight times the batch doubles the throughput."""
 SLOWEST_PER_US = 1e3
-"""Operations or bytes per microsecond that any processor reaches: what would take less than SHORT_US even then and was
-measured longer was interrupted."""
+"""Operations plus bytes per microsecond that any processor reaches, 1 GFLOP/s: what an operator takes beyond that is
+not arithmetic but waiting, such as for the threads of a busy machine to meet."""
 FACTORS = (2, 8)
 
 
 def find(figures: Figures) -> Advice | None:
-    work = sum(row.self_us for row in figures.operators if is_long(row))
+    work = sum(map(count_work, figures.operators))
     step = step_us(figures)
     fixed = step - work
     if figures.on_accelerator or not figures.operators or fixed < DOMINATES * step:
@@ -43,19 +43,14 @@ def find(figures: Figures) -> Advice | None:
     )
 
 
-def is_long(operator: Operator) -> bool:
-    """Return True for arithmetic that grows with the batch."""
+def count_work(operator: Operator) -> float:
+    """Return the time of an operator that grows with the batch: none of short ones, else what arithmetic can take."""
     if operator.phase == "update" or not operator.calls or operator.self_us / operator.calls < SHORT_US:
-        return False
-    return has_work(operator)
-
-
-def has_work(operator: Operator) -> bool:
-    """Return False if the operator's long time cannot be arithmetic: too little of it, or only operators inside."""
+        return 0.0
     if operator.flops is None and operator.bytes is None:
-        return not (operator.name.startswith("aten::") and operator.total_us > 1.2 * operator.self_us)
-    work = ((operator.flops or 0.0) + (operator.bytes or 0.0)) / operator.calls
-    return work / SLOWEST_PER_US >= SHORT_US
+        contains_others = operator.name.startswith("aten::") and operator.total_us > 1.2 * operator.self_us
+        return 0.0 if contains_others else operator.self_us
+    return min(operator.self_us, ((operator.flops or 0.0) + (operator.bytes or 0.0)) / SLOWEST_PER_US)
 
 
 def step_us(figures: Figures) -> float:
@@ -75,7 +70,7 @@ def speed_up(fixed: float, step: float, factor: int) -> float:
 
 def describe(figures: Figures, step: float, fixed: float, work: float) -> tuple[str, ...]:
     """Return the parts of the step and the number of short operators."""
-    short = sum(row.calls for row in figures.operators if not is_long(row))
+    short = sum(row.calls for row in figures.operators if not count_work(row))
     batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""
     return (
         f"A step{batch} computes for {show_time(step)}; operators longer than {SHORT_US:.0f} µs in the "
