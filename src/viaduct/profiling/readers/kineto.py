@@ -15,13 +15,14 @@ from statistics import median
 from typing import Any
 
 from viaduct.errors import BadData
-from viaduct.profiling.collectives import list_collectives
-from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES
+from viaduct.profiling.collectives import DEVICE_KERNELS, list_collectives
+from viaduct.profiling.events import ON_DEVICE, ON_HOST, PYTHON, RUNTIMES, Span
 from viaduct.profiling.json_events import Event, EventFile
 from viaduct.profiling.memory_points import thin_points
 from viaduct.profiling.merge import merge_profiles, shift_profile
 from viaduct.profiling.operator_table import MODULE, Trace, list_kernels, list_operators
 from viaduct.profiling.record import Facts, MemoryPoint, Profile, Step
+from viaduct.profiling.step_split import TABLE, split_steps
 from viaduct.profiling.trace_steps import FoundSteps, Launch, add_collectives, find_steps
 
 LAYOUT = "a trace of torch.profiler (*.pt.trace.json or .gz, also in a folder of several workers)"
@@ -189,8 +190,17 @@ def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) ->
     else:
         windows, thread = cycle.found.windows, cycle.found.main_thread
     trace = Trace.read(cycle.events, windows, thread, cycle.device)
-    placed = add_collectives(steps, list_collectives(trace), None)
-    return Profile(facts, placed, list_operators(trace, rank), list_kernels(trace, rank), memory)
+    collectives = list_collectives(trace)
+    placed = add_collectives(steps, collectives, None)
+    tables = {TABLE: split_steps(placed, find_computing(cycle.events), collectives)} if cycle.device != "cpu" else {}
+    return Profile(facts, placed, list_operators(trace, rank), list_kernels(trace, rank), memory, tables=tables)
+
+
+def find_computing(events: Iterable[Event]) -> list[Span]:
+    """Return when kernels ran that are no collectives; copies count as free time."""
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    computing = [event for event in kernels if not str(event["name"]).startswith(DEVICE_KERNELS)]
+    return [(event["ts"], event["ts"] + event["dur"]) for event in computing]
 
 
 def read_memory(events: Iterable[Event], device: str, rank: int) -> list[MemoryPoint]:

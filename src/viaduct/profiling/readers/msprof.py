@@ -29,6 +29,7 @@ from viaduct.profiling.csv_files import CsvRow, read_rows, read_table
 from viaduct.profiling.json_events import EventFile
 from viaduct.profiling.merge import merge_profiles, shift_profile
 from viaduct.profiling.record import Collective, Facts, Profile, Sample, Step
+from viaduct.profiling.step_split import TABLE, split_steps
 from viaduct.profiling.trace_steps import add_collectives
 
 LAYOUT = (
@@ -288,6 +289,8 @@ def build_profile(source: Source, device: int, steps: list[Step], tasks: TaskTab
         phases_measured=source.phases_measured,
     )
     tables, samples = read_tables(source, notes), read_samples(source, notes)
+    if steps and tasks.computing:
+        tables[TABLE] = split_steps(steps, tasks.computing, [each for step in steps for each in step.collectives])
     facts = replace(facts, notes=tuple(dict.fromkeys(notes)))
     profile = Profile(facts, steps, tasks.list_nodes(count, device), kernels, memory, owners, samples, tables=tables)
     return set_zero(profile)

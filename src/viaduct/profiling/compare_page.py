@@ -1,0 +1,175 @@
+"""The page of a comparison of two profiles: the answer first, then phases, operators, kernels and what else differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from viaduct.reporting import BarGroup, Callout, Page, Remark, Section, StackedBars, Table, Tile, Tone, write_page
+from viaduct.reporting import Facts as FactList
+
+from .compare import FigureDifference, ProfileDifference
+from .compare_text import (
+    format_bytes,
+    format_change,
+    format_count,
+    format_us,
+    list_remarks,
+    name_sides,
+    write_headline,
+    write_judgement,
+)
+from .record import Profile
+
+MOST_ROWS = 2000  # operators on the page
+
+
+def write_difference_page(difference: ProfileDifference, path: Path) -> None:
+    """Write the page."""
+    before, after = name_sides(difference)
+    sections = [
+        *list_steps(difference, (before, after)),
+        *list_kernels(difference, (before, after)),
+        *list_operators(difference, (before, after)),
+        Section("The two profiles", "", describe_sides(difference, (before, after))),
+    ]
+    page = Page(
+        f"{before} and {after}",
+        f"{difference.before.facts.source} against {difference.after.facts.source}",
+        list_tiles(difference),
+        sections,
+        [
+            Callout(
+                choose_tone(difference),
+                write_headline(difference),
+                [Remark("Note", text) for text in list_remarks(difference)],
+            )
+        ],
+        verb="profile compare",
+        kind="comparison of profiles",
+    )
+    write_page(page, path)
+
+
+def choose_tone(difference: ProfileDifference) -> Tone:
+    """Return good for no slowdown, bad for one, warn where nothing can be said."""
+    if difference.is_identical:
+        return "good"
+    if not difference.can_be_judged:
+        return "warn"
+    if not difference.differs:
+        return "good"
+    iteration = difference.iteration
+    slower = (iteration.change_us or 0.0) > 0 or (iteration.mean_change_us or 0.0) > 0
+    return "bad" if iteration.exceeds_noise and slower else "good" if iteration.exceeds_noise else "warn"
+
+
+def list_tiles(difference: ProfileDifference) -> list[Tile]:
+    figures = [difference.iteration, *difference.phases]
+    tiles = []
+    for figure in figures:
+        if figure.before_us is None or figure.after_us is None:
+            continue
+        judged = None if not figure.exceeds_noise else (figure.change_us or 0.0) < 0
+        value = f"{format_us(figure.before_us)} → {format_us(figure.after_us)}"
+        note = f"{format_change(figure.change_us)}; beyond the noise: {write_judgement(figure)}"
+        tiles.append(Tile(figure.name, value, note, judged))
+    before, after = difference.memory
+    if before is not None and after is not None:
+        tiles.append(Tile("memory at the peak", f"{format_bytes(before)} → {format_bytes(after)}"))
+    return tiles
+
+
+def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
+    """Return phases and parts of a step."""
+    parts: list[StackedBars | Table] = []
+    if difference.phases:
+        parts.append(draw_bars("Phases of an iteration", difference.phases, names))
+    if difference.split:
+        parts.append(draw_bars("Parts of a step", difference.split[1:], names))
+    figures = [difference.iteration, *difference.phases, *difference.split]
+    rows = [write_row(figure) for figure in figures if figure.before_us is not None or figure.after_us is not None]
+    if rows:
+        columns = [
+            "per step",
+            *(f"{name}, µs" for name in names),
+            "change, µs",
+            "ratio",
+            "noise, µs",
+            "beyond the noise",
+        ]
+        parts.append(Table(columns, rows, "Medians of the steps"))
+    text = (
+        "A difference counts where it exceeds the spread of the middle half of the steps and 2 % of the iteration, or "
+        "where the means differ by three standard errors."
+    )
+    return [Section("Where the time goes", text, parts)] if parts else []
+
+
+def draw_bars(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> StackedBars:
+    layers = [[to_ms(figure.before_us), to_ms(figure.after_us)] for figure in figures]
+    return StackedBars(
+        title, "profile", "ms", [figure.name for figure in figures], [BarGroup("both", list(names), layers)], "ms"
+    )
+
+
+def to_ms(time: float | None) -> float | None:
+    return None if time is None else time / 1000
+
+
+def write_row(figure: FigureDifference) -> list[object]:
+    judged = "–" if figure.noise_us is None else "yes" if figure.exceeds_noise else "no"
+    return [figure.name, figure.before_us, figure.after_us, figure.change_us, figure.ratio, figure.noise_us, judged]
+
+
+def list_kernels(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
+    if not difference.kernels:
+        return []
+    columns = ["kind", *(f"{name}, µs" for name in names), "change, µs", "ratio"]
+    rows = [[each.name, each.before_us, each.after_us, each.change_us, each.ratio] for each in difference.kernels]
+    return [Section("Kernels by kind", "Means per recorded step of one rank.", [Table(columns, rows)])]
+
+
+def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> list[Section]:
+    if not difference.operators:
+        return []
+    columns = [
+        "operator",
+        "shapes",
+        "module",
+        *(f"{name}, µs" for name in names),
+        "lost, µs",
+        "ratio",
+        "calls",
+        "matched by",
+    ]
+    rows = []
+    for each in difference.operators[:MOST_ROWS]:
+        calls = f"{format_count(each.before_calls)} → {format_count(each.after_calls)}"
+        times = [each.before_us, each.after_us, each.lost_us, each.ratio]
+        rows.append([each.name, each.shapes, each.module, *times, calls, each.matched_by or "only one has it"])
+    hidden = len(difference.operators) - len(rows)
+    text = "Means per recorded step of one rank, most time lost first; a ratio above 1 is slower."
+    text += f" {hidden:,} operators that changed less are left out." if hidden > 0 else ""
+    return [Section("Operators", text, [Table(columns, rows)])]
+
+
+def describe_sides(difference: ProfileDifference, names: tuple[str, str]) -> list[FactList | Table]:
+    sides = zip(names, (difference.before, difference.after), strict=True)
+    parts: list[FactList | Table] = [FactList(describe_profile(profile), name) for name, profile in sides]
+    if difference.facts:
+        parts.insert(0, Table(["what differs", *names], [list(fact) for fact in difference.facts]))
+    return parts
+
+
+def describe_profile(profile: Profile) -> dict[str, object]:
+    facts = profile.facts
+    return {
+        "source": facts.source,
+        "device": " ".join(filter(None, [facts.device, facts.description])),
+        "ranks": facts.ranks,
+        "batch": facts.batch,
+        "precision": facts.precision or None,
+        "steps": len(profile.regular_steps),
+        **{f"note {number}": note for number, note in enumerate(facts.notes, 1)},
+    }

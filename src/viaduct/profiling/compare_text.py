@@ -1,0 +1,200 @@
+"""The comparison of two profiles on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from .compare import FEWEST_STEPS, FigureDifference, OperatorDifference, ProfileDifference
+
+MOST_OPERATORS = 15
+TABLE_GAP = "  "
+
+
+def write_text(difference: ProfileDifference) -> str:
+    """Return the answer, then the tables that it rests on."""
+    names = name_sides(difference)
+    blocks = [
+        [write_headline(difference)],
+        write_figures("per step", [difference.iteration, *difference.phases], names),
+        write_figures("parts of a step", difference.split, names),
+        write_figures("kernels by kind, per step", difference.kernels, names),
+        write_operators(difference.operators, names),
+        write_memory(difference),
+        write_facts(difference, names),
+        list_remarks(difference),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def name_sides(difference: ProfileDifference) -> tuple[str, str]:
+    """Return what tells the two profiles apart: the last parts of their paths that differ."""
+    left, right = (list(PurePath(profile.facts.source).parts) for profile in (difference.before, difference.after))
+    while len(left) > 1 and len(right) > 1 and left[-1] == right[-1]:
+        left.pop()
+        right.pop()
+    if not left or not right or left[-1] == right[-1]:
+        return "before", "after"
+    return left[-1], right[-1]
+
+
+def write_headline(difference: ProfileDifference) -> str:
+    """Return the answer in one sentence."""
+    before, after = name_sides(difference)
+    iteration = difference.iteration
+    if difference.is_identical:
+        return "The two profiles are identical in all that was measured."
+    if iteration.before_us is None or iteration.after_us is None:
+        missing = before if iteration.before_us is None else after
+        return f"The iterations cannot be compared: {missing} has no step that follows another one."
+    times = f"{format_us(iteration.after_us)} instead of {format_us(iteration.before_us)}"
+    if not difference.can_be_judged:
+        return f"Too few steps to judge: an iteration takes {times}, but {FEWEST_STEPS} steps of each are needed."
+    if iteration.exceeds_noise:
+        return f"{after} is {describe_change(iteration)}, compared with {before}{name_phase(difference)}."
+    changed = [phase.name for phase in difference.phases if phase.exceeds_noise]
+    if changed:
+        return (
+            f"The iteration does not differ beyond the noise of the steps ({times}), but {' and '.join(changed)} does."
+        )
+    noise = format_us(iteration.noise_us or 0.0)
+    limit = f"differences below {noise} cannot be seen"
+    return f"No difference beyond the noise of the steps: an iteration takes {times}; {limit}."
+
+
+def describe_change(iteration: FigureDifference) -> str:
+    """Return how much slower or faster; by the mean where the median does not show it."""
+    by_median = abs(iteration.change_us or 0.0) > (iteration.noise_us or 0.0)
+    before, after = (
+        (iteration.before_us, iteration.after_us) if by_median else (iteration.before_mean_us, iteration.after_mean_us)
+    )
+    factor = (after or 0.0) / before if before else 1.0
+    what = f"{abs(factor - 1) * 100:.1f} % {'slower' if factor > 1 else 'faster'}{'' if by_median else ' on average'}"
+    return f"{what} ({format_us(after)} an iteration instead of {format_us(before)})"
+
+
+def name_phase(difference: ProfileDifference) -> str:
+    """Return the phase that changed most, where one exceeds the noise."""
+    changed = [phase for phase in difference.phases if phase.exceeds_noise and phase.change_us]
+    if not changed:
+        return ""
+    largest = max(changed, key=lambda phase: abs(phase.change_us or 0.0))
+    return f"; most of the change is in {largest.name} ({format_change(largest.change_us)})"
+
+
+def write_figures(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> list[str]:
+    """Return a table of times; its last column says whether a difference counts."""
+    if not any(figure.before_us is not None or figure.after_us is not None for figure in figures):
+        return []
+    judged = any(figure.noise_us is not None for figure in figures)
+    rows = [[title, *names, "change", "ratio", *(["beyond the noise"] if judged else [])]]
+    for figure in figures:
+        cells = [figure.name, format_us(figure.before_us), format_us(figure.after_us), format_change(figure.change_us)]
+        rows.append([*cells, format_ratio(figure.ratio), *([write_judgement(figure)] if judged else [])])
+    return align(rows)
+
+
+def write_judgement(figure: FigureDifference) -> str:
+    if figure.noise_us is None:
+        return "–"
+    return "yes" if figure.exceeds_noise else f"no (noise {format_us(figure.noise_us)})"
+
+
+def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, str]) -> list[str]:
+    """Return the operators that lost most time, then those that won most."""
+    changed = [operator for operator in operators if operator.lost_us]
+    if not changed:
+        return []
+    shown = changed if len(changed) <= MOST_OPERATORS else changed[: MOST_OPERATORS - 5] + changed[-5:]
+    rows = [["operator, per step", *names, "lost", "ratio", "calls"]]
+    for operator in shown:
+        calls = f"{format_count(operator.before_calls)} → {format_count(operator.after_calls)}"
+        label = " ".join(
+            filter(None, [operator.name, operator.shapes, f"in {operator.module}" if operator.module else ""])
+        )
+        times = [format_us(operator.before_us), format_us(operator.after_us), format_change(operator.lost_us)]
+        rows.append([label, *times, format_ratio(operator.ratio), calls])
+    left_out = len(changed) - len(shown)
+    tail = [f"{left_out:,} operators in between are not shown; --out writes all."] if left_out else []
+    return [*align(rows), *tail]
+
+
+def write_memory(difference: ProfileDifference) -> list[str]:
+    before, after = difference.memory
+    if before is None or after is None:
+        return []
+    return [f"Memory at the peak: {format_bytes(before)} → {format_bytes(after)}"]
+
+
+def write_facts(difference: ProfileDifference, names: tuple[str, str]) -> list[str]:
+    """Return what else differs between the two runs."""
+    if not difference.facts:
+        return []
+    return align([["what differs", *names], *(list(fact) for fact in difference.facts)])
+
+
+def list_remarks(difference: ProfileDifference) -> list[str]:
+    """Return what a reader must know before drawing conclusions."""
+    remarks = []
+    batches = difference.before.facts.batch, difference.after.facts.batch
+    if None not in batches and batches[0] != batches[1]:
+        remarks.append(f"The batches differ ({batches[0]} and {batches[1]}): {write_throughput(difference)}.")
+    if (
+        not difference.phases
+        and difference.iteration.before_us is not None
+        and difference.iteration.after_us is not None
+    ):
+        remarks.append("One of the profiles has no phases: only the iteration is compared.")
+    kinds = {profile.facts.kind for profile in (difference.before, difference.after)}
+    if len(kinds) > 1 and kinds & {"kineto", "torch_npu"}:
+        remarks.append("One of them was measured while its profiler was on, which makes steps longer.")
+    return remarks
+
+
+def write_throughput(difference: ProfileDifference) -> str:
+    """Return samples per second of both, which are comparable where the batches are not."""
+    rates = []
+    for profile, time in (
+        (difference.before, difference.iteration.before_us),
+        (difference.after, difference.iteration.after_us),
+    ):
+        batch = profile.facts.batch
+        rates.append("–" if not time or batch is None else f"{batch * max(profile.facts.ranks, 1) * 1e6 / time:,.1f}")
+    return f"{rates[0]} and {rates[1]} samples/s"
+
+
+# Figures
+
+
+def format_us(time: float | None) -> str:
+    if time is None:
+        return "–"
+    if abs(time) >= 1e6:
+        return f"{time / 1e6:,.2f} s"
+    return f"{time / 1e3:,.2f} ms" if abs(time) >= 1e3 else f"{time:,.1f} µs"
+
+
+def format_change(time: float | None) -> str:
+    return "–" if time is None else f"{'+' if time > 0 else '-' if time < 0 else ''}{format_us(abs(time))}"
+
+
+def format_ratio(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3f}"
+
+
+def format_count(count: float | None) -> str:
+    return "–" if count is None else f"{count:g}"
+
+
+def format_bytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows with columns under each other: the first to the left, figures to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append(TABLE_GAP.join(cells).rstrip())
+    return lines

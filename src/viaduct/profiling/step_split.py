@@ -1,0 +1,52 @@
+"""What a step is made of on a device: computing, communication that is not overlapped, free time.
+
+torch_npu's profiler writes these as step_trace_time.csv; from other traces they are worked out here, so that a GPU and
+an NPU can be compared. Concurrent streams count once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .events import Span, join_spans, remove_spans, sum_spans
+from .record import Collective, Profile, Step
+
+TABLE = "step_trace_time"
+COMPUTING, UNCOVERED, FREE = "computing", "communication(not overlapped)", "free"
+PARTS = (COMPUTING, UNCOVERED, FREE)
+
+
+def split_steps(steps: Sequence[Step], computing: Iterable[Span], collectives: Iterable[Collective]) -> dict[str, Any]:
+    """Return the table of the steps' parts; steps without one before them have no beginning and are left out."""
+    busy = join_spans(computing)
+    talking = join_spans((each.start_us, each.start_us + each.duration_us) for each in collectives)
+    alone = remove_spans(talking, busy)
+    rows = []
+    for step in steps:
+        if step.previous_end_us is None:
+            continue
+        inside = [sum_spans(cut_spans(spans, step.previous_end_us, step.end_us)) for spans in (busy, alone)]
+        rows.append([step.number, *inside, max(step.iteration_us - sum(inside), 0.0)])
+    return {"columns": ["step", *PARTS], "rows": rows}
+
+
+def cut_spans(spans: Sequence[Span], start: float, end: float) -> list[Span]:
+    """Return the parts of disjoint spans that lie within a window."""
+    low, high = max(bisect_left(spans, (start,)) - 1, 0), bisect_left(spans, (end,))
+    return [(max(first, start), min(last, end)) for first, last in spans[low:high] if last > start]
+
+
+def read_split(profile: Profile) -> dict[str, list[float]]:
+    """Return the parts of each step and their sum, from the profile's table; nothing where it has none."""
+    table = profile.tables.get(TABLE)
+    if not table or not set(PARTS) <= set(table["columns"]):
+        return {}
+    positions = [table["columns"].index(name) for name in PARTS]
+    rows = [[row[position] for position in positions] for row in table["rows"]]
+    known = [row for row in rows if all(isinstance(value, int | float) for value in row)]
+    if not known:
+        return {}
+    split = {name: [float(row[number]) for row in known] for number, name in enumerate(PARTS)}
+    return {"E2E": [float(sum(row)) for row in known], **split}
