@@ -146,6 +146,27 @@ def read_recipe_record(run: Path) -> Json:
     return record
 
 
+def count_steps(record: Mapping[str, Any]) -> int:
+    """Return the steps that a recipe.json asks for; 0 where that cannot be said."""
+    recipe = record.get("recipe")
+    if not isinstance(recipe, dict):
+        return 0
+    if steps := count_of(recipe, "steps"):
+        return steps
+    images = count_of((record.get("pictures") or {}).get("training"), "count")
+    batch, epochs = count_of(recipe.get("data"), "global_batch"), recipe.get("epochs")
+    if not images or not batch or not isinstance(epochs, int | float):
+        return 0
+    steps = epochs * float(images // batch)
+    return max(1, int(steps)) if 0 <= steps < LATEST_STEP else 0
+
+
+def count_of(record: Any, name: str) -> int:
+    """Return a number above 0 that a record has under this name, else 0."""
+    value = record.get(name) if isinstance(record, dict) else None
+    return value if isinstance(value, int) and value > 0 else 0
+
+
 def read_labels(run: Path) -> tuple[str, ...]:
     """Return the class names that a run keeps, in the order of its outputs; none where there is no such file."""
     file = run / LABELS

@@ -21,7 +21,16 @@ from typing import Any
 
 from viaduct.errors import BadRun
 from viaduct.reporting import Histogram
-from viaduct.run_files import METRICS, Damaged, has_fields, parse_metric, parse_object, read_recipe_record
+from viaduct.run_files import (
+    METRICS,
+    Damaged,
+    count_of,
+    count_steps,
+    has_fields,
+    parse_metric,
+    parse_object,
+    read_recipe_record,
+)
 
 IMAGE = re.compile(r"step-([0-9]{8,18})\.png", re.ASCII)
 """A sheet of input images in RUN/images: the step in at least eight digits."""
@@ -70,20 +79,7 @@ class RunContents:
     @property
     def steps(self) -> int:
         """Steps of the whole run as its recipe has them; 0 where that cannot be said."""
-        recipe = self.record.get("recipe", {})
-        if steps := count_of(recipe, "steps"):
-            return steps
-        images = count_of((self.record.get("pictures") or {}).get("training"), "count")
-        epochs = recipe.get("epochs")
-        if not images or not self.global_batch or not isinstance(epochs, int | float):
-            return 0
-        return max(1, int(epochs * (images // self.global_batch)))
-
-
-def count_of(record: Any, name: str) -> int:
-    """Return a number above 0 that a record has under this name, else 0."""
-    value = record.get(name) if isinstance(record, dict) else None
-    return value if isinstance(value, int) and value > 0 else 0
+        return count_steps(self.record)
 
 
 @dataclass

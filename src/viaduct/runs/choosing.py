@@ -1,0 +1,136 @@
+"""Choose and order runs by their fields: --filter 'recipe=resnet*' 'top1>90', --sort top1, best --by top1.
+
+A field is one of `facts.FIELDS` or a path in the recipe (`optimizer.lr`). top1 is the best validation top-1 in percent.
+A run that does not have the field passes no filter but `!=`, and comes last in any order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from viaduct.errors import BadValue, UnknownName
+from viaduct.runs.facts import FIELDS, RunFacts, read_field
+
+CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(>=|<=|!=|==|=|>|<)\s*(.*)", re.DOTALL)
+LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "steps", "epoch"}
+"""Fields that are sorted from the largest value down."""
+MEASURES = {"top1": max, "best": max, "last": max, "loss": min, "images_per_s": max}
+"""What `best --by` takes, and which end is the good one."""
+NOISE = "synthetic"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One filter, such as `top1>90`."""
+
+    field: str
+    sign: str
+    text: str
+
+    def holds(self, run: RunFacts) -> bool:
+        value = read_field(run, self.field)
+        if self.sign in ("=", "==", "!="):
+            return is_equal(value, self.text) is not (self.sign == "!=")
+        bound, number = read_number(self.text), read_number(value)
+        if bound is None or number is None:
+            return False
+        return {">": number > bound, "<": number < bound, ">=": number >= bound, "<=": number <= bound}[self.sign]
+
+
+def looks_like_condition(text: str) -> bool:
+    return CONDITION.fullmatch(text) is not None
+
+
+def parse_conditions(texts: list[str], runs: list[RunFacts]) -> list[Condition]:
+    """Return the filters that were asked for; an error names an unknown field, or a bound that is no number."""
+    found = []
+    for text in texts:
+        match = CONDITION.fullmatch(text.strip())
+        if match is None:
+            raise BadValue(
+                f"--filter {text!r} is no condition.", "Write it as field=value, field!=value or field>number."
+            )
+        condition = Condition(*match.groups())
+        check_field(condition.field, runs, "--filter")
+        if condition.sign in ("<", ">", "<=", ">=") and read_number(condition.text) is None:
+            raise BadValue(f"--filter {text!r} compares with {condition.text!r}, which is no number.")
+        found.append(condition)
+    return found
+
+
+def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
+    """Refuse a field that no run has; the closest one is named."""
+    if name in FIELDS or any(name in run.fields for run in runs):
+        return
+    known = [*FIELDS, *dict.fromkeys(field for run in runs for field in run.fields)]
+    error = UnknownName("field", name, known)
+    raise BadValue(f"{flag}: {error.what}", *error.hints, f"Fields of runs: {', '.join(FIELDS)}; or one of the recipe.")
+
+
+def is_equal(value: Any, text: str) -> bool:
+    """Compare with a pattern, as numbers where both are; `none` means that there is no value."""
+    if value is None:
+        return text.lower() in ("none", "-", "")
+    number, wanted = read_number(value), read_number(text)
+    if number is not None and wanted is not None:
+        return number == wanted
+    spelled = str(value).lower() if isinstance(value, bool) else str(value)
+    return fnmatchcase(spelled, text)
+
+
+def read_number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def sort_runs(runs: list[RunFacts], field: str) -> list[RunFacts]:
+    """Return runs in the order of a field; a minus sign before it turns the order around."""
+    name = field.removeprefix("-")
+    check_field(name, runs, "--sort")
+    known = [run for run in runs if read_field(run, name) is not None]
+    known.sort(key=order_key(name), reverse=(name in LARGEST_FIRST) is not field.startswith("-"))
+    return [*known, *(run for run in runs if read_field(run, name) is None)]
+
+
+def order_key(name: str) -> Callable[[RunFacts], tuple[int, float, str]]:
+    """Order numbers as numbers, and after them what is text."""
+
+    def key(run: RunFacts) -> tuple[int, float, str]:
+        value = read_field(run, name)
+        number = read_number(value)
+        return (1, 0.0, str(value)) if number is None else (0, number, "")
+
+    return key
+
+
+@dataclass(frozen=True)
+class Best:
+    """The runs with the best value of a measure, and what was left out."""
+
+    runs: list[RunFacts]
+    considered: int
+    without: int
+    """Runs that have no such value."""
+    on_noise: int
+    """Runs on noise, whose accuracies and losses say nothing."""
+
+
+def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
+    if measure not in MEASURES:
+        raise UnknownName("measure", measure, MEASURES, f"Runs are measured by {', '.join(MEASURES)}.")
+    learned = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]
+    known = [run for run in learned if read_field(run, measure) is not None]
+    known.sort(key=lambda run: float(read_field(run, measure)), reverse=MEASURES[measure] is max)
+    return Best(known[:count], len(known), len(learned) - len(known), len(runs) - len(learned))
+
+
+def is_on_noise(run: RunFacts) -> bool:
+    return run.fingerprint == NOISE or (run.data_path is not None and run.data == NOISE)

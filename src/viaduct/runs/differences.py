@@ -1,0 +1,204 @@
+"""What differs between two runs: recipe, data, code, machine, first weights; then losses and results.
+
+Something that one of the runs has not recorded is neither equal nor different: it is said not to be recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.importance import rank_importance
+from viaduct.runs.losses import LossDifference, compare_losses, describe_losses
+from viaduct.runs.seeds import SeedNoise, measure_seed_noise
+from viaduct.runs.table import render_rows
+
+MISSING = "(no such field)"
+MACHINE_FIELDS = ("description", "device", "cpus", "threads", "system", "python")
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One thing that two runs have in common or not. `same` None: not recorded by both."""
+
+    name: str
+    same: bool | None
+    text: str
+    changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    first: RunFacts
+    second: RunFacts
+    recipe: Aspect
+    others: list[Aspect]
+    losses: LossDifference | str
+    noise: SeedNoise | None
+
+    @property
+    def aspects(self) -> list[Aspect]:
+        return [self.recipe, *self.others]
+
+    @property
+    def differs(self) -> bool:
+        """True if any difference was found; what was not recorded is none."""
+        unequal = isinstance(self.losses, LossDifference) and not self.losses.is_equal
+        results = (self.first.top1, self.first.best_top1) != (self.second.top1, self.second.best_top1)
+        return unequal or results or any(aspect.same is False for aspect in self.aspects)
+
+    @property
+    def unrecorded(self) -> list[Aspect]:
+        return [aspect for aspect in self.aspects if aspect.same is None]
+
+    def lines(self) -> list[str]:
+        """Return the difference as text; what differs most likely to matter comes first."""
+        return [
+            *([] if self.differs else ["No difference was found in what both runs have recorded."]),
+            *self._changes(),
+            *self._headline(),
+            *describe_losses(self.losses),
+            *self._results(),
+            *(f"{aspect.text}." for aspect in self.aspects if aspect.same is not True),
+        ]
+
+    def _changes(self) -> list[str]:
+        rows = [[name, *map(write_value, values)] for aspect in self.aspects for name, values in aspect.changes.items()]
+        return [render_rows(rows, ["", "A", "B"]).split("\n", 1)[1]] if rows else []
+
+    def _headline(self) -> list[str]:
+        same = [aspect.name for aspect in self.aspects if aspect.same]
+        lines = [f"A is {self.first.name} ({self.first.state}), B is {self.second.name} ({self.second.state})."]
+        if same:
+            lines.append(f"Same {', '.join(same)}.")
+        return lines
+
+    def _results(self) -> list[str]:
+        if self.first.top1 is None or self.second.top1 is None:
+            missing = " and ".join(name for name, run in (("A", self.first), ("B", self.second)) if run.top1 is None)
+            return [f"Results: no evaluation in {missing}."]
+        pair = f"{100 * self.first.top1:.2f} % and {100 * self.second.top1:.2f} %"
+        difference = 100 * (self.second.top1 - self.first.top1)
+        if difference == 0:
+            return [f"Last top-1: {pair}, equal."]
+        noise = (
+            self.noise.judge(difference)
+            if self.noise
+            else "seed noise not known: no recipe has two finished seeds here"
+        )
+        return [f"Last top-1: {pair}, B {difference:+.2f} points; {noise}."]
+
+    def record(self) -> dict[str, Any]:
+        losses = self.losses if isinstance(self.losses, str) else dataclasses.asdict(self.losses)
+        return {
+            "a": self.first.path,
+            "b": self.second.path,
+            "differs": self.differs,
+            "aspects": [dataclasses.asdict(aspect) for aspect in self.aspects],
+            "losses": losses,
+            "last_top1": [self.first.top1, self.second.top1],
+            "seed_noise": dataclasses.asdict(self.noise) if self.noise else None,
+        }
+
+
+def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
+    """Compare two runs in all that they have recorded."""
+    others = [compare_data(first, second), compare_code(first, second), compare_machine(first, second)]
+    others.append(compare_init(first, second))
+    return RunDifference(
+        first,
+        second,
+        compare_recipes(first, second),
+        others,
+        compare_losses(Path(first.path), Path(second.path)),
+        measure_seed_noise(first, second),
+    )
+
+
+def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
+    fields = {**first.fields, **second.fields}
+    values = {name: (first.fields.get(name, MISSING), second.fields.get(name, MISSING)) for name in fields}
+    changed = {name: pair for name, pair in values.items() if pair[0] != pair[1]}
+    ordered = dict(sorted(changed.items(), key=lambda item: rank_importance(item[0])))
+    if first.recipe != second.recipe:
+        ordered = {"recipe": (first.recipe, second.recipe), **ordered}
+    return Aspect("recipe", not ordered, f"{len(ordered)} fields of the recipe differ", ordered)
+
+
+def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
+    """Compare fingerprints; the number of images tells even of older runs that data differ."""
+    pair = (first.fingerprint, second.fingerprint)
+    if None in pair:
+        if first.images != second.images and None not in (first.images, second.images):
+            return Aspect("data", False, "The data differ", {"data.images": (first.images, second.images)})
+        return Aspect("data", None, f"Data: fingerprint not recorded in {name_missing(pair)}")
+    if pair[0] != pair[1]:
+        changes: dict[str, tuple[Any, Any]] = {"data.fingerprint": pair}
+        if first.data_path != second.data_path:
+            changes["data.path"] = (first.data_path, second.data_path)
+        return Aspect("data", False, f"The data differ (fingerprints of: {first.fingerprint_basis})", changes)
+    return Aspect("data", True, f"Data: same fingerprint ({first.fingerprint_basis})")
+
+
+def compare_code(first: RunFacts, second: RunFacts) -> Aspect:
+    """Compare the digest of the source that trains; where that is missing, a commit that differs still tells."""
+    source, commits = (first.source, second.source), (first.code, second.code)
+    if None not in source:
+        if source[0] == source[1]:
+            return Aspect("code", True, "Code: same source")
+        shown = commits if commits[0] != commits[1] else source
+        return Aspect("code", False, "The source of viaduct differs", {"code": shown})
+    if None not in commits and commits[0] != commits[1]:
+        return Aspect("code", False, "The code differs", {"code": commits})
+    return Aspect("code", None, f"Code: digest of the source not recorded in {name_missing(source)}")
+
+
+def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
+    """Compare hardware, versions and the number of ranks, not the host's name."""
+    if first.machine is None or second.machine is None:
+        missing = name_missing((first.machine, second.machine))
+        return Aspect("machine", None, f"Machine: not recorded in {missing}")
+    sides = [describe_machine(run) for run in (first, second)]
+    changes = {
+        name: (sides[0].get(name), sides[1].get(name))
+        for name in {**sides[0], **sides[1]}
+        if sides[0].get(name) != sides[1].get(name)
+    }
+    return Aspect("machine", not changes, "The machines differ", changes)
+
+
+def describe_machine(run: RunFacts) -> dict[str, Any]:
+    machine = run.machine or {}
+    versions = machine.get("versions")
+    found = {f"machine.{name}": machine.get(name) for name in MACHINE_FIELDS}
+    for name, version in versions.items() if isinstance(versions, dict) else ():
+        found[f"machine.{name}"] = version
+    return found | {"ranks": run.ranks}
+
+
+def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
+    """Compare the files of first weights by their checksums; weights that were drawn follow from recipe and seed."""
+    runs = (first, second)
+    if all(run.fields.get("init.source") == "" for run in runs):
+        return Aspect("origin of the first weights (drawn)", True, "")
+    if not all(run.has_provenance for run in runs):
+        missing = name_missing([run.has_provenance or None for run in runs])
+        return Aspect("first weights", None, f"First weights: not recorded in {missing}")
+    sums = [run.init.get("sha256") if run.init else "" for run in runs]
+    if None in sums:
+        return Aspect("first weights", None, f"First weights: no checksum recorded in {name_missing(sums)}")
+    if sums[0] == sums[1]:
+        return Aspect("first weights", True, "")
+    shown = [run.init.get("source") if run.init else "drawn" for run in runs]
+    return Aspect("first weights", False, "The first weights differ", {"first weights": (shown[0], shown[1])})
+
+
+def name_missing(values: Any) -> str:
+    return " and ".join(name for name, value in zip("AB", values, strict=True) if value is None)
+
+
+def write_value(value: Any) -> str:
+    return "–" if value is None else '""' if value == "" else str(value)

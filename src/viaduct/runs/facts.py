@@ -1,0 +1,124 @@
+"""Facts of one run: a row of the table, and what filters and sorting see."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["running", "finished", "interrupted", "crashed", "never begun", "unknown"]
+
+
+@dataclass
+class RunFacts:
+    """What the files of a run say; None: they do not say it."""
+
+    path: str
+    name: str
+    recipe: str
+    fields: dict[str, Any]
+    """The recipe's fields by their paths: `optimizer.lr`."""
+    data: str = ""
+    data_path: str | None = None
+    fingerprint: str | None = None
+    fingerprint_basis: str | None = None
+    build: dict[str, Any] | None = None
+    images: int | None = None
+    commit: str | None = None
+    source: str | None = None
+    modified_files: int | None = None
+    version: str | None = None
+    device: str | None = None
+    machine: dict[str, Any] | None = None
+    ranks: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    began: float | None = None
+    changed: float | None = None
+    sessions: int | None = None
+    id: str | None = None
+    init: dict[str, Any] | None = None
+    has_provenance: bool = False
+    command: str | None = None
+    precision: str | None = None
+    parameters: int | None = None
+    steps: int = 0
+    steps_total: int | None = None
+    epoch: float | None = None
+    loss: float | None = None
+    top1: float | None = None
+    best_top1: float | None = None
+    best_step: int | None = None
+    images_per_s: float | None = None
+    damaged_lines: int = 0
+    state: str = "unknown"
+    reason: str = ""
+    """Why a run is in this state, where that is known."""
+    ending: dict[str, Any] | None = field(default=None, repr=False)
+    is_complete: bool = False
+    """summary.json is there and covers all steps that the recipe asks for."""
+    newest_checkpoint: int | None = None
+    lost_step: int | None = None
+
+    @property
+    def seed(self) -> Any:
+        return self.fields.get("seed")
+
+    @property
+    def code(self) -> str | None:
+        """The commit, with a plus sign where files differ from it."""
+        if self.commit is None:
+            return self.version
+        return f"{self.commit}+" if self.modified_files else self.commit
+
+    @property
+    def short_device(self) -> str | None:
+        """The first words of the machine's description, and how many ranks there are: `NVIDIA H200 x2`."""
+        if self.device is None:
+            return None
+        words = self.device.split(",")[0]
+        return f"{words} x{self.ranks}" if self.ranks and self.ranks > 1 else words
+
+
+def percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+# Fields that --sort, --filter and exports know beside those of the recipe.
+FIELDS: Mapping[str, Callable[[RunFacts], Any]] = {
+    "name": lambda run: run.name,
+    "recipe": lambda run: run.recipe,
+    "data": lambda run: run.data,
+    "code": lambda run: run.code,
+    "commit": lambda run: run.commit,
+    "version": lambda run: run.version,
+    "device": lambda run: run.device,
+    "host": lambda run: run.host,
+    "ranks": lambda run: run.ranks,
+    "steps": lambda run: run.steps,
+    "steps_total": lambda run: run.steps_total,
+    "epoch": lambda run: run.epoch,
+    "loss": lambda run: run.loss,
+    "top1": lambda run: percent(run.best_top1),
+    "best": lambda run: percent(run.best_top1),
+    "last": lambda run: percent(run.top1),
+    "images_per_s": lambda run: run.images_per_s,
+    "state": lambda run: run.state,
+    "began": lambda run: run.began,
+    "changed": lambda run: run.changed,
+    "parameters": lambda run: run.parameters,
+    "fingerprint": lambda run: run.fingerprint,
+}
+FIELD_NAMES = {entry.name for entry in dataclasses.fields(RunFacts)}
+
+
+def to_entry(run: RunFacts) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in FIELD_NAMES}
+
+
+def read_field(run: RunFacts, name: str) -> Any:
+    """Return a field of a run: one of FIELDS, or of its recipe; None where this run has none of that name."""
+    if name in FIELDS:
+        return FIELDS[name](run)
+    return run.fields.get(name)

@@ -1,0 +1,94 @@
+"""The index of the runs below a folder: what was read of each, so that a second look reads only what has changed.
+
+It lies in the user's cache folder ($XDG_CACHE_HOME/viaduct/runs), one file for each folder that was looked at. An entry
+counts only while inode, size and time of change of all files of the run are those that were read; of metrics.jsonl only
+what was added is read then. A damaged index (it has a checksum), or one of another version, is read as empty; one that
+cannot be written is not written. It is replaced whole, so that two processes at once do no harm: the later one wins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from viaduct import __version__
+from viaduct.data.atomic import replacing
+from viaduct.plain_files import read_plain_file
+from viaduct.runs.facts import RunFacts, to_entry
+from viaduct.runs.metrics import MetricsDigest
+from viaduct.runs.reading import Signature
+
+FORMAT = 1
+"""Raise it when `RunFacts` or `MetricsDigest` change."""
+LARGEST = 512 << 20
+DIGEST_FIELDS = [entry.name for entry in dataclasses.fields(MetricsDigest)]
+
+
+@dataclass
+class RunIndex:
+    """What is known of the runs below some folders, by the path of each."""
+
+    path: Path
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    changed: bool = False
+
+    def find(self, folder: str, signature: Signature) -> RunFacts | None:
+        """Return a run whose files are as they were when they were read."""
+        entry = self.entries.get(folder)
+        if entry is None or entry["signature"] != signature:
+            return None
+        return RunFacts(**entry["facts"])
+
+    def find_digest(self, folder: str) -> MetricsDigest | None:
+        """Return how far the metrics of a run were read, whatever has changed since."""
+        entry = self.entries.get(folder)
+        return None if entry is None else MetricsDigest(*entry["digest"])
+
+    def store(self, run: RunFacts, signature: Signature, digest: MetricsDigest) -> None:
+        values = [getattr(digest, name) for name in DIGEST_FIELDS]
+        self.entries[run.path] = {"signature": signature, "facts": to_entry(run), "digest": values}
+        self.changed = True
+
+    def write(self, folders: set[str]) -> None:
+        """Write the index if it has changed, without runs that are gone."""
+        gone = self.entries.keys() - folders
+        if not self.changed and not gone:
+            return
+        kept = {folder: entry for folder, entry in self.entries.items() if folder not in gone}
+        try:
+            body = json.dumps(kept, separators=(",", ":")).encode("ascii")
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with replacing(self.path, durable=False) as file:
+                file.write(describe_body(body) + body)
+        except (OSError, ValueError, RecursionError):
+            return  # the next command reads everything anew
+
+
+def describe_body(body: bytes) -> bytes:
+    """Return the first line of an index: its format, the version that wrote it, and a checksum of what follows."""
+    return f"viaduct runs {FORMAT} {__version__} {hashlib.sha256(body).hexdigest()}\n".encode()
+
+
+def open_index(roots: list[Path]) -> RunIndex:
+    """Return what was read before of the runs below these folders; empty where there is nothing that can be used."""
+    path = choose_place(roots)
+    try:
+        head, _, body = read_plain_file(path, LARGEST).partition(b"\n")
+        entries = json.loads(body) if head + b"\n" == describe_body(body) else {}
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return RunIndex(path)
+    return RunIndex(path, entries)
+
+
+def choose_place(roots: list[Path]) -> Path:
+    """Return the file of the index of these folders; their paths as given count, for runs are named by them."""
+    key = "\0".join([os.path.abspath("."), *map(str, roots)])
+    name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "viaduct" / "runs" / f"{name}.json"
+    )

@@ -1,0 +1,202 @@
+"""Where the weights of a run came from, and which data: a graph of runs, files of weights and data.
+
+A run records the file that gave its first weights: path, SHA-256, and the id of the run that it belonged to. A run that
+was moved or renamed since is found again by its id, or by the checksum in the manifests of its checkpoints. What cannot
+be found is a node of its own that says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from viaduct.errors import BadRun, BadValue
+from viaduct.run_files import read_manifest, step_folders
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.listing import open_run
+from viaduct.runs.table import write_percent
+from viaduct.terminal import escape_controls
+
+WEIGHTS = ("model.safetensors", "ema.safetensors")
+DEEPEST = 50
+Kind = Literal["run", "weights", "data", "missing"]
+
+
+@dataclass
+class Node:
+    """A run, a file of weights or data; `parents` are what it was made from."""
+
+    kind: Kind
+    label: str
+    note: str = ""
+    parents: list[Node] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return f"{self.label}: {self.note}" if self.note else self.label
+
+
+@dataclass
+class Ancestors:
+    """Runs that may have given weights to others, by id and by the checksums of their files."""
+
+    runs: list[RunFacts]
+
+    def __post_init__(self) -> None:
+        self.by_id = {run.id: run for run in reversed(self.runs) if run.id}
+        self._by_checksum: dict[str, RunFacts] | None = None
+
+    def find(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
+        """Return the run that a file of weights came from, and how it was found."""
+        if found := self.by_id.get(init.get("run_id") or ""):
+            moved = "" if is_same_place(found.path, init.get("run")) else f"; it was at {init.get('run')} then"
+            return found, f"found by its id{moved}"
+        checksum = init.get("sha256")
+        if checksum and (found := self.by_checksum.get(checksum) or self.find_final(checksum, init.get("bytes"))):
+            return found, "found by the checksum of the weights"
+        return self.find_at_path(init)
+
+    def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
+        """Return the run at the recorded path, unless it is known to be another one."""
+        if not init.get("run"):
+            return None, "it lies in no run"
+        try:
+            found = open_run(Path(str(init["run"])))
+        except (BadRun, BadValue, OSError):
+            return None, f"the run at {init['run']} is not there any more"
+        if found.id and init.get("run_id") and found.id != init["run_id"]:
+            return None, f"at {init['run']} there is another run now"
+        if found.id and found.id == init.get("run_id"):
+            return found, "found at its path, with its id"
+        return found, "found by its path alone: whether it is the same run was not recorded"
+
+    @property
+    def by_checksum(self) -> dict[str, RunFacts]:
+        if self._by_checksum is None:
+            self._by_checksum = {checksum: run for run in self.runs for checksum in list_checksums(run)}
+        return self._by_checksum
+
+    def find_final(self, checksum: str, size: Any) -> RunFacts | None:
+        """Return the run whose final weights have this checksum; files of another size are not read."""
+        for run in self.runs:
+            for file in (Path(run.path) / name for name in WEIGHTS):
+                if file.is_file() and file.stat().st_size == size and hash_file(file) == checksum:
+                    return run
+        return None
+
+
+def list_checksums(run: RunFacts) -> Iterator[str]:
+    """Yield the checksums of the weights in a run's checkpoints, as their manifests have them."""
+    for folder in step_folders(Path(run.path) / "checkpoints").values():
+        try:
+            files = read_manifest(folder)["files"]
+        except BadRun:
+            continue
+        yield from (files[name]["sha256"] for name in WEIGHTS if name in files)
+
+
+def hash_file(file: Path) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as opened:
+            while block := opened.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def is_same_place(path: str, recorded: Any) -> bool:
+    return recorded is not None and Path(path).absolute() == Path(str(recorded)).absolute()
+
+
+def trace_lineage(run: RunFacts, known: Iterable[RunFacts]) -> Node:
+    """Return a run with all that it came from, as far as that was recorded and can be found."""
+    return describe_run(run, Ancestors(list(known)), seen=())
+
+
+def describe_run(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...]) -> Node:
+    node = Node("run", run.path, describe_result(run))
+    key = run.id or str(Path(run.path).absolute())
+    if key in seen or len(seen) > DEEPEST:
+        return Node("missing", run.path, "named above already: the records form a circle")
+    if weights := describe_weights(run, ancestors, (*seen, key)):
+        node.parents.append(weights)
+    node.parents.append(describe_data(run))
+    return node
+
+
+def describe_result(run: RunFacts) -> str:
+    parts = [run.recipe, run.state, f"{run.steps:,} steps"]
+    if run.top1 is not None:
+        parts.append(f"top-1 {write_percent(run.top1)} %")
+    if run.fields.get("ema"):
+        parts.append(f"averages its weights (ema, decay {run.fields.get('ema.decay', '?')})")
+    return ", ".join(parts)
+
+
+def describe_weights(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...]) -> Node | None:
+    """Return the file that gave a run its first weights; None where they were drawn from the seed."""
+    source = run.fields.get("init.source")
+    if not source and not run.init:
+        return None
+    if run.init is None:
+        parent, how = ancestors.find_at_path({"run": source})
+        node = Node("weights", f"weights {source}", "checksum not recorded")
+    else:
+        parent, how = ancestors.find(run.init)
+        node = Node("weights", f"weights {run.init.get('source')}", describe_file(run.init))
+    if parent is None:
+        node.parents.append(Node("missing", "not found", how))
+    else:
+        before = describe_run(parent, ancestors, seen)
+        before.note = f"{before.note}; {how}"
+        node.parents.append(before)
+    return node
+
+
+def describe_file(init: dict[str, Any]) -> str:
+    parts = [Path(str(init.get("file"))).name]
+    if parts[0] == "ema.safetensors":
+        parts.append("averaged weights")
+    if init.get("step") is not None:
+        parts.append(f"after step {init['step']:,}")
+    checksum = init.get("sha256")
+    parts.append(f"sha256 {checksum[:12]}" if checksum else "no checksum recorded")
+    return ", ".join(parts)
+
+
+def describe_data(run: RunFacts) -> Node:
+    place = run.data_path or f"{run.data} (built in)"
+    if run.fingerprint is None:
+        return Node("data", f"data {place}", "fingerprint not recorded")
+    note = f"fingerprint {run.fingerprint[:12]} ({run.fingerprint_basis})"
+    node = Node("data", f"data {place}", note)
+    if run.build:
+        node.parents.append(Node("data", "built by `viaduct data build`", describe_build(run.build)))
+    return node
+
+
+def describe_build(build: dict[str, Any]) -> str:
+    source, options = build.get("source") or {}, build.get("options") or {}
+    counts = [
+        f"{source[name]:,} {name}" for name in ("pictures", "classes", "bytes") if isinstance(source.get(name), int)
+    ]
+    return ", ".join([*counts, *(f"{name} {value}" for name, value in options.items())])
+
+
+def render_tree(node: Node, prefix: str = "") -> str:
+    """Return a node and what it came from as text."""
+    lines = [escape_controls(node.text)]
+    for place, parent in enumerate(node.parents):
+        last = place == len(node.parents) - 1
+        branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        lines.append(prefix + branch + render_tree(parent, prefix + below))
+    return "\n".join(lines)
+
+
+def to_record(node: Node) -> dict[str, Any]:
+    return {"kind": node.kind, "label": node.label, "note": node.note, "from": [to_record(p) for p in node.parents]}

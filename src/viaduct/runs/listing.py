@@ -1,0 +1,94 @@
+"""Every run below some folders, with what is true of it now; and the folders that are none, with the reason."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from viaduct.errors import BadRun, BadValue
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.finding import DEEPEST, Problem, Search, search_folders
+from viaduct.runs.index import RunIndex, open_index
+from viaduct.runs.reading import read_run, sign_files
+from viaduct.runs.state import judge_state
+
+USUAL = Path("runs")
+
+
+@dataclass
+class Listing:
+    runs: list[RunFacts]
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def list_runs(roots: list[Path]) -> Listing:
+    """Return the runs below these folders, or below `runs/` where none is named; the newest first."""
+    roots = roots or [USUAL]
+    found = search_folders(roots)
+    index = open_index(roots)
+    listing = Listing([], found.problems, describe_search(found))
+    for folder in found.runs:
+        try:
+            run = look_up(folder, index)
+        except (BadRun, OSError) as error:
+            listing.problems.append(Problem(folder, describe_error(error)))
+            continue
+        run.name = name_run(folder, roots)
+        judge_state(run)
+        listing.runs.append(run)
+    index.write(set(found.runs))
+    listing.runs.sort(key=lambda run: run.changed or 0.0, reverse=True)
+    return listing
+
+
+def look_up(folder: str, index: RunIndex) -> RunFacts:
+    """Return the facts of a run from the index if its files have not changed, else from the files."""
+    signature = sign_files(folder)
+    known = index.find(folder, signature)
+    if known is not None:
+        return known
+    run, digest = read_run(folder, signature, index.find_digest(folder))
+    index.store(run, signature, digest)
+    return run
+
+
+def open_run(path: Path) -> RunFacts:
+    """Return one run that was named; a BadRun or BadValue that says what is wrong with it."""
+    folder = str(path)
+    if not path.is_dir():
+        what = "is a file, not a run" if path.exists() else "does not exist"
+        raise BadValue(f"{folder!r} {what}.", "`viaduct runs` lists the runs below runs/.")
+    run, _ = read_run(folder, sign_files(folder), None)
+    run.name = folder
+    judge_state(run)
+    return run
+
+
+def describe_error(error: BadRun | OSError) -> str:
+    return error.what.rstrip(".") if isinstance(error, BadRun) else f"cannot be read: {error.strerror or error}"
+
+
+def describe_search(found: Search) -> list[str]:
+    if not found.cut_off:
+        return []
+    return [f"{found.cut_off:,} folders lie more than {DEEPEST} levels deep and were not searched"]
+
+
+def name_run(folder: str, roots: list[Path]) -> str:
+    """Return a run's path below the folder that was named, where there is only one; else its path as it is."""
+    if len(roots) == 1 and folder != str(roots[0]):
+        return os.path.relpath(folder, roots[0])
+    return folder
+
+
+def require_runs(listing: Listing, roots: list[Path]) -> None:
+    """Refuse to go on where there is no run at all."""
+    if listing.runs:
+        return
+    places = " or ".join(repr(str(root)) for root in roots or [USUAL])
+    reasons = [f"{problem.path}: {problem.reason}." for problem in listing.problems[:5]]
+    raise BadValue(
+        f"there are no runs in {places}.", *reasons, "`viaduct train shapes_taster --run runs/try1` makes one."
+    )

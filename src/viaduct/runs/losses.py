@@ -1,0 +1,119 @@
+"""How the loss curves of two runs differ: from which step on, beyond noise, by how much in all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from viaduct.comparison.curves import FEWEST, Array, Curve, finite_or_nan, parting, read_curve
+from viaduct.errors import BadData
+
+
+@dataclass(frozen=True)
+class LossDifference:
+    """Two curves on their common steps. `first`: the first step whose losses differ at all; None: all are equal."""
+
+    common: int
+    only_left: int
+    only_right: int
+    first: int | None
+    first_losses: tuple[float, float] | None
+    beyond_noise: int | None
+    """The first step from which on the curves stay apart beyond the noise of both."""
+    noise_measured: bool
+    """False: too few common steps to tell a difference from noise."""
+    area: float | None
+    """Area between the curves in loss times steps, from the first to the last common step."""
+    mean_gap: float | None
+    last_step: int
+    last_gap: float | None
+    """Second minus first, smoothed over the last common steps."""
+
+    @property
+    def is_equal(self) -> bool:
+        return self.first is None and not self.only_left and not self.only_right
+
+
+def compare_losses(left: Path, right: Path) -> LossDifference | str:
+    """Return how two runs' losses differ; a sentence where they cannot be compared."""
+    try:
+        curves = read_curve(left), read_curve(right)
+    except BadData as error:
+        return error.what
+    steps, at_left, at_right = np.intersect1d(curves[0].steps, curves[1].steps, return_indices=True)
+    if not steps.size:
+        return "the runs logged no step in common."
+    return measure(curves, steps, curves[0].loss[at_left], curves[1].loss[at_right])
+
+
+def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array) -> LossDifference:
+    unequal = np.flatnonzero((left != right) & ~(np.isnan(left) & np.isnan(right)))
+    first = int(unequal[0]) if unequal.size else None
+    apart = parting(steps, left, right) if steps.size >= FEWEST and first is not None else None
+    gap = finite_or_nan(right) - finite_or_nan(left)
+    known = np.isfinite(gap)
+    return LossDifference(
+        common=int(steps.size),
+        only_left=len(curves[0].steps) - int(steps.size),
+        only_right=len(curves[1].steps) - int(steps.size),
+        first=None if first is None else int(steps[first]),
+        first_losses=None if first is None else (float(left[first]), float(right[first])),
+        beyond_noise=apart.step if apart else None,
+        noise_measured=bool(steps.size >= FEWEST),
+        area=integrate(steps[known], np.abs(gap[known])),
+        mean_gap=float(np.abs(gap[known]).mean()) if known.any() else None,
+        last_step=int(steps[-1]),
+        last_gap=finite_median(gap[-max(1, min(9, steps.size // 10)) :]),
+    )
+
+
+def integrate(steps: Array, heights: Array) -> float | None:
+    """Return the area under a line through these points; None of fewer than two."""
+    if steps.size < 2:
+        return None
+    widths = np.diff(steps.astype(np.float64))
+    return float((widths * (heights[1:] + heights[:-1]) / 2).sum())
+
+
+def finite_median(values: Array) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else None
+
+
+def describe_losses(found: LossDifference | str) -> list[str]:
+    """Return the sentences about the curves."""
+    if isinstance(found, str):
+        return [f"Losses: not compared: {found}"]
+    lines = [describe_first(found)]
+    if found.first is not None:
+        lines += describe_gap(found)
+    if alone := [
+        f"{count:,} only in {name}" for name, count in (("A", found.only_left), ("B", found.only_right)) if count
+    ]:
+        lines.append(f"Steps that were not compared: {', '.join(alone)}.")
+    return lines
+
+
+def describe_first(found: LossDifference) -> str:
+    if found.first is None or found.first_losses is None:
+        return f"Losses: {found.common:,} equal in every bit."
+    left, right = found.first_losses
+    return f"Losses: first differ at step {found.first:,} of {found.common:,} compared: {left:.9g} and {right:.9g}."
+
+
+def describe_gap(found: LossDifference) -> list[str]:
+    lines = []
+    if not found.noise_measured:
+        lines.append(f"Too few common steps to tell a difference from noise ({FEWEST} are needed).")
+    elif found.beyond_noise is None:
+        lines.append("The curves stay within each other's noise.")
+    else:
+        lines.append(f"The curves stay apart beyond their noise from step {found.beyond_noise:,} on.")
+    if found.area is not None and found.mean_gap is not None and math.isfinite(found.area):
+        lines.append(f"Area between them: {found.area:.4g} loss x steps, {found.mean_gap:.4g} a step on average.")
+    if found.last_gap is not None:
+        lines.append(f"At the end, step {found.last_step:,}: B {found.last_gap:+.4g} against A.")
+    return lines

@@ -1,0 +1,190 @@
+"""Runs as an MLflow file store, a folder that `mlflow ui --backend-store-uri FOLDER` opens; written without MLflow.
+
+    mlruns/<experiment>/meta.yaml                       one experiment for each recipe
+    mlruns/<experiment>/<run>/meta.yaml                 name, status, times
+    mlruns/<experiment>/<run>/params/optimizer.lr       a file for each field of the recipe
+    mlruns/<experiment>/<run>/metrics/validation.top1   a line for each value: milliseconds, value, step
+    mlruns/<experiment>/<run>/tags/viaduct.path         code, machine, data, state
+
+Artifacts are not copied: the run's artifact_uri is the run directory itself. The store is written beside its place and
+gets its name when it is whole. Values that are not finite are left out; names hold letters, digits, `_-. `.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadValue
+from viaduct.run_files import HEADLINE, Json, metric_lines
+from viaduct.runs.facts import RunFacts
+
+STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
+"""MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED; what is not known is SCHEDULED."""
+SCHEDULED = 2
+LONGEST_PARAM = 6000
+LONGEST_TAG = 8000
+LOGGED = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")
+NAME = re.compile(r"[^\w\-. /]", re.ASCII)
+
+
+def check_store(out: Path) -> None:
+    """Refuse a place that is taken: a store that exists may hold what others logged."""
+    if out.exists() or out.is_symlink():
+        raise BadValue(f"{str(out)!r} is there already.", "Name a new folder with --out; a store is not added to.")
+    parent = out.absolute().parent
+    if not parent.is_dir():
+        raise BadValue(f"there is no folder {str(parent)!r} to write to.", "Make it first, or name another --out.")
+    if not os.access(parent, os.W_OK):
+        raise BadValue(f"{str(parent)!r} may not be written to.", "Name another folder with --out.")
+
+
+def write_store(runs: Sequence[RunFacts], out: Path) -> None:
+    """Write the store whole or not at all."""
+    draft = out.with_name(f".{out.name[:200]}.{os.getpid()}.part")
+    try:
+        draft.mkdir()
+        write_experiment(draft, "0", "Default", out)
+        for recipe in dict.fromkeys(run.recipe for run in runs):
+            number = number_experiment(recipe)
+            write_experiment(draft, number, recipe, out)
+            for run in (run for run in runs if run.recipe == recipe):
+                write_run(draft / number, number, run)
+        draft.rename(out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def number_experiment(recipe: str) -> str:
+    """Return the number of an experiment. It follows from the name, so that a second export has the same."""
+    return str(int.from_bytes(hashlib.sha256(recipe.encode("utf-8", "surrogateescape")).digest()[:7], "big") | 1 << 56)
+
+
+def write_experiment(store: Path, number: str, name: str, out: Path) -> None:
+    folder = store / number
+    folder.mkdir()
+    now = int(time.time() * 1000)
+    location = (out.absolute() / number).as_uri()
+    meta = {"artifact_location": location, "creation_time": now, "experiment_id": number, "last_update_time": now}
+    write_meta(folder, meta | {"lifecycle_stage": "active", "name": name or "unnamed"})
+
+
+def write_run(experiment: Path, number: str, run: RunFacts) -> None:
+    path = str(Path(run.path).absolute())
+    identity = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+    folder = experiment / identity
+    for name in ("params", "metrics", "tags", "artifacts"):
+        (folder / name).mkdir(parents=True)
+    ended = run.state in ("finished", "crashed", "interrupted") and run.changed is not None
+    meta: dict[str, Any] = {
+        "artifact_uri": Path(path).as_uri(),
+        "end_time": int(run.changed * 1000) if ended and run.changed is not None else None,
+        "entry_point_name": "",
+        "experiment_id": number,
+        "lifecycle_stage": "active",
+        "run_id": identity,
+        "run_name": run.name,
+        "run_uuid": identity,
+        "source_name": "",
+        "source_type": 4,
+        "source_version": run.commit or "",
+        "start_time": int((run.began or run.changed or 0.0) * 1000),
+        "status": STATUS.get(run.state, SCHEDULED),
+        "tags": [],
+        "user_id": name_user(),
+    }
+    write_meta(folder, meta)
+    write_params(folder / "params", run)
+    write_tags(folder / "tags", run, path)
+    write_metrics(folder / "metrics", Path(run.path))
+
+
+def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """Write meta.yaml; JSON scalars are YAML, and control characters in names are escaped in both."""
+    lines = [f"{name}: {json.dumps(value)}\n" for name, value in meta.items()]
+    (folder / "meta.yaml").write_text("".join(lines), encoding="ascii")
+
+
+def name_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without an entry
+        return ""
+
+
+def write_params(folder: Path, run: RunFacts) -> None:
+    for name, value in run.fields.items():
+        text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+        write_value(folder, name, text[:LONGEST_PARAM])
+
+
+def write_tags(folder: Path, run: RunFacts, path: str) -> None:
+    tags = {
+        "mlflow.runName": run.name,
+        "mlflow.source.name": run.command,
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": run.commit,
+        "viaduct.path": path,
+        "viaduct.state": run.state,
+        "viaduct.reason": run.reason,
+        "viaduct.data": run.data_path or run.data,
+        "viaduct.data.fingerprint": run.fingerprint,
+        "viaduct.device": run.device,
+        "viaduct.host": run.host,
+        "viaduct.ranks": run.ranks,
+        "viaduct.version": run.version,
+        "viaduct.id": run.id,
+        "viaduct.init": run.init.get("source") if run.init else None,
+    }
+    for name, value in tags.items():
+        if value is not None and value != "":
+            write_value(folder, name, str(value)[:LONGEST_TAG])
+
+
+def write_value(folder: Path, name: str, text: str) -> None:
+    (folder / clean_name(name)).write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def clean_name(name: str) -> str:
+    """Return a name that MLflow takes and that names a file in its folder and nowhere else."""
+    return NAME.sub("_", name).replace("/", "_").strip(".")[:200] or "_"
+
+
+def write_metrics(folder: Path, run: Path) -> None:
+    """Write every curve to a file of its own: training.loss, validation.top1 …"""
+    lines: dict[str, list[str]] = {}
+    for _, record in metric_lines(run):
+        for name, value in read_values(record) if record is not None else ():
+            lines.setdefault(clean_name(name), []).append(write_point(record, value))
+    for name, points in lines.items():
+        (folder / name).write_text("".join(points), encoding="ascii")
+
+
+def read_values(record: Json) -> Iterator[tuple[str, float]]:
+    """Yield the values of a log line or an evaluation, the recipe's own metrics among them."""
+    names: tuple[str, ...]
+    if record["kind"] == "log":
+        names, side = LOGGED, "training"
+    elif record["kind"] == "evaluation":
+        own = [name for name in record if name not in ("kind", "step", "time", *HEADLINE)]
+        names, side = (*(name for name in HEADLINE if name != "count"), *own), "validation"
+    else:
+        return
+    for name in dict.fromkeys(names):
+        value = record.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{side}.{name}", value
+
+
+def write_point(record: Json | None, value: float) -> str:
+    moment = (record or {}).get("time")
+    milliseconds = int(moment * 1000) if isinstance(moment, int | float) else 0
+    return f"{milliseconds} {float(value)!r} {(record or {}).get('step', 0)}\n"

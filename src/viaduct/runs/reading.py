@@ -1,0 +1,147 @@
+"""One run directory, read into `RunFacts`; recipe.json, metrics.jsonl, summary.json and ending.json."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from viaduct.run_files import (
+    ENDING,
+    count_steps,
+    read_ending,
+    read_recipe_record,
+    read_summary,
+    step_folders,
+)
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.metrics import MetricsDigest, number, read_on
+
+FILES = ("recipe.json", "metrics.jsonl", "summary.json", ENDING, "checkpoints")
+Signature = list[list[int] | None]
+
+
+def sign_files(folder: str) -> Signature:
+    """Return what tells the files of a run from their earlier state: inode, size and time of change of each."""
+    found: Signature = []
+    for name in FILES:
+        try:
+            facts = os.stat(f"{folder}/{name}")
+        except OSError:
+            found.append(None)
+        else:
+            found.append([facts.st_ino, facts.st_size, facts.st_mtime_ns])
+    return found
+
+
+def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -> tuple[RunFacts, MetricsDigest]:
+    """Return the facts of a run, without its name and state; a BadRun that says what is wrong with recipe.json."""
+    path = Path(folder)
+    record = read_recipe_record(path)
+    digest = read_on(f"{folder}/metrics.jsonl", earlier)
+    run = describe_record(folder, record)
+    take_metrics(run, digest)
+    if signature[FILES.index("summary.json")] is not None:
+        take_summary(run, read_summary(path), record)
+    run.ending = read_ending(path) if signature[FILES.index(ENDING)] is not None else None
+    if signature[FILES.index("checkpoints")] is not None and not run.is_complete:
+        run.newest_checkpoint = max(step_folders(path / "checkpoints"), default=None)
+    metrics = signature[FILES.index("metrics.jsonl")]
+    changed = metrics or signature[0]
+    run.changed = changed[2] / 1e9 if changed else None
+    return run, digest
+
+
+def describe_record(folder: str, record: dict[str, Any]) -> RunFacts:
+    """Return what recipe.json says."""
+    data = record.get("data")
+    training = (record.get("pictures") or {}).get("training") or {}
+    run = RunFacts(folder, folder, record["name"], flatten_recipe(record["recipe"]))
+    run.data_path, run.data = data, name_data(data, record["recipe"])
+    run.images, run.command = training.get("count"), record.get("command")
+    run.device, run.steps_total = record.get("device"), count_steps(record) or None
+    take_provenance(run, record.get("provenance"))
+    return run
+
+
+def name_data(data: str | None, recipe: dict[str, Any]) -> str:
+    """Return the last part of the data's path, or the kind of data that the recipe names."""
+    part = recipe.get("data")
+    kind = part.get("is") if isinstance(part, dict) else None
+    return os.path.basename(data.rstrip("/")) or data if data else str(kind or "")
+
+
+def take_provenance(run: RunFacts, provenance: Any) -> None:
+    """Take what a run has recorded of its origin; of several sessions the last counts, but for when it began."""
+    if not isinstance(provenance, dict):
+        return
+    found = provenance.get("sessions")
+    sessions = [session for session in found if isinstance(session, dict)] if isinstance(found, list) else []
+    run.has_provenance = bool(sessions)
+    run.id, run.init = text(provenance.get("id")), mapping(provenance.get("init"))
+    if not sessions:
+        return
+    last, machine = sessions[-1], mapping(sessions[-1].get("machine")) or {}
+    data = mapping(last.get("data")) or {}
+    run.sessions, run.began = len(sessions), number(sessions[0].get("began"))
+    run.commit, run.version, run.source = (text(last.get(name)) for name in ("commit", "version", "source"))
+    run.host, run.pid, run.ranks = text(last.get("host")), whole(last.get("pid")), whole(last.get("ranks"))
+    run.modified_files = whole(last.get("modified_files"))
+    run.machine, run.device = machine or None, text(machine.get("description")) or run.device
+    run.fingerprint, run.fingerprint_basis = text(data.get("fingerprint")), text(data.get("basis"))
+    run.build = mapping(data.get("build"))
+
+
+def take_metrics(run: RunFacts, digest: MetricsDigest) -> None:
+    run.steps, run.epoch, run.loss = digest.step, digest.epoch, digest.loss
+    run.top1, run.best_top1, run.best_step = digest.top1, digest.best_top1, digest.best_step
+    run.images_per_s, run.damaged_lines = digest.images_per_s, digest.damaged
+    run.lost_step = digest.lost
+    run.began = run.began if run.began is not None else digest.first_time
+
+
+def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str, Any]) -> None:
+    """Take what only a finished run knows. A summary from before the run was made longer is none."""
+    if summary is None:
+        return
+    length = {name: record["recipe"].get(name) for name in ("epochs", "steps")}
+    is_current = run.steps <= summary["steps"] and all(summary["length"].get(name) == length[name] for name in length)
+    run.is_complete = is_current
+    if not is_current:
+        return
+    run.steps = summary["steps"]
+    run.images_per_s = number(summary.get("images_per_s")) or run.images_per_s
+    run.precision, run.parameters = text(summary.get("precision")), whole(summary.get("parameters"))
+    if not run.has_provenance:
+        machine = mapping(summary.get("machine")) or {}
+        run.commit, run.version = text(summary.get("commit")), text(summary.get("version"))
+        run.machine, run.ranks = machine or None, whole(summary.get("ranks"))
+        run.device = text(machine.get("description")) or run.device
+
+
+def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the fields of a stored recipe by their paths; the class of a part stands under the part's own path."""
+    found: dict[str, Any] = {}
+    for name, value in recipe.items():
+        if name == "is":
+            if prefix:
+                found[prefix.rstrip(".")] = value
+        elif isinstance(value, dict):
+            found |= (
+                {prefix + name: value["callable"]} if "callable" in value else flatten_recipe(value, f"{prefix}{name}.")
+            )
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def mapping(value: object) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None

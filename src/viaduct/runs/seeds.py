@@ -1,0 +1,75 @@
+"""Seed noise: how much the result of a recipe varies between runs that differ in nothing but the seed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from viaduct.errors import BadValue
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.importance import is_bookkeeping
+from viaduct.runs.listing import list_runs
+
+BEYOND = 2.0
+"""Standard deviations of a difference from which on it is called larger than seed noise."""
+
+
+@dataclass(frozen=True)
+class SeedNoise:
+    """Standard deviation of the final top-1 over seeds, in percentage points, and over how many runs of A and of B."""
+
+    deviation: float
+    counts: tuple[int, int]
+
+    def judge(self, difference: float) -> str:
+        """Say how a difference of two single runs, in points, compares with the noise."""
+        noise = self.deviation * math.sqrt(2)
+        of = " and ".join(
+            f"{count} seeds of {name}" for name, count in zip("AB", self.counts, strict=True) if count > 1
+        )
+        measured = f"seed noise of a difference {noise:.2f} points (from {of})"
+        if noise == 0:
+            return f"{measured}; too few runs or equal results, so that this says little"
+        verdict = "larger than" if abs(difference) > BEYOND * noise else "within"
+        return f"{measured}: {verdict} {BEYOND:g} standard deviations"
+
+
+def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
+    """Return the noise over seeds of the same recipes beside two runs; None where no recipe has two finished seeds."""
+    neighbours = list_neighbours(first, second)
+    groups = [find_seeds(run, neighbours) for run in (first, second)]
+    results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
+    known = [values for values in results if len(values) > 1]
+    if not known:
+        return None
+    freedom = sum(len(values) - 1 for values in known)
+    pooled = math.sqrt(sum(statistics.variance(values) * (len(values) - 1) for values in known) / freedom)
+    return SeedNoise(pooled, (len(results[0]), len(results[1])))
+
+
+def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
+    folders = dict.fromkeys(Path(run.path).absolute().parent for run in (first, second))
+    try:
+        return list_runs(list(folders)).runs
+    except BadValue:  # the folder may not be listed, though the run may be read
+        return []
+
+
+def find_seeds(run: RunFacts, neighbours: Iterable[RunFacts]) -> list[RunFacts]:
+    """Return one finished run for each seed of the same recipe and data, the run itself among them."""
+    wanted = key_without_seed(run)
+    found = {}
+    for other in neighbours:
+        if other.is_complete and other.recipe == run.recipe and key_without_seed(other) == wanted:
+            found[str(other.seed)] = other
+    if run.is_complete:
+        found[str(run.seed)] = run
+    return list(found.values())
+
+
+def key_without_seed(run: RunFacts) -> tuple[object, ...]:
+    fields = {name: value for name, value in run.fields.items() if name != "seed" and not is_bookkeeping(name)}
+    return run.fingerprint, run.images, sorted((name, repr(value)) for name, value in fields.items())

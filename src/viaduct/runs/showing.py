@@ -1,0 +1,165 @@
+"""One run in words: what it is, how far it came, its curves as lines of text, its last evaluations."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct.run_files import Json, read_metrics
+from viaduct.runs.choosing import is_on_noise
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.importance import is_bookkeeping, rank_importance
+from viaduct.runs.table import DASH, render_rows, write_age, write_percent, write_rate, write_steps
+from viaduct.terminal import escape_controls
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+LOST = "×"
+WIDTH = 60
+LAST_EVALUATIONS = 5
+
+
+def show_run(run: RunFacts) -> str:
+    """Return everything about a run that fits a screen."""
+    path = Path(run.path)
+    logs, evaluations = (
+        last_of_each_step(read_metrics(path, "log")),
+        last_of_each_step(read_metrics(path, "evaluation")),
+    )
+    parts = [show_facts(run), show_curves(logs, evaluations), show_evaluations(evaluations)]
+    if is_on_noise(run):
+        parts.append("Trained on noise (--data synthetic): losses and accuracies say nothing.")
+    else:
+        parts.append(show_diagnosis(logs))
+    parts.append(show_recipe(run))
+    return "\n\n".join(part for part in parts if part)
+
+
+def last_of_each_step(records: list[Json]) -> list[Json]:
+    return list({record["step"]: record for record in records}.values())
+
+
+def show_facts(run: RunFacts) -> str:
+    began = DASH if run.began is None else f"{datetime.fromtimestamp(run.began, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    facts = {
+        "run": run.path,
+        "state": f"{run.state}: {run.reason}" if run.reason else run.state,
+        "recipe": run.recipe,
+        "data": f"{run.data_path or run.data}{describe_fingerprint(run)}",
+        "first weights": run.init["source"] if run.init and "source" in run.init else None,
+        "code": describe_code(run),
+        "machine": run.device,
+        "ranks": run.ranks,
+        "host": f"{run.host}, process {run.pid}" if run.host and run.pid else run.host,
+        "began": f"{began}; {describe_sessions(run)}last change {write_age(run.changed, time.time())} ago",
+        "steps": f"{write_steps(run)}, epoch {run.epoch:.2f}" if run.epoch is not None else write_steps(run),
+        "best top-1": describe_best(run),
+        "last top-1": f"{write_percent(run.top1)} %" if run.top1 is not None else None,
+        "images/s": write_rate(run.images_per_s) if run.images_per_s is not None else None,
+        "command": run.command,
+        "damaged": f"{run.damaged_lines:,} lines of metrics.jsonl could not be read" if run.damaged_lines else "",
+    }
+    width = max(map(len, facts))
+    shown = {name: DASH if value is None else escape_controls(str(value)) for name, value in facts.items()}
+    return "\n".join(f"{name:{width}}  {value}" for name, value in shown.items() if value)
+
+
+def describe_fingerprint(run: RunFacts) -> str:
+    if run.fingerprint is None:
+        return " (fingerprint not recorded)"
+    return f" (fingerprint {run.fingerprint[:12]} of {run.fingerprint_basis})"
+
+
+def describe_code(run: RunFacts) -> str | None:
+    if run.modified_files:
+        return f"{run.commit}, {run.modified_files} files differ from git's index; viaduct {run.version}"
+    return f"{run.commit}; viaduct {run.version}" if run.commit else run.version
+
+
+def describe_sessions(run: RunFacts) -> str:
+    return f"started {run.sessions} times; " if run.sessions and run.sessions > 1 else ""
+
+
+def describe_best(run: RunFacts) -> str | None:
+    if run.best_top1 is None or run.best_step is None:
+        return None
+    return f"{write_percent(run.best_top1)} % after step {run.best_step:,}"
+
+
+def show_curves(logs: list[Json], evaluations: list[Json]) -> str:
+    curves = {
+        "loss": [record["loss"] for record in logs],
+        "top-1": [record["top1"] for record in evaluations],
+        "rate": [record["lr"] for record in logs],
+    }
+    return "\n".join(draw_curve(name, values) for name, values in curves.items() if len(values) > 1)
+
+
+def draw_curve(name: str, values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return f"{name:6} {LOST * min(len(values), WIDTH)} (never finite)"
+    ends = f"{write_end(values[0])} to {write_end(values[-1])}"
+    return f"{name:6} {draw_sparkline(values)}  {ends}, lowest {min(known):.4g}, highest {max(known):.4g}"
+
+
+def write_end(value: float | None) -> str:
+    return "NaN" if value is None else f"{value:.4g}"
+
+
+def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
+    """Return a curve as blocks of eight heights, each the median of its share of the values; × where none is finite."""
+    count = min(width, len(values))
+    groups = [values[place * len(values) // count : (place + 1) * len(values) // count] for place in range(count)]
+    heights = [median(known) if (known := [v for v in group if v is not None]) else None for group in groups]
+    known = [height for height in heights if height is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    return "".join(LOST if height is None else choose_block(height, low, high) for height in heights)
+
+
+def choose_block(height: float, low: float, high: float) -> str:
+    share = (height - low) / (high - low) if high > low and math.isfinite(high - low) else 0.5
+    return BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
+
+
+def show_evaluations(evaluations: list[Json]) -> str:
+    if not evaluations:
+        return "Not evaluated yet."
+    names = ("step", "epoch", "loss", "top-1", "top-5")
+    rows = [
+        [
+            f"{record['step']:,}",
+            f"{record['epoch']:.2f}",
+            DASH if record["loss"] is None else f"{record['loss']:.4f}",
+            write_percent(record["top1"]),
+            write_percent(record["top5"]),
+        ]
+        for record in evaluations[-LAST_EVALUATIONS:]
+    ]
+    more = f" (the last {len(rows)} of {len(evaluations)})" if len(rows) < len(evaluations) else ""
+    return f"Evaluations{more}:\n{render_rows(rows, names, names)}"
+
+
+def show_diagnosis(logs: list[Json]) -> str:
+    """Return what the loss curve says about the learning rate."""
+    from viaduct.runs.curve_diagnosis import diagnose
+
+    losses: list[float] = []
+    rates: list[float] = []
+    for record in logs:
+        every = record.get("losses")
+        values: list[Any] = every if isinstance(every, list) and every else [record["loss"]]
+        losses += [math.nan if value is None else float(value) for value in values]
+        rates += [math.nan if record["lr"] is None else float(record["lr"])] * len(values)
+    return f"Learning rate: {diagnose(losses, rates).text}" if losses else ""
+
+
+def show_recipe(run: RunFacts) -> str:
+    """Return the fields of the recipe that decide a result."""
+    shown = {name: value for name, value in run.fields.items() if not is_bookkeeping(name) and value not in ("", None)}
+    ordered = sorted(shown, key=rank_importance)
+    return "Recipe: " + ", ".join(f"{name}={escape_controls(str(shown[name]))}" for name in ordered)

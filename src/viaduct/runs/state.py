@@ -1,0 +1,87 @@
+"""State of a run, as true as its files and its lock allow.
+
+running       a live process holds RUN/.lock
+finished      summary.json covers all steps that the recipe asks for
+interrupted   it was stopped after a step and saved: `viaduct train --run RUN` goes on
+crashed       it neither finished nor was it stopped; the reason, where one was written down
+never begun   no step was logged, none was saved, and no process is at work
+unknown       the lock may not be opened, so that nobody can say whether a process is at work
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+from viaduct.runs.facts import RunFacts
+
+KILLED = "no ending was written: the process was killed (SIGKILL, out of memory) or the machine went down"
+
+
+def is_locked(folder: str) -> bool | None:
+    """Return True while a process holds the run's lock; None where that cannot be found out.
+
+    A shared lock is tried for and given back at once; a process that is just starting tries again (rundir.py).
+    """
+    try:
+        descriptor = os.open(f"{folder}/.lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return None
+    finally:
+        os.close(descriptor)  # which gives the lock back
+    return False
+
+
+def judge_state(run: RunFacts) -> None:
+    """Set a run's state and the reason for it, from its lock and its files."""
+    locked = is_locked(run.path)
+    if locked:
+        run.state, run.reason = "running", describe_process(run)
+    elif run.is_complete:
+        run.state, run.reason = "finished", ""
+    elif locked is None:
+        run.state, run.reason = "unknown", "its .lock may not be opened: a process may be at work"
+    else:
+        run.state, run.reason = judge_stopped(run)
+
+
+def describe_process(run: RunFacts) -> str:
+    """Return which process holds the lock: it has written its number there."""
+    try:
+        with open(f"{run.path}/.lock", "rb") as file:
+            number = file.read(32).decode("ascii", "replace").strip()
+    except OSError:
+        number = ""
+    where = f" on {run.host}" if run.host else ""
+    return f"process {number}{where}" if number.isdigit() else ""
+
+
+def judge_stopped(run: RunFacts) -> tuple[str, str]:
+    ending = run.ending
+    if ending is not None and ending["outcome"] == "interrupted":
+        return "interrupted", ending["reason"]
+    if ending is not None:
+        return "crashed", ending["reason"] or "an error"
+    if run.steps == 0 and run.newest_checkpoint is None:
+        return "never begun", "no step was logged or saved"
+    if run.newest_checkpoint is not None and run.newest_checkpoint >= run.steps and not run.has_provenance:
+        # Begun by a version that wrote no endings: a stop saves the very step that it logs.
+        return "interrupted", f"saved after step {run.newest_checkpoint:,}"
+    return "crashed", describe_crash(run)
+
+
+def describe_crash(run: RunFacts) -> str:
+    if run.lost_step is not None:
+        return f"the loss was NaN or infinite at step {run.lost_step:,}"
+    return KILLED if run.has_provenance else "neither an ending nor a checkpoint of the last step"

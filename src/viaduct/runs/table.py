@@ -1,0 +1,125 @@
+"""The table of runs as plain text: columns as wide as they need, thousands of rows in a moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from viaduct.runs.facts import FIELDS, RunFacts
+from viaduct.runs.finding import Problem
+from viaduct.runs.listing import Listing
+from viaduct.terminal import escape_controls
+
+DASH = "–"
+COLUMNS = ("name", "recipe", "data", "code", "device", "steps", "best", "last", "images/s", "state", "age")
+FIGURES = {"steps", "best", "last", "images/s", "age"}
+NAMED_PROBLEMS = 10
+
+
+def describe_row(run: RunFacts, now: float) -> list[str]:
+    return [
+        run.name,
+        run.recipe,
+        run.data or DASH,
+        run.code or DASH,
+        run.short_device or DASH,
+        write_steps(run),
+        write_percent(run.best_top1),
+        write_percent(run.top1),
+        DASH if run.images_per_s is None else write_rate(run.images_per_s),
+        run.state,
+        write_age(run.changed, now),
+    ]
+
+
+def write_steps(run: RunFacts) -> str:
+    return f"{run.steps:,}/{run.steps_total:,}" if run.steps_total else f"{run.steps:,}"
+
+
+def write_percent(share: float | None) -> str:
+    return DASH if share is None else f"{100 * share:.2f}"
+
+
+def write_rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def write_age(changed: float | None, now: float) -> str:
+    """Return how long ago something was, in the largest unit that it has two of."""
+    if changed is None:
+        return DASH
+    seconds = max(0.0, now - changed)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:,.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def render_rows(rows: Sequence[Sequence[str]], headings: Sequence[str], figures: Iterable[str] = ()) -> str:
+    """Return rows under their headings, columns two blanks apart; figures are set to the right."""
+    cells = [[escape_controls(cell) for cell in row] for row in [list(headings), *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [heading in set(figures) for heading in headings]
+    lines = []
+    for row in cells:
+        parts = [
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return "\n".join(lines)
+
+
+def render_table(runs: Sequence[RunFacts], most: int | None = None) -> str:
+    """Return the table of runs, with a last line that counts them by state; `most` shows the first so many."""
+    shown = runs if most is None else runs[:most]
+    now = time.time()
+    table = render_rows([describe_row(run, now) for run in shown], COLUMNS, FIGURES)
+    more = "" if len(shown) == len(runs) else f"; the first {len(shown):,} are shown, --all shows every one"
+    return f"{table}\n{count_states(runs)}{more}"
+
+
+def count_states(runs: Sequence[RunFacts]) -> str:
+    states = [run.state for run in runs]
+    counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
+    return f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'}: {counts}" if runs else "no run passes the filters"
+
+
+def render_problems(problems: Sequence[Problem], every: bool) -> str:
+    """Return the folders that are not listed as runs, with the reasons."""
+    shown = problems if every else problems[:NAMED_PROBLEMS]
+    lines = [f"  {escape_controls(problem.path)}: {escape_controls(problem.reason)}" for problem in shown]
+    if len(shown) < len(problems):
+        lines.append(f"  … and {len(problems) - len(shown):,} more; --all names them")
+    what = "folder is" if len(problems) == 1 else "folders are"
+    return "\n".join([f"{len(problems):,} {what} not listed as runs:", *lines])
+
+
+def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
+    """Return runs and problems as JSON, with all fields."""
+    record = {
+        "runs": [describe_json(run) for run in runs],
+        "problems": [{"path": problem.path, "reason": problem.reason} for problem in listing.problems],
+        "notes": listing.notes,
+    }
+    return json.dumps(record, indent=1)
+
+
+def describe_json(run: RunFacts) -> dict[str, Any]:
+    known = {name: read(run) for name, read in FIELDS.items()}
+    return {
+        "path": run.path,
+        **known,
+        "reason": run.reason,
+        "best_step": run.best_step,
+        "seed": run.seed,
+        "images": run.images,
+        "id": run.id,
+        "init": run.init,
+        "source": run.source,
+        "modified_files": run.modified_files,
+        "damaged_lines": run.damaged_lines,
+        "fields": run.fields,
+    }

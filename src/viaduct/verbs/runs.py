@@ -1,0 +1,224 @@
+"""viaduct runs"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from viaduct.errors import BadValue
+
+if TYPE_CHECKING:
+    from viaduct.runs.facts import RunFacts
+    from viaduct.runs.listing import Listing
+
+SHOWN_ON_TERMINAL = 50
+
+
+class ListByDefault(typer.core.TyperGroup):
+    """Takes `viaduct runs DIR` for `viaduct runs list DIR`."""
+
+    default = "list"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        asks_help = "--help" in args and not any(word in self.commands for word in args)
+        if not asks_help and (not args or args[0] not in self.commands):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    cls=ListByDefault,
+    help="List the runs below folders (runs/ by default): `viaduct runs [DIR …]`; show, compare and export them.",
+)
+Run = Annotated[Path, typer.Argument(help="A run's directory.")]
+Dirs = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Runs, or folders that hold some at any depth.", show_default="runs", metavar="DIR"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        help="Only runs that fulfil this: 'recipe=resnet*', 'top1>90', 'optimizer.lr<=0.1'; several: all of them.",
+        metavar="CONDITION",
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+def list_table(
+    dirs: Dirs = None,
+    as_json: AsJson = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help="Order by a field: top1, loss, images_per_s, name, optimizer.lr; -top1 turns it around.",
+            metavar="FIELD",
+            show_default="newest first",
+        ),
+    ] = None,
+    conditions: Filters = None,
+    every: Annotated[bool, typer.Option("--all", help="On a terminal too, every run and every other folder.")] = False,
+) -> int:
+    """List runs: recipe, data, code, device, steps, best and last top-1, images/s, state, age.
+
+    A live process is recognised by the run's lock. Folders that are half a run, damaged or unreadable are named below
+    the table with the reason.
+    """
+    from viaduct.runs.choosing import sort_runs
+    from viaduct.runs.table import render_problems, render_table, to_json
+
+    listing, runs = collect(dirs, conditions)
+    if sort is not None:
+        runs = sort_runs(runs, sort)
+    if as_json:
+        print(to_json(listing, runs))
+        return 0
+    print(render_table(runs, SHOWN_ON_TERMINAL if sys.stdout.isatty() and not every else None))
+    if listing.problems:
+        print(render_problems(listing.problems, every))
+    for note in listing.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return 0
+
+
+def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[Listing, list[RunFacts]]:
+    """Return what lies below the folders, and the runs that pass the filters; more conditions may follow as words."""
+    from viaduct.runs.choosing import looks_like_condition, parse_conditions
+    from viaduct.runs.listing import list_runs, require_runs
+
+    words = dirs or []
+    texts = list(conditions or [])
+    if texts:
+        texts += [str(word) for word in words if looks_like_condition(str(word)) and not word.exists()]
+    roots = [word for word in words if str(word) not in texts]
+    listing = list_runs(roots)
+    require_runs(listing, roots)
+    wanted = parse_conditions(texts, listing.runs)
+    return listing, [run for run in listing.runs if all(condition.holds(run) for condition in wanted)]
+
+
+@app.command()
+def best(
+    dirs: Dirs = None,
+    by: Annotated[str, typer.Option(help="top1, last, loss or images_per_s.", metavar="MEASURE")] = "top1",
+    top: Annotated[int, typer.Option(help="How many of the best.", min=1)] = 1,
+    conditions: Filters = None,
+    as_json: AsJson = False,
+) -> int:
+    """Name the best run: by top-1, loss or speed. Runs on noise are no candidates for accuracy."""
+    from viaduct.runs.choosing import find_best
+    from viaduct.runs.table import describe_json, render_table
+
+    runs = collect(dirs, conditions)[1]
+    found = find_best(runs, by, top)
+    if not found.runs:
+        raise BadValue(f"none of {len(runs):,} runs has a value of {by}.", "A run has one after its first evaluation.")
+    if as_json:
+        print(json.dumps([describe_json(run) for run in found.runs], indent=1))
+        return 0
+    print(render_table(found.runs))
+    left_out = [f"{found.without:,} without a value"] * bool(found.without)
+    left_out += [f"{found.on_noise:,} on noise"] * bool(found.on_noise)
+    print(f"best of {found.considered:,} by {by}" + (f"; left out: {', '.join(left_out)}" if left_out else ""))
+    return 0
+
+
+@app.command()
+def show(run: Run, as_json: AsJson = False) -> int:
+    """Show one run: facts, curves, last evaluations, and what its loss curve says about the learning rate."""
+    from viaduct.runs.listing import open_run
+    from viaduct.runs.showing import show_run
+    from viaduct.runs.table import describe_json
+
+    found = open_run(run)
+    print(json.dumps(describe_json(found), indent=1) if as_json else show_run(found))
+    return 0
+
+
+@app.command()
+def diff(
+    a: Annotated[Path, typer.Argument(help="A run.")],
+    b: Annotated[Path, typer.Argument(help="Another run.")],
+    as_json: AsJson = False,
+) -> int:
+    """Say what differs between two runs: recipe, data, code, machine, losses, results.
+
+    The field that most likely matters comes first. A final difference is set against seed noise where runs with other
+    seeds of the same recipe lie beside them. Exit code 0: no difference was found. 1: they differ. 2: an error.
+    """
+    from viaduct.run_files import finite_or_null
+    from viaduct.runs.differences import diff_runs
+    from viaduct.runs.listing import open_run
+
+    found = diff_runs(open_run(a), open_run(b))
+    print(json.dumps(finite_or_null(found.record()), indent=1) if as_json else "\n".join(found.lines()))
+    return 1 if found.differs else 0
+
+
+@app.command()
+def lineage(
+    run: Run,
+    within: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--in", help="Look for the runs that it came from here.", show_default="the folder that it lies in"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show where a run's weights came from, and which data. Runs that were moved are found by id or checksum."""
+    from viaduct.runs.lineage import render_tree, to_record, trace_lineage
+    from viaduct.runs.listing import list_runs, open_run
+
+    found = open_run(run)
+    roots = within or [run.absolute().parent]
+    node = trace_lineage(found, list_runs(roots).runs)
+    print(json.dumps(to_record(node), indent=1) if as_json else render_tree(node))
+    return 0
+
+
+@app.command()
+def export(
+    dirs: Dirs = None,
+    to: Annotated[str, typer.Option(help="csv: a row a run. mlflow: a folder that MLflow opens as its store.")] = "csv",
+    out: Annotated[
+        Path | None, typer.Option(help="The CSV file, or the new folder for MLflow.", show_default=False)
+    ] = None,
+    conditions: Filters = None,
+) -> int:
+    """Export runs as CSV, or as an MLflow file store with parameters, metrics by step, tags and where the files are."""
+    from viaduct.runs.csv_export import write_csv
+    from viaduct.runs.mlflow_export import check_store, write_store
+
+    if to not in ("csv", "mlflow"):
+        raise BadValue(f"--to is {to!r}; it must be csv or mlflow.")
+    if out is None:
+        raise BadValue("--out is missing.", f"Give {'--out runs.csv' if to == 'csv' else '--out mlruns'}.")
+    if to == "csv":
+        check_file(out, ".csv", b"path,", "a table of runs")
+    else:
+        check_store(out)
+    runs = collect(dirs, conditions)[1]
+    if to == "csv":
+        write_csv(runs, out)
+    else:
+        write_store(runs, out)
+    print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
+    return 0
+
+
+def check_file(path: Path, suffix: str, head: bytes, what: str) -> None:
+    """Refuse a place where the file may not be written; one of the same kind is replaced."""
+    from viaduct.data.places import check_place
+
+    check_place(path, suffix, head, what, "--out")
