@@ -35,6 +35,7 @@ VERBS = {
     "carry": "Migrate a script, rehearse it beside the original, compare them: one command from script to proof.",
     "compare": "Find the first operator where two dumps part ways, and why; or where two loss curves do.",
     "dump": "Run any PyTorch script, unmodified, and dump what its networks compute in chosen steps.",
+    "profile": "Show where the time of a training step goes, of any script or recipe, and what to do about it.",
     "data": "Build, fetch, index, check, look at and measure training data.",
     "search": "Search the hyper-parameters of a recipe; every trial is an ordinary run.",
     "models": "List the networks: parameters, multiplications, input size, recipes, source.",

@@ -203,6 +203,23 @@ def test_a_script_that_ends_while_operators_are_recorded_loses_nothing_and_says_
     assert any("ended while operators were recorded" in note for note in profile.facts.notes)
 
 
+@pytest.mark.parametrize("moment", ["start", "end_step", "stop"])
+def test_a_recorder_that_fails_does_not_reach_the_training(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = HandClock()
+    collector, recorder, _ = make_collector(Plan(0, 2, 2), clock)
+
+    def fail() -> None:
+        raise OSError("no more files")
+
+    monkeypatch.setattr(recorder, moment, fail)
+    for _ in range(4):
+        take_step(collector, clock)
+    profile = finish(collector)
+    assert collector.done
+    assert profile.facts.timed_steps == 2
+    assert profile.facts.notes == ("operators are missing: recording them failed with OSError: no more files",)
+
+
 def test_all_times_of_a_profile_have_its_zero() -> None:
     clock = HandClock()
     collector, recorder, _ = make_collector(Plan(1, 1, 1), clock)

@@ -126,6 +126,7 @@ class Collector:
         self._recorded: Recorded | None = None
         self._sampler: Sampler | None = None
         self._samples: list[Sample] = []
+        self._has_failed = False
         self._roots: list[Any] = []
         self._notes: list[str] = []
 
@@ -216,15 +217,25 @@ class Collector:
     def _change_part(self) -> None:
         """Start the recorder after the last timed step; stop it after the last step of all."""
         if self._recorder is not None:
-            self._recorder.end_step()
-        if self.taken >= self.plan.total:
+            self._guard(self._recorder.end_step)
+        if self.taken >= self.plan.total or self._has_failed:
             self.done = True
-            self._stop()
+            self._guard(self._stop)
         elif self.taken == self.plan.skip + self.plan.timed:
-            self._start_recorder()
+            self._read_steps(only_ready=False)
+            self._guard(self._start_recorder)
+            self.done = self._has_failed
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Keep a failure of the recorder away from the training; the profile says what is missing."""
+        try:
+            action()
+        except Exception as error:
+            self._has_failed = True
+            self._recorder = None
+            self._notes.append(f"operators are missing: recording them failed with {type(error).__name__}: {error}")
 
     def _start_recorder(self) -> None:
-        self._read_steps(only_ready=False)
         self._recorder = self._make_recorder()
         for root in self._roots:
             self._recorder.watch_modules(root)
@@ -237,15 +248,15 @@ class Collector:
         return OperatorRecorder(self._device, self.rank, self._script_folder)
 
     def _stop(self) -> None:
-        """Read what is left, stop recorder and sampler; a second call does nothing."""
+        """Read what is left, stop sampler and recorder; a second call does nothing."""
         self._read_steps(only_ready=False)
-        if self._recorder is not None:
-            recorder, self._recorder = self._recorder, None
-            self._recorded = recorder.stop()
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
             self._samples = sampler.stop()
             self._system = False
+        if self._recorder is not None:
+            recorder, self._recorder = self._recorder, None
+            self._recorded = recorder.stop()
 
     def _read_steps(self, only_ready: bool) -> None:
         """Turn marks into times, in their order, as far as the device has got or to the end."""

@@ -49,6 +49,8 @@ class Roots:
     def _before(self, module: nn.Module, args: Any) -> None:
         import torch
 
+        if torch.compiler.is_compiling():  # folded away: compiled code is the same with and without us
+            return
         if torch._C._current_graph_task_id() != -1:  # a checkpointed part is computed again in the backward pass
             return
         if self._depth == 0:
@@ -59,7 +61,7 @@ class Roots:
     def _after(self, module: nn.Module, args: Any, *more: Any) -> None:
         import torch
 
-        if torch._C._current_graph_task_id() != -1:
+        if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:
             return
         self._depth = max(0, self._depth - 1)
         if self._depth == 0 and module is self._outermost:

@@ -1,0 +1,66 @@
+"""The process that runs the user's script, started by `script_run.py`.
+
+It runs the script as Python itself would, and leaves a note of how that went. The exit code is the script's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import warnings
+from typing import Any, NoReturn
+
+from viaduct.errors import ViaductError
+from viaduct.profiling.script_job import ENDED, VARIABLE, ScriptJob, load_job
+from viaduct.profiling.session import Session
+from viaduct.profiling.worker import restart_in_forks
+from viaduct.scripts.runner import Ended, StopScript, import_packages, load_script, run_script
+
+
+def main() -> int:
+    job = load_job()
+    if job is None:
+        print(f"{VARIABLE} is not set: this process is started by `viaduct profile run`.", file=sys.stderr)
+        return 2
+    if os.getppid() == 1:  # whoever started it is gone
+        return 2
+    try:
+        return run(job)
+    except ViaductError as error:
+        print(f"viaduct profile run: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def run(job: ScriptJob) -> int:
+    signal.signal(signal.SIGTERM, end_script)
+    session = Session(job, stop_script)
+    restart_in_forks(job, session)
+    # torch.compile warns of hooks that the script knows nothing of.
+    warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
+    with session:
+        failed = import_packages(job.target) if job.is_module else None
+        ended = failed or run_script(load_script(job.target, job.arguments, job.is_module))
+    session.finish()
+    write_end(session, ended)
+    return ended.code
+
+
+def stop_script() -> NoReturn:
+    raise StopScript
+
+
+def end_script(number: int, frame: Any) -> NoReturn:
+    """SIGTERM ends the script as `sys.exit` does, so that what was collected is written."""
+    raise SystemExit(128 + number)
+
+
+def write_end(session: Session, ended: Ended) -> None:
+    note = {
+        "code": ended.code,
+        "stopped": ended.stopped,
+        "failure": ended.failure,
+        "absence": "" if session.collector.taken else session.phases.describe_absence(),
+    }
+    (session.open_folder() / ENDED).write_text(json.dumps(note), encoding="utf-8")

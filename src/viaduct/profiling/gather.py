@@ -1,0 +1,124 @@
+"""Reads what the processes of a profiled script have left, one profile for each rank."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from viaduct.profiling.collector import convert_to_unix, find_start
+from viaduct.profiling.interruptions import clear_constant_interruptions
+from viaduct.profiling.json_fields import decode_record
+from viaduct.profiling.merge import shift_profile
+from viaduct.profiling.record import Facts, Profile, Step
+from viaduct.profiling.script_job import ENDED, FINISHED, STEPS, ScriptJob
+
+
+@dataclass(frozen=True)
+class RankProfile:
+    """What one rank's process has left."""
+
+    rank: int
+    profile: Profile
+    events: list[dict[str, Any]]
+    taken: int  # steps, warm-up included
+    done: bool = False  # the script was ended because all steps were taken
+
+
+@dataclass(frozen=True)
+class ScriptEnd:
+    """What the process that ran the script said of its end."""
+
+    failure: str = ""  # the last line of a traceback
+    absence: str = ""  # why no step was found
+    stopped: bool = False
+
+
+def gather_ranks(job: ScriptJob) -> list[RankProfile]:
+    """Return a profile for each rank, in their order."""
+    found = [rank for folder in list_folders(job) if (rank := read_folder(job, folder)) is not None]
+    best: dict[int, RankProfile] = {}
+    for candidate in found:
+        if candidate.rank not in best or candidate.taken > best[candidate.rank].taken:
+            best[candidate.rank] = candidate
+    left_out = [candidate for candidate in found if best[candidate.rank] is not candidate]
+    ranks = [add_note(best[rank], left_out) for rank in sorted(best)]
+    return [replace(each, profile=name_ranks(each.profile, len(ranks))) for each in ranks]
+
+
+def name_ranks(profile: Profile, ranks: int) -> Profile:
+    return replace(profile, facts=replace(profile.facts, ranks=max(ranks, profile.facts.ranks)))
+
+
+def add_note(rank: RankProfile, left_out: Sequence[RankProfile]) -> RankProfile:
+    """Say that other processes trained under the same rank and are not shown."""
+    others = [other for other in left_out if other.rank == rank.rank]
+    if not others:
+        return rank
+    note = f"{len(others)} more processes took steps as rank {rank.rank}; that with the most steps is shown."
+    facts = replace(rank.profile.facts, notes=(*rank.profile.facts.notes, note))
+    return replace(rank, profile=replace(rank.profile, facts=facts))
+
+
+def is_fulfilled(job: ScriptJob) -> bool:
+    """Return True if every process that trains has written its whole profile."""
+    folders = [folder for folder in list_folders(job) if (folder / STEPS).exists()]
+    return bool(folders) and all((folder / FINISHED).exists() for folder in folders)
+
+
+def list_folders(job: ScriptJob) -> list[Path]:
+    return sorted(path for path in Path(job.record).iterdir() if path.name.isdigit())
+
+
+def read_folder(job: ScriptJob, folder: Path) -> RankProfile | None:
+    """Return what a process left: its whole profile, or as far as it got; None where it took no step."""
+    lines = list(read_lines(folder / STEPS))
+    taken = sum(line["kind"] == "step" for line in lines)
+    rank = next((int(line["rank"]) for line in lines if line["kind"] == "facts"), 0)
+    if (folder / FINISHED).exists():
+        profile, events, done = pickle.loads((folder / FINISHED).read_bytes())  # written by our own process
+        return RankProfile(rank, profile, events, taken, done)
+    return RankProfile(rank, rebuild_profile(job, lines), [], taken) if lines else None
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a log; the last one may be torn."""
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
+    """Return the profile of a process that was killed, from the steps it had noted."""
+    known = [decode_record(Facts, line["facts"]) for line in lines if line["kind"] == "facts"]
+    facts = known[-1] if known else Facts(job.target, "script")
+    steps = [(line["part"], decode_record(Step, line["step"])) for line in lines if line["kind"] == "step"]
+    recorded = [step for part, step in steps if part == "recorded"]
+    notes = ["the process was killed: operators, kernels, memory and system figures are lost."]
+    facts = replace(
+        facts,
+        warmup_steps=sum(part == "skip" for part, _ in steps),
+        timed_steps=sum(part == "timed" for part, _ in steps),
+        recorded_steps=len(recorded),
+        recorded_step_us=median(step.iteration_us for step in recorded) if recorded else None,
+        notes=(*facts.notes, *notes),
+    )
+    profile = Profile(facts, steps=[step for part, step in steps if part != "skip"])
+    zero = find_start(profile)
+    profile = replace(profile, facts=replace(facts, zero_unix_us=convert_to_unix(zero)))
+    return clear_constant_interruptions(shift_profile(profile, -zero))
+
+
+def read_end(job: ScriptJob) -> ScriptEnd:
+    """Return what the first process that said something said of the script's end."""
+    for folder in list_folders(job):
+        if (folder / ENDED).exists():
+            note = json.loads((folder / ENDED).read_text(encoding="utf-8"))
+            return ScriptEnd(note["failure"], note["absence"], note["stopped"])
+    return ScriptEnd()

@@ -1,0 +1,87 @@
+"""What a training pass says of a network: its class, its batch, its precision, its device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """Facts of the first training pass of a script."""
+
+    network: str
+    device: str
+    batch: int | None  # samples of a pass
+    precision: str
+    passes: int = 1  # of a step, where gradients are accumulated
+
+    def with_passes(self, passes: int) -> NetworkFacts:
+        return replace(self, passes=passes)
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of a step."""
+        return None if self.batch is None else self.batch * self.passes
+
+
+def describe_pass(module: nn.Module, args: Any, kwargs: Any) -> NetworkFacts:
+    """Return the facts of a call that has just been made."""
+    weight = next(module.parameters())
+    first = find_tensor([*args, *kwargs.values()])
+    return NetworkFacts(
+        network=type(peel(module)).__name__,
+        device=weight.device.type,
+        batch=int(first.shape[0]) if first is not None and first.ndim else None,
+        precision=describe_precision(weight),
+    )
+
+
+def peel(module: Any) -> Any:
+    """Return the network within DataParallel, DistributedDataParallel or a compiled module."""
+    while True:
+        inner = getattr(module, "_orig_mod", None) or (
+            module.module if type(module).__name__ in ("DistributedDataParallel", "DataParallel") else None
+        )
+        if inner is None:
+            return module
+        module = inner
+
+
+def find_tensor(values: Any, depth: int = 3) -> torch.Tensor | None:
+    """Return the first tensor in the arguments of a call, also within lists and dictionaries."""
+    import torch
+
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            return value
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        found = find_tensor(inner, depth - 1) if depth else None
+        if found is not None:
+            return found
+    return None
+
+
+def describe_precision(weight: torch.Tensor) -> str:
+    """Return the dtype of autocast where it is on, else that of the weights."""
+    import torch
+
+    kind = weight.device.type
+    if torch.is_autocast_enabled(kind):
+        return f"autocast {torch.get_autocast_dtype(kind)}".replace("torch.", "")
+    return str(weight.dtype).removeprefix("torch.")
+
+
+def find_used_device() -> str:
+    """Return the accelerator that this process has initialised, or cpu."""
+    import torch
+
+    for kind in ("npu", "mlu", "cuda"):
+        vendor: Any = getattr(torch, kind, None)
+        if vendor is not None and vendor.is_initialized():
+            return kind
+    return "cpu"

@@ -1,0 +1,101 @@
+"""What `viaduct profile` writes: the profile folder of each rank, the merged one, the advice, the page.
+
+check_folder(Path("prof"), force=False)              # before anything is run
+profile = write_ranks([(0, profile, events)], Path("prof"))
+profile, files = complete_folder(profile, Path("prof"))
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from viaduct.errors import BadRun, ViaductError
+from viaduct.profiling.folder import PROFILE, TABLES, merge_events, merge_ranks, write_profile
+from viaduct.profiling.record import Advice, Ceilings, Profile
+
+REPORT = "report.html"
+TRACES = ("trace.json", "trace.json.gz")
+FILES = (PROFILE, *TABLES, *TRACES, REPORT)
+RANK = "rank_"
+
+RankFiles = tuple[int, Profile, Sequence[dict[str, Any]]]
+
+
+def check_folder(out: Path, force: bool) -> None:
+    """Make the folder, or refuse one that cannot be written to or holds something already."""
+    if out.exists() and not out.is_dir():
+        raise BadRun(f"--out {out} is a file, not a folder.", "Choose another place.")
+    if out.is_dir() and any(out.iterdir()) and not force:
+        raise BadRun(f"--out {out} is not empty.", "Choose another place, or replace the profile there with --force.")
+    out.mkdir(parents=True, exist_ok=True)
+    trial = out / f".{PROFILE}.trial"
+    trial.touch()
+    trial.unlink()
+
+
+def remove_profile(out: Path) -> None:
+    """Remove the files of an earlier profile; others in the folder are left alone."""
+    for name in FILES:
+        (out / name).unlink(missing_ok=True)
+    for folder in out.glob(f"{RANK}*"):
+        if folder.name.removeprefix(RANK).isdigit() and folder.is_dir():
+            remove_profile(folder)
+            if not any(folder.iterdir()):
+                shutil.rmtree(folder)
+
+
+def write_ranks(ranks: Sequence[RankFiles], out: Path) -> tuple[Profile, list[dict[str, Any]]]:
+    """Return one profile and the events of all ranks; several ranks are written to folders of their own first."""
+    if len(ranks) == 1:
+        _, profile, events = ranks[0]
+        return profile, list(events)
+    folders = []
+    for rank, profile, events in ranks:
+        folders.append(out / f"{RANK}{rank}")
+        write_profile(profile, folders[-1], events)
+    return merge_ranks(folders), merge_events(folders)
+
+
+def complete_folder(
+    profile: Profile, out: Path, events: Sequence[dict[str, Any]], tell: Callable[[str], None]
+) -> tuple[Profile, list[Path]]:
+    """Add ceilings and advice, write all files of the folder and return their paths."""
+    from viaduct.profiling.report import write_report
+
+    if profile.ceilings is None:
+        profile = replace(profile, ceilings=measure_ceilings(profile, tell))
+    profile = replace(profile, advice=find_advice(profile))
+    files = write_profile(profile, out, events)
+    write_report(profile, out / REPORT)
+    ranks = sorted(path for path in out.glob(f"{RANK}*/") if (path / PROFILE).exists())
+    return profile, [*files, out / REPORT, *ranks]
+
+
+def measure_ceilings(profile: Profile, tell: Callable[[str], None]) -> Ceilings | None:
+    """Return the ceilings of the device for the dtypes that were used; None where it cannot be asked."""
+    dtypes = sorted({kernel.dtype for kernel in profile.kernels if kernel.dtype})
+    if not dtypes:
+        return None
+    from viaduct.profiling.roofline import load_ceilings
+
+    try:
+        return load_ceilings(profile.facts.device, dtypes)
+    except (ViaductError, OSError, RuntimeError) as error:
+        tell(f"the roofline is left out: {error}")
+        return None
+
+
+def find_advice(profile: Profile) -> list[Advice]:
+    from viaduct.profiling.advice import advise
+
+    if not profile.operators:
+        return advise(profile)
+    from viaduct.profiling.trials import DeviceTrials
+
+    cores = profile.facts.cores
+    threads = max(1, cores // profile.facts.ranks) if cores and profile.facts.ranks > 1 else None
+    return advise(profile, DeviceTrials(profile.facts.device, threads))

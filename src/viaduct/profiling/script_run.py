@@ -1,0 +1,192 @@
+"""Runs a script under the profiler in a process of its own, or several ranks of it, and gathers what they left.
+
+    run = run_script_job(job, ranks=1, stdout=None, tell=print)
+    run.code, run.reason, run.ranks
+
+Whatever happens to the script, what was collected before is there: every step is in a file when it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import viaduct
+from viaduct.profiling.gather import RankProfile, gather_ranks, is_fulfilled, read_end
+from viaduct.profiling.script_job import PYTHON, VARIABLE, ScriptJob
+from viaduct.signals import stop_signals
+
+HOOK = Path(__file__).parent / "hook"
+ROOT = Path(viaduct.__file__).parents[1]
+# Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
+# that folder here too; it makes way for the viaduct that this process runs, which then makes way for the script's.
+CODE = (
+    "import sys; sys.path[:1] = [{root!r}]; import viaduct; sys.path[:1] = []; "
+    "from viaduct.profiling.child import main; sys.exit(main())"
+)
+LOOK_S = 0.25
+GRACE_S = 15.0  # for the script to end after its steps, or after a signal
+OURS = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "GOMP_SPINCOUNT": "1000"}
+"""What viaduct sets for itself (cli.py) and no script shall find."""
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """How a profiled script ended, and what its processes left."""
+
+    code: int  # as viaduct's own exit code; 0 where the script was ended after its steps
+    reason: str  # why it ended before all steps were taken; empty where they were
+    ranks: list[RankProfile]
+    interrupted: int = 0  # the signal that has asked us to stop
+
+
+def run_script_job(job: ScriptJob, ranks: int, stdout: int | None, tell: Callable[[str], None]) -> ScriptRun:
+    """Run the script to its end, or until it has taken its steps."""
+    path = job.save()
+    command = [sys.executable, "-c", CODE.format(root=str(ROOT))]
+    variables = build_environment(path)
+    if ranks > 1:
+        code, interrupted = run_ranks(job, command, variables, ranks, tell)
+    else:
+        code, interrupted = run_alone(job, command, variables, stdout)
+    found = gather_ranks(job)
+    return ScriptRun(choose_code(code, found), explain_end(job, code, found, interrupted), found, interrupted)
+
+
+def build_environment(job: Path) -> dict[str, str]:
+    """Return the variables of the script's processes."""
+    given = {name: value for name, value in os.environ.items() if OURS.get(name) != value}
+    paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {
+        **given,
+        "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
+        VARIABLE: str(job),
+        PYTHON: sys.executable,
+    }
+
+
+def run_alone(job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None) -> tuple[int, int]:
+    """Return the exit code of the script's process and the signal that has interrupted it, or 0."""
+    process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
+    with forward_signals(process) as signals:
+        try:
+            wait_for_end(process, job, signals)
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
+            code = process.wait()
+    return code, signals[0] if signals else 0
+
+
+def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[int]) -> None:
+    """Wait for the process; after a signal, or when its steps are taken, `GRACE_S` longer and no more."""
+    deadline: float | None = None
+    while deadline is None or time.monotonic() < deadline:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_S)
+            return
+        if deadline is None and (signals or is_fulfilled(job)):
+            deadline = time.monotonic() + GRACE_S
+
+
+@contextmanager
+def forward_signals(process: subprocess.Popen[Any]) -> Iterator[list[int]]:
+    """Pass Ctrl-C and its like on to the script, which may clean up; yield those that came."""
+    came: list[int] = []
+
+    def forward(number: int, frame: Any) -> None:
+        came.append(number)
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+    before = {number: signal.signal(number, forward) for number in stop_signals()}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_ranks(
+    job: ScriptJob, command: list[str], variables: dict[str, str], ranks: int, tell: Callable[[str], None]
+) -> tuple[int, int]:
+    """Start the ranks as `viaduct launch` does; return the first failure's exit code, and a signal or 0."""
+    from viaduct.cluster.launch import loopback_variables, quiet_import, threads
+
+    with quiet_import():
+        from viaduct.cluster.agent import conduct
+        from viaduct.cluster.rollcall import OneMachine
+
+    def add_variables(given: Mapping[str, str]) -> dict[str, str]:
+        return {**threads(ranks), **loopback_variables()}
+
+    with replace_environment(variables):
+        outcome = conduct(
+            command,
+            ranks,
+            OneMachine(uuid.uuid4().hex),
+            max_restarts=0,
+            log_dir=str(Path(job.record) / "logs"),
+            show_all=True,
+            own=add_variables,
+            tell=tell,
+        )
+    if outcome.signal:
+        return -outcome.signal, 0 if outcome.by_ranks else outcome.signal
+    return (outcome.failures[0].exit_code if outcome.failures else 0), 0
+
+
+@contextmanager
+def replace_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have exactly these variables within the block: torch's agent hands its own on to the ranks."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def choose_code(code: int, found: list[RankProfile]) -> int:
+    """Return 0 where all steps were taken, else the script's exit code; 2 where it ended well without any step."""
+    if found and all(rank.done for rank in found):
+        return 0
+    if code:
+        return code if code > 0 else 128 - code
+    return 0 if any(rank.taken for rank in found) else 2
+
+
+def explain_end(job: ScriptJob, code: int, found: list[RankProfile], interrupted: int = 0) -> str:
+    """Return why the script ended before all steps were taken; nothing where they were."""
+    if found and all(rank.done for rank in found):
+        return ""
+    taken = min((rank.taken for rank in found), default=0)
+    end = read_end(job)
+    what = describe_code(code) + (f" ({end.failure})" if end.failure else "")
+    if interrupted:
+        what = f"the script was interrupted by {signal.Signals(interrupted).name}"
+    if taken:
+        return f"{what} after {taken} of {job.plan.total} steps"
+    return f"{what}, and no training step was found" + (f": {end.absence}" if end.absence else "")
+
+
+def describe_code(code: int) -> str:
+    if code == 0:
+        return "the script ended by itself"
+    if code > 0:
+        return f"the script ended with exit code {code}"
+    try:
+        return f"the script was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"the script was ended by signal {-code}"

@@ -1,0 +1,153 @@
+"""Profiles the training in this process, and leaves what it finds in a folder of the process's own.
+
+Steps are appended to a file as they end, so that nothing is lost when the process is killed. A process that is forked
+from this one begins anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from viaduct.data.atomic import replacing
+from viaduct.profiling.collector import Collector, Part
+from viaduct.profiling.interruptions import clear_constant_interruptions
+from viaduct.profiling.network_facts import NetworkFacts
+from viaduct.profiling.record import Facts, Step
+from viaduct.profiling.script_job import FINISHED, STEPS, ScriptJob
+from viaduct.profiling.script_phases import ScriptPhases
+
+
+class Session:
+    """Collects while it is entered; `stop` is called when all steps were taken, and again if the script goes on."""
+
+    def __init__(self, job: ScriptJob, stop: Callable[[], None]) -> None:
+        self.job, self._stop = job, stop
+        self._process = os.getpid()
+        self._ranks = 1
+        self._is_finished = False
+        self._folder: Path | None = None
+        self._log: int | None = None
+        self.collector = Collector(
+            job.plan, "cpu", rank=0, script_folder=Path(job.script_folder), on_step=self._write_step
+        )
+        self.phases = ScriptPhases(self.collector, self._end, self._take_facts)
+
+    def __enter__(self) -> Session:
+        self.phases.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.phases.__exit__()
+
+    def finish(self) -> None:
+        """Write the whole profile of this process, once; nothing where it did not train, or was forked meanwhile."""
+        has_trained = self.phases.passes or self.phases.backwards or self.phases.updates
+        if self._is_finished or not has_trained or self._process != os.getpid():
+            return
+        self._is_finished = True
+        profile = self.collector.finish(self.describe())
+        profile = clear_constant_interruptions(profile)
+        with replacing(self.open_folder() / FINISHED, durable=False) as file:
+            pickle.dump((profile, self.collector.events, self.collector.done), file)
+
+    def describe(self) -> Facts:
+        """Return what is known of the training in this process."""
+        network = self.phases.facts
+        return replace(
+            describe_process(self.job),
+            ranks=self._ranks,
+            device=self.collector.device,
+            description=describe_device(self.collector.device),
+            batch=network.samples if network is not None else None,
+            precision=network.precision if network is not None else "",
+            mode=self.phases.mode,
+            phases_found_by=self.phases.describe() if self.phases.backwards or self.phases.updates else (),
+            notes=tuple(self.phases.list_notes()),
+            workers=self.phases.workers,
+        )
+
+    def open_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(self.job.record) / str(os.getpid())
+            self._folder.mkdir(exist_ok=True)
+        return self._folder
+
+    def _end(self) -> None:
+        self.finish()
+        self._stop()
+
+    def _take_facts(self, network: NetworkFacts) -> None:
+        self.collector.rank, self._ranks = find_rank(), count_ranks()
+        self._write_facts()
+
+    def _write_facts(self) -> None:
+        self._write({"kind": "facts", "facts": asdict(self.describe()), "rank": self.collector.rank})
+
+    def _write_step(self, part: Part, step: Step) -> None:
+        self._write({"kind": "step", "part": part, "step": asdict(step)})
+        if step.number == 0:  # how its end was found is known from here on
+            self._write_facts()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        """Append a line in one piece: it is there even if the process is killed at once."""
+        if self._log is None:
+            self._log = os.open(self.open_folder() / STEPS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.write(self._log, json.dumps(line).encode() + b"\n")
+
+
+def describe_process(job: ScriptJob) -> Facts:
+    from datetime import datetime, timezone
+
+    import torch
+
+    return Facts(
+        source=job.target,
+        kind="script",
+        versions={"torch": str(torch.__version__)},
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+@functools.cache
+def describe_device(kind: str) -> str:
+    """Return the device's name and size; nothing where it cannot be asked."""
+    from viaduct import devices
+
+    try:
+        return devices.get(kind).description()
+    except Exception:  # a device in an error state answers nothing
+        return ""
+
+
+def find_rank() -> int:
+    """Return this process's rank: that of torch.distributed, or of the environment."""
+    distributed = find_group()
+    if distributed is not None:
+        return int(distributed.get_rank())
+    for name in ("RANK", "LOCAL_RANK", "RANK_ID"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return 0
+
+
+def count_ranks() -> int:
+    distributed = find_group()
+    if distributed is not None:
+        return int(distributed.get_world_size())
+    size = os.environ.get("WORLD_SIZE", "")
+    return int(size) if size.isdigit() else 1
+
+
+def find_group() -> Any:
+    """Return torch.distributed where this process is in a group, else None."""
+    import torch.distributed as distributed
+
+    return distributed if distributed.is_available() and distributed.is_initialized() else None

@@ -1,0 +1,308 @@
+"""viaduct profile"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from viaduct.errors import BadValue, UnknownName
+
+if TYPE_CHECKING:
+    from viaduct.profiling.collector import Plan
+    from viaduct.profiling.gather import RankProfile
+    from viaduct.profiling.record import Profile
+    from viaduct.profiling.script_run import ScriptRun
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Show where the time of a training step goes, and what to do about it.",
+)
+Force = Annotated[bool, typer.Option("--force", help="Replace an earlier profile in --out; other files stay.")]
+Json = Annotated[bool, typer.Option("--json", help="Print profile.json instead of the summary.")]
+
+
+@app.command()
+def run(
+    target: Annotated[
+        str, typer.Argument(help="A PyTorch script; with -m, a module's name; or a recipe's name or file.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="After --: what the script itself is given.", metavar="[-- ARGUMENTS]")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Steps that are timed.", min=1)] = 20,
+    skip: Annotated[int, typer.Option(help="Warm-up steps before them.", min=0)] = 5,
+    recorded: Annotated[
+        int, typer.Option(help="Steps after them in which operators, kernels and memory are recorded.", min=0)
+    ] = 5,
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, npu, mlu. A script chooses its device itself: auto.")
+    ] = "auto",
+    ranks: Annotated[int, typer.Option(help="Ranks on this machine.", min=1)] = 1,
+    out: Annotated[Path, typer.Option(help="Where the profile goes.")] = Path("prof"),
+    force: Force = False,
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Of a recipe: where its data lie; or synthetic.", show_default="the recipe's")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Of a recipe: change a field; may be repeated.", metavar="FIELD=VALUE"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a script, unmodified, or a recipe for some steps, and write what their time went into.
+
+    The script runs in a process of its own and is ended after the last step. Times come from the timed steps, operators
+    from the recorded ones, which are slower.
+    """
+    from viaduct.profiling.collector import Plan
+
+    plan = Plan(skip, steps, recorded)
+    if not module and is_recipe(target):
+        refuse_arguments(arguments)
+        raise typer.Exit(profile_recipe(target, plan, device, ranks, out, force, data, settings, json))
+    refuse_recipe_options(target, data, settings)
+    raise typer.Exit(profile_script(target, arguments or [], module, plan, device, ranks, out, force, json))
+
+
+@app.command()
+def read(
+    path: Annotated[Path, typer.Argument(help="A folder or file of msprof, torch_npu, Kineto, or of viaduct.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the profile and its page there.", show_default="nothing is written")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Read a profile that exists already: summary, advice and page of what another tool has measured."""
+    from viaduct.profiling.readers import read_any
+
+    profile = read_any(path)
+    if out is not None:
+        from viaduct.profiling import outputs
+
+        outputs.check_folder(out, force)
+        outputs.remove_profile(out)
+        profile, files = outputs.complete_folder(profile, out, [], tell)
+        list_files(files)
+    elif not profile.advice:
+        from viaduct.profiling.advice import advise
+
+        profile = replace(profile, advice=advise(profile))
+    print_profile(profile, json)
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="A profile: a folder of viaduct's, or of another tool.")],
+    after: Annotated[Path, typer.Argument(help="The profile to compare with it.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the page there, too.", metavar="FILE", show_default="none")
+    ] = None,
+) -> None:
+    """Compare two profiles: phases, operators and kernels that became slower or faster.
+
+    The exit code is 1 where the iterations differ by more than the noise of their steps.
+    """
+    from viaduct.profiling import compare as comparing
+    from viaduct.profiling.readers import read_any
+
+    difference = comparing.compare_profiles(read_any(before), read_any(after))
+    if out is not None:
+        comparing.write_comparison_page(difference, out)
+        list_files([out])
+    print(comparing.render_text(difference))
+    raise typer.Exit(1 if difference.differs else 0)
+
+
+# Recipes
+
+
+def is_recipe(target: str) -> bool:
+    """Return True for a recipe's name, and for a file that defines `recipe` with viaduct's Recipe."""
+    from viaduct import recipes
+
+    if target in recipes.names():
+        return True
+    if not target.endswith(".py") and "/" not in target and not Path(target).exists():
+        raise UnknownName(
+            "recipe", target, recipes.names(), "It is no script, either; a module is run with -m.",
+        )  # fmt: skip
+    return defines_recipe(Path(target))
+
+
+def defines_recipe(path: Path) -> bool:
+    """Return True if a file assigns `recipe` and imports viaduct; it is read, not run."""
+    import ast
+
+    try:
+        tree = ast.parse(path.read_bytes()) if path.is_file() else ast.Module([], [])
+    except (OSError, SyntaxError, ValueError):
+        return False  # what is wrong with it is said when it is run
+    assigned = {
+        name.id
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for name in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(name, ast.Name)
+    }
+    imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    return "recipe" in assigned and any(name.split(".")[0] == "viaduct" for name in imported)
+
+
+def refuse_arguments(arguments: Sequence[str] | None) -> None:
+    if arguments:
+        raise BadValue(f"a recipe takes no arguments: {arguments[0]!r}.", "Change its fields with --set FIELD=VALUE.")
+
+
+def profile_recipe(
+    target: str,
+    plan: Plan,
+    device: str,
+    ranks: int,
+    out: Path,
+    force: bool,
+    data: Path | None,
+    settings: list[str] | None,
+    json: bool,
+) -> int:
+    """Profile steps of a recipe in this process, or in one for each rank."""
+    from viaduct.profiling import outputs
+    from viaduct.recipes import load
+    from viaduct.verbs.train import changes_from
+
+    loaded = load(target)
+    changes = changes_from({}, settings)
+    outputs.check_folder(out, force)
+    # torch is imported from here on: mistakes above are answered at once.
+    from viaduct.profiling.trace_file import read_events
+    from viaduct.training.profiled import profile_recipe as train_some_steps
+
+    outputs.remove_profile(out)
+    profile = train_some_steps(
+        loaded, out=out, plan=plan, device=device, data=data, ranks=ranks, settings=changes, command=command()
+    )
+    conclude(profile, out, read_events(out), json)
+    return 0
+
+
+# Scripts
+
+
+def refuse_recipe_options(target: str, data: Path | None, settings: list[str] | None) -> None:
+    for flag, value in (("--data", data), ("--set", settings)):
+        if value:
+            raise BadValue(
+                f"{flag} goes with a recipe; {target!r} is a script.", "What a script is given stands after --."
+            )
+
+
+def profile_script(
+    target: str,
+    arguments: list[str],
+    module: bool,
+    plan: Plan,
+    device: str,
+    ranks: int,
+    out: Path,
+    force: bool,
+    json: bool,
+) -> int:
+    """Run a script under the profiler, write what was collected, and return the exit code."""
+    from viaduct import devices
+    from viaduct.profiling import outputs
+    from viaduct.profiling.script_job import ScriptJob
+    from viaduct.profiling.script_run import run_script_job
+    from viaduct.scripts.runner import load_script
+
+    if device not in ("auto", *devices.names()):
+        raise UnknownName("device", device, ("auto", *devices.names()), "A script chooses its device itself: auto.")
+    script = load_script(target, arguments, module)
+    outputs.check_folder(out, force)
+    with tempfile.TemporaryDirectory(prefix="viaduct-profile-") as record:
+        job = ScriptJob(
+            target, tuple(arguments), module, record, str(script.file.resolve().parent), *as_counts(plan), device
+        )
+        sys.stdout.flush()
+        ended = run_script_job(job, ranks, sys.stderr.fileno() if json else None, tell)
+        found = [add_facts(rank, ended.reason, device) for rank in ended.ranks] or [make_empty(job.target, ended)]
+        outputs.remove_profile(out)
+        profile, events = outputs.write_ranks([(rank.rank, rank.profile, rank.events) for rank in found], out)
+    if ended.reason:
+        tell(f"{ended.reason}.")
+    conclude(profile, out, events, json)
+    return 128 + ended.interrupted if ended.interrupted else ended.code
+
+
+def as_counts(plan: Plan) -> tuple[int, int, int]:
+    return plan.skip, plan.timed, plan.recorded
+
+
+def add_facts(rank: RankProfile, reason: str, device: str) -> RankProfile:
+    """Say why the script ended, what was called, and that it ran elsewhere than was asked for."""
+    facts = rank.profile.facts
+    notes = facts.notes
+    if device not in ("auto", facts.device):
+        notes = (*notes, f"--device is {device}; the script trains on {facts.device}, which is what was measured.")
+    changed = replace(facts, ended=reason, command=command(), notes=notes)
+    return replace(rank, profile=replace(rank.profile, facts=changed))
+
+
+def make_empty(target: str, ended: ScriptRun) -> RankProfile:
+    """Return the profile of a script of which nothing was seen."""
+    from viaduct.profiling.gather import RankProfile
+    from viaduct.profiling.record import Facts, Profile
+
+    facts = Facts(target, "script", command=command(), ended=ended.reason)
+    return RankProfile(0, Profile(facts), [], 0)
+
+
+# Output
+
+
+def conclude(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json: bool) -> None:
+    """Write the folder, print the summary, name the files."""
+    from viaduct.profiling import outputs
+
+    profile, files = outputs.complete_folder(profile, out, events, tell)
+    print_profile(profile, json)
+    list_files(files)
+
+
+def print_profile(profile: Profile, json: bool) -> None:
+    if json:
+        from viaduct.profiling.folder import encode_profile
+
+        print(encode_profile(profile).decode())
+        return
+    from viaduct.profiling.summary import write_summary
+
+    width = os.get_terminal_size().columns if sys.stdout.isatty() else 100
+    print(write_summary(profile, width))
+
+
+def list_files(files: Sequence[Path]) -> None:
+    tell("Written:")
+    for path in files:
+        tell(f"  {path}")
+
+
+def command() -> str:
+    return shlex.join(["viaduct", *sys.argv[1:]])
+
+
+def tell(line: str) -> None:
+    with suppress(OSError):  # a reader who has left is no reason to stop
+        print(line, file=sys.stderr, flush=True)
