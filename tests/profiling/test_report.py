@@ -98,7 +98,7 @@ def test_iterations_are_stacked_by_phase_for_each_rank():
 
 def test_interrupted_steps_are_counted_and_not_drawn():
     section = sections(large_profile(steps=1200, ranks=1, operators=60))["Iterations"]
-    assert "Not counted: 1 step with evaluation." in section.text
+    assert "Not counted: 1 step (evaluation)." in section.text
 
 
 def test_phases_that_were_not_measured_are_not_drawn_as_zero():

@@ -196,3 +196,17 @@ def test_somebody_who_cannot_see_the_chart_hears_its_numbers():
 def test_x_and_y_of_different_length_are_refused():
     with pytest.raises(ValueError, match="'loss' has 2 x for 3 y"):
         Series("loss", [1, 2], [1, 2, 3])
+
+
+def test_an_axis_shows_what_it_is_told_to_include():
+    drawing = LineChart(
+        "CPU", "s", "cpu", [Series("cpu 0", [0, 1], [97, 98])], log_y=False, includes=(0, 100)
+    ).drawing()
+    ticks = labels(drawing.views[0].y_ticks)
+    assert (ticks[0], ticks[-1]) == ("0", "100")
+
+
+def test_what_an_axis_includes_is_no_data():
+    assert "no data</text>" in render_page(
+        Page("x", sections=[Section("s", "", [LineChart("t", "x", "y", [], includes=(0, 1))])])
+    )

@@ -90,3 +90,8 @@ def test_layers_and_labels_have_to_fit():
         chart(BarGroup("g", ["0"], [[1.0]]))
     with pytest.raises(ValueError, match="2 labels"):
         chart(BarGroup("g", ["0", "1"], [[1.0], [2.0]]))
+
+
+def test_labels_under_the_bars_are_evenly_spaced():
+    (view,) = chart(steps(47)).drawing().views
+    assert [tick.label for tick in view.x_ticks] == ["0", "5", "10", "15", "20", "25", "30", "35", "40", "45"]

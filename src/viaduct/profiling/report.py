@@ -92,7 +92,12 @@ def describe_setting(facts: Facts) -> str:
         count_steps(facts.timed_steps),
         f"read from {KINDS[facts.kind]}" if facts.kind in READ else "",
     ]
-    return "; ".join([", ".join(filter(None, parts)), *filter(None, [facts.date])])
+    return "; ".join([", ".join(filter(None, parts)), *filter(None, [write_date(facts.date)])])
+
+
+def write_date(date: str) -> str:
+    """Write an ISO date and time as people do."""
+    return date.replace("T", " ").removesuffix("+00:00") + (" UTC" if date.endswith("+00:00") else "")
 
 
 # The answer
@@ -226,7 +231,7 @@ def describe_interruptions(steps: Sequence[Step]) -> str:
     counts: dict[str, int] = {}
     for step in steps:
         counts[step.interrupted_by] = counts.get(step.interrupted_by, 0) + 1
-    return ", ".join(f"{count_steps(count)} with {reason}" for reason, count in counts.items())
+    return ", ".join(f"{count_steps(count)} ({reason})" for reason, count in counts.items())
 
 
 def describe_ranks(ranks: Sequence[RankFigures]) -> list[Section]:
@@ -341,7 +346,7 @@ def collect_facts(profile: Profile) -> dict[str, object]:
         "recorded steps": facts.recorded_steps,
         "iteration while recorded": write_recorded(profile),
         "ceilings": write_ceilings(profile),
-        "date": facts.date,
+        "date": write_date(facts.date),
         **facts.versions,
     }
     return {name: value for name, value in known.items() if value not in (None, "")}

@@ -179,7 +179,7 @@ def draw_roofline(profile: Profile) -> ScatterChart | None:
 
 LEGEND: list[tuple[Tone, str]] = [
     ("bad", f"at least {100 * LARGE:.0f} % of the time, under {100 * FAR:.0f} % of the roof"),
-    ("good", "others"),
+    ("good", "operators"),
     ("muted", f"under {100 * SMALL:.1f} % of the time"),
 ]
 
@@ -279,7 +279,7 @@ def draw_memory(profile: Profile) -> LineChart:
     series = [line for rank in sorted(shown) for line in draw_rank_memory(rank, by_rank[rank], start, len(by_rank) > 1)]
     left_out = len(by_rank) - len(shown)
     title = "Memory" if not left_out else f"Memory of the {len(shown)} ranks with the highest peaks"
-    return LineChart(title, "time (ms)", "memory", series, log_y=False, unit="MiB")
+    return LineChart(title, "time (ms)", "memory", series, log_y=False, unit="MiB", includes=(0,))
 
 
 def draw_rank_memory(rank: int, points: Sequence[MemoryPoint], start: float, several: bool) -> list[Series]:
@@ -301,12 +301,13 @@ def draw_owners(profile: Profile) -> BarChart:
         sums[owner.rank] = sums.get(owner.rank, 0) + owner.bytes
     rank = max(sums, key=lambda number: sums[number])
     owners = sorted((owner for owner in profile.memory_owners if owner.rank == rank), key=lambda owner: -owner.bytes)
-    size, unit = (2**20, "MiB") if sums[rank] >= 100 * 2**20 else (2**10, "KiB")
-    labels = [owner.name for owner in owners[:MOST_OWNERS]]
-    counts = [round(owner.bytes / size) for owner in owners[:MOST_OWNERS]]
-    if len(owners) > MOST_OWNERS:
-        labels.append(f"{len(owners) - MOST_OWNERS:,} others")
-        counts.append(round(sum(owner.bytes for owner in owners[MOST_OWNERS:]) / size))
+    size, unit = (2**20, "MiB") if sums[rank] >= 2**30 else (2**10, "KiB")
+    shown = [owner for owner in owners[:MOST_OWNERS] if owner.bytes >= size]
+    labels = [owner.name for owner in shown]
+    counts = [round(owner.bytes / size) for owner in shown]
+    if len(owners) > len(shown):
+        labels.append(f"{len(owners) - len(shown):,} others")
+        counts.append(round(sum(owner.bytes for owner in owners[len(shown) :]) / size))
     where = f", rank {rank}" if profile.facts.ranks > 1 else ""
     return BarChart(f"Owners at the peak ({unit}{where})", labels, counts)
 
@@ -346,7 +347,9 @@ def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[
     heading = re.sub(r"^(Cpu|Gpu|Npu|Mlu)\b", lambda found: found[0].upper(), heading)
     if len(names) > MOST_LINES:
         heading += f" ({len(names)})"
-    return LineChart(heading, "time (s)", title, series, log_y=False, unit=unit)
+    return LineChart(
+        heading, "time (s)", title, series, log_y=False, unit=unit, includes=(0, 100) if unit == "%" else (0,)
+    )
 
 
 def pick_values(sample: Sample, names: Iterable[str]) -> list[float]:

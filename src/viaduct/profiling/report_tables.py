@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from viaduct.profiling.measures import RankFigures, operator_time, roofline_share
+from viaduct.profiling.measures import SHORT_PHASE_NAMES, RankFigures, operator_time, roofline_share
 from viaduct.profiling.record import Kernel, Operator, Profile
 from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
@@ -20,8 +20,8 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 def list_steps(figures: RankFigures) -> Table:
     """Return the four times of one rank."""
     rows = [
-        [phase.name, write_time(phase.median_us), write_time(phase.mean_us), write_share(phase.share)]
-        for phase in (figures.iteration, *figures.phases)
+        [name, write_time(phase.median_us), write_time(phase.mean_us), write_share(phase.share)]
+        for name, phase in zip(("iteration", *SHORT_PHASE_NAMES), (figures.iteration, *figures.phases), strict=False)
     ]
     return Table(["time", "median ms", "mean ms", "share"], rows)
 

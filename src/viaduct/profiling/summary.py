@@ -165,13 +165,19 @@ def write_operators(profile: Profile, width: int) -> list[str]:
         return []
     where = f" of rank {operators[0].rank}" if profile.facts.ranks > 1 else ""
     side = "on the device" if any(operator.device_us is not None for operator in operators) else "on the host"
-    title = f"Operators{where}: {write_ms(total)} ms a step {side}"
+    title = f"Operators{where}: {write_ms(total)} ms a step {side}{describe_recording(profile)}"
     shown = operators[:MOST_OPERATORS]
     lines = [*wrap(title, width), *write_operator_lines(shown, total, profile, width)]
     if len(operators) > len(shown):
         others = sum(map(operator_time, operators[len(shown) :]))
         lines += wrap(f"and {len(operators) - len(shown):,} more: {write_percent(others / total)}", width, "  ", "  ")
     return lines
+
+
+def describe_recording(profile: Profile) -> str:
+    """Say how long the steps took in which operators were recorded."""
+    recorded = profile.facts.recorded_step_us
+    return f", in steps that took {write_ms(recorded)} ms while they were recorded" if recorded is not None else ""
 
 
 def write_operator_lines(operators: Sequence[Operator], total: float, profile: Profile, width: int) -> Iterator[str]:

@@ -56,11 +56,14 @@ class LineChart:
     series: Sequence[Series]
     log_y: bool | None = None
     unit: str = ""
+    includes: Sequence[float] = ()
+    """Values that the vertical axis shows in any case, such as 0 and 100 of a percentage."""
 
     def drawing(self) -> ChartDrawing:
         lines = [read_points(series) for series in self.series]
         x = join([line.x[line.present] for line in lines])
         y = join([line.y[line.present] for line in lines])
+        y = join([y, np.array(self.includes, dtype=np.float64)]) if y.size else y
         horizontal = across(x)
         whole = bool((x == np.round(x)).all())
         scales = choose_scales(y, self.log_y)

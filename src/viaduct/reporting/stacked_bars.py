@@ -22,6 +22,8 @@ MOST_BARS = 180
 MOST_GROUPS = 32
 SPACED = 90
 """Bars up to which there is air between them."""
+MOST_LABELS = 10
+STRIDES = (1, 2, 5, 10, 20)
 FAR_BEYOND = 4.0
 """Times the 95th percentile from which on a bar is cut."""
 
@@ -204,8 +206,8 @@ def draw_marks(left: Floats, width: float, longest: Floats, axis: Axis) -> str:
 
 def label_bars(bars: GatheredBars, count: int) -> list[Tick]:
     """Return some labels under the bars, evenly spaced."""
-    shown = np.unique(np.linspace(0, count - 1, min(count, 8)).astype(int)) if count else []
-    return [Tick((int(bar) + 0.5) / count, bars.group.labels[bars.first[int(bar)]]) for bar in shown]
+    stride = next(step for step in STRIDES if step * MOST_LABELS >= count)
+    return [Tick((bar + 0.5) / count, bars.group.labels[bars.first[bar]]) for bar in range(0, count, stride)]
 
 
 def write_note(bars: GatheredBars, count: int, cut: list[int], top: float) -> str:
