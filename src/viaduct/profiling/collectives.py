@@ -33,7 +33,7 @@ def list_collectives(trace: Trace) -> list[Collective]:
         kernels = [event for event, _ in find_kernels(trace)]
         events = [event for event in kernels if event.name.startswith(DEVICE_KERNELS)]
         busy = join_spans((event.start, event.end) for event in kernels if not event.name.startswith(DEVICE_KERNELS))
-    return [describe_collective(event, busy) for event in sorted(events, key=lambda event: event.start)]
+    return measure_exposed(sorted(events, key=lambda event: event.start), busy)
 
 
 def is_host_collective(event: Event) -> bool:
@@ -48,11 +48,16 @@ def find_busy_host(trace: Trace) -> list[Span]:
     return remove_spans(join_spans(computing), join_spans(waiting))
 
 
-def describe_collective(event: Event, busy: list[Span]) -> Collective:
-    """Return one collective with the part of its time in which nothing was computed."""
-    exposed = sum_spans(remove_spans([(event.start, event.end)], busy))
-    name = str(event.args.get("Collective name") or event.name)
-    return Collective(name, event.start, event.duration, find_bytes(event), exposed)
+def measure_exposed(events: Iterable[Event], busy: list[Span]) -> list[Collective]:
+    """Return collectives with the time in which nothing was computed; of several at once the first has it."""
+    found: list[Collective] = []
+    covered = busy
+    for event in events:
+        exposed = remove_spans([(event.start, event.end)], covered)
+        covered = join_spans([*covered, *exposed])
+        name = str(event.args.get("Collective name") or event.name)
+        found.append(Collective(name, event.start, event.duration, find_bytes(event), sum_spans(exposed)))
+    return found
 
 
 def find_bytes(event: Event) -> int | None:

@@ -89,11 +89,13 @@ def count_work(call: Call) -> Work:
         return NOTHING_KNOWN
 
 
-def count_convolution(call: Call, stride: int, padding: int, dilation: int, transposed: int | None = None) -> Work:
+def count_convolution(
+    call: Call, stride: int, padding: int, dilation: int | None = None, transposed: int | None = None
+) -> Work:
     """Return the work of a convolution, given the positions of its arguments."""
     images, weight, width = call.shape(0), call.shape(1), call.width()
     is_transposed = call.value(transposed) if transposed is not None else False
-    settings = [call.value(stride), call.value(padding), call.value(dilation)]
+    settings = [call.value(stride), call.value(padding), call.value(dilation) if dilation is not None else 1]
     if not images or not weight or width is None or is_transposed is None or None in settings:
         return NOTHING_KNOWN
     per_output = prod(weight[1:])
@@ -116,10 +118,10 @@ def spread_value(value: Any, count: int) -> list[int]:
     return values * count if len(values) == 1 else values
 
 
-def count_convolution_backward(call: Call) -> Work:
+def count_convolution_backward(call: Call, mask_at: int = 10, transposed_at: int | None = 7) -> Work:
     """Return as much as forward for each gradient that is asked for: of the input and of the weight."""
     gradient, images, weight, width = call.shape(0), call.shape(1), call.shape(2), call.width()
-    transposed, mask = call.value(7), call.value(10)
+    transposed, mask = call.value(transposed_at) if transposed_at is not None else False, call.value(mask_at)
     if not gradient or not images or not weight or width is None or mask is None or transposed is None:
         return NOTHING_KNOWN
     forward = 2 * prod(images if transposed else gradient) * prod(weight[1:])
@@ -253,6 +255,8 @@ def name_formulas() -> dict[str, Formula]:
     table |= dict.fromkeys(("mkldnn_convolution",), lambda call: count_convolution(call, 4, 3, 5))
     table |= {"cudnn_convolution": lambda call: count_convolution(call, 3, 2, 4)}
     table |= {"convolution_backward": count_convolution_backward}
+    table |= {"_slow_conv2d_forward": lambda call: count_convolution(call, 4, 5)}
+    table |= {"_slow_conv2d_backward": lambda call: count_convolution_backward(call, 6, None)}
     table |= dict.fromkeys(("mm", "bmm"), count_product)
     table |= dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, 1))
     table |= dict.fromkeys(ATTENTIONS, count_attention)

@@ -14,11 +14,13 @@ the clock of `time.perf_counter_ns() / 1000`.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -117,9 +119,10 @@ class OperatorRecorder:
         profiler.stop()
         if self.device == "cpu":
             self.live_before = keep_alive_ones(self.live_before, find_live_tensors(self.device))
-        raw, base_ns = export_events(profiler)
-        lines = read_call_lines(profiler) if self.stacks else {}
-        return self.evaluate(raw, base_ns, lines)
+        with without_collector():
+            raw, base_ns = export_events(profiler)
+            lines = read_call_lines(profiler) if self.stacks else {}
+            return self.evaluate(raw, base_ns, lines)
 
     def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
         """Return rows from the trace's events, on the host's clock."""
@@ -149,6 +152,18 @@ class OperatorRecorder:
             self.notes.append("the first recorded step did not end: operators are those up to there")
             return [(clock[0], float("inf"))]
         return list(pairwise(clock))
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Let Python's garbage collector rest while a trace's many objects are made: it would look at all of them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from profiling.traces import MAIN, annotate, make_event, read_trace
+from viaduct.profiling.memory import describe_memory, find_live_tensors, keep_alive_ones
+
+STEP = [
+    annotate("enumerate(DataLoader)#next", 0, 50),
+    make_event("aten::stack", 10, 30),
+    annotate("viaduct.module:conv", 100, 50),
+    make_event("aten::conv2d", 110, 30, Sequence_number=1),
+    make_event("autograd::engine::evaluate_function: ConvolutionBackward0", 200, 100, Sequence_number=1),
+    annotate("Optimizer.step#SGD.step", 400, 50),
+    make_event("aten::zeros_like", 410, 20),
+]
+
+
+def allocate(address: int, size: int, start: float, end: float | None = None, kind: int = 0, **args: Any) -> list[Any]:
+    """Return an allocation, and its release where it ends."""
+    marks = [(start, size)] + ([(end, -size)] if end is not None else [])
+    return [
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": MAIN, "ts": time,
+         "args": {"Bytes": change, "Addr": address, "Device Type": kind, "Device Id": -1 if kind == 0 else 0, **args}}
+        for time, change in marks
+    ]  # fmt: skip
+
+
+def test_nothing_is_said_where_nothing_was_allocated() -> None:
+    assert describe_memory(STEP, read_trace(*STEP), {}) == ([], [])
+
+
+def test_a_block_belongs_to_what_allocated_it_and_to_how_long_it_lived() -> None:
+    blocks = [
+        *allocate(1, 10, 20, 900),  # a batch
+        *allocate(2, 200, 120, 290),  # an activation
+        *allocate(3, 3000, 210, 280),  # within the backward pass
+        *allocate(4, 40000, 220, 800),  # outlives it
+    ]
+    points, owners = describe_memory(blocks, read_trace(*STEP), {"parameters": {77: 500000}})
+    assert max(point.allocated for point in points) == 543210
+    assert {owner.name: owner.bytes for owner in owners} == {
+        "parameters": 500000, "gradients": 40000, "temporary tensors of the backward pass": 3000,
+        "activations of conv": 200, "batches": 10,
+    }  # fmt: skip
+
+
+def test_what_an_update_leaves_is_its_state() -> None:
+    _, owners = describe_memory(allocate(1, 64, 415), read_trace(*STEP), {})
+    assert [(owner.name, owner.bytes) for owner in owners] == [("optimizer state", 64)]
+
+
+def test_bytes_that_nobody_explains_are_said_to_be_so() -> None:
+    events = allocate(5, 100, 120, None, 1, **{"Total Allocated": 1000, "Total Reserved": 2000})
+    points, owners = describe_memory(events, read_trace(*STEP, device="cuda"), {"parameters": {1: 300}})
+    assert [(point.allocated, point.reserved) for point in points] == [(1000, 2000)]
+    assert {owner.name: owner.bytes for owner in owners} == {
+        "allocated before recording, not identified": 600, "parameters": 300, "activations of conv": 100,
+    }  # fmt: skip
+
+
+def test_the_peak_survives_thinning() -> None:
+    events = [mark for number in range(3000) for mark in allocate(number, 1 + 7 * (number == 1234), number / 10, 301)]
+    points, _ = describe_memory(events, read_trace(*STEP), {})
+    assert len(points) <= 1000
+    assert max(point.allocated for point in points) == 3007
+
+
+def test_live_tensors_are_known_by_what_they_are_for() -> None:
+    network = nn.Linear(30, 20)
+    optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
+    network(torch.ones(1, 30)).sum().backward()
+    optimizer.step()
+    found = find_live_tensors("cpu")
+    gradient = network.weight.grad
+    assert gradient is not None
+    state = optimizer.state[network.weight]["momentum_buffer"]
+    for kind, tensor in (("parameters", network.weight), ("gradients", gradient), ("optimizer state", state)):
+        assert found[kind][tensor.untyped_storage().data_ptr()] == 30 * 20 * 4
+    addresses = [address for storages in found.values() for address in storages]
+    assert len(addresses) == len(set(addresses))
+
+
+def test_what_was_released_meanwhile_does_not_count() -> None:
+    before, after = {"gradients": {1: 10, 2: 20}}, {"gradients": {3: 10}, "other tensors": {2: 20}}
+    assert keep_alive_ones(before, after) == {"gradients": {2: 20}}
