@@ -14,6 +14,12 @@ def test_a_convolution_that_cannot_be_gives_no_figure_and_a_reason() -> None:
     assert len(trials.failures) == 1
 
 
+def test_a_device_that_is_not_here_gives_no_figure() -> None:
+    trials = DeviceTrials("mlu")
+    assert trials.time_layouts(SMALL) is None
+    assert trials.failures
+
+
 def test_tensors_too_large_for_a_trial_give_no_figure() -> None:
     trials = DeviceTrials("cpu")
     assert trials.time_dtypes(Product(1 << 20, 1 << 20, 8, "float32"), "bfloat16") is None

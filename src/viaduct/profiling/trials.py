@@ -63,6 +63,9 @@ class DeviceTrials:
 
     def compare(self, make_first: Callable[[], Work], make_second: Callable[[], Work]) -> tuple[float, float] | None:
         """Return microseconds of two pieces of work; None where one of them cannot be run on this device."""
+        if (missing := devices.get(self.device).missing()) is not None:
+            self.failures.append(missing)
+            return None
         try:
             with self.set_up():
                 return self.take_times(make_first(), make_second())

@@ -16,6 +16,12 @@ def test_two_steps_are_no_ground_for_advice() -> None:
     assert advise(make_profile(steps)) == []
 
 
+def test_nothing_is_measured_here_for_the_profile_of_another_tool() -> None:
+    trials = FixedTrials((8000.0, 4000.0))
+    assert advise(make_profile(kind="kineto", operators=[convolve(8500.0)]), trials) == []
+    assert trials.asked == []
+
+
 def test_a_profile_without_steps_gets_no_advice() -> None:
     assert advise(make_profile([])) == []
 

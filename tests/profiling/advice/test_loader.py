@@ -70,6 +70,7 @@ def test_waits_that_come_every_fourth_step_count() -> None:
 
 def test_a_recipe_can_try_the_number_of_workers() -> None:
     steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
-    advice = find(make_profile(steps, kind="recipe"))
+    advice = find(make_profile(steps, kind="recipe", facts={"workers": 1}))
     assert advice is not None
-    assert advice.changes == {"data.workers": "3"}
+    assert advice.changes == {"data.workers": "4"}
+    assert "data.workers=4 (now 1)" in advice.action

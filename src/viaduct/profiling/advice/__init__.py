@@ -20,10 +20,13 @@ FEWEST_STEPS = 3
 
 
 def advise(profile: Profile, trials: Trials | None = None) -> list[Advice]:
-    """Return what to change, most valuable first; `trials` measures on this machine what figures cannot tell."""
+    """Return what to change, most valuable first; `trials` measures on this machine what figures cannot tell.
+
+    A profile that another tool wrote may come from another machine: nothing is measured for it.
+    """
     if len(profile.regular_steps) < FEWEST_STEPS:
         return []
-    figures = Figures(profile, trials)
+    figures = Figures(profile, trials if profile.facts.kind in ("script", "recipe") else None)
     found = [(advice, rule) for rule in load_rules() if (advice := rule.find(figures)) is not None]
     found.sort(key=lambda pair: (-(pair[0].gain_us or 0.0), -pair[1].CERTAINTY))
     return [advice for advice, _ in found]

@@ -27,6 +27,7 @@ class Loading:
     workers: int
     cores: int | None
     on_same_cores: bool  # the network computes on the processor, too
+    is_recipe: bool = False
 
     @property
     def batch_us(self) -> float:
@@ -64,7 +65,9 @@ def find(figures: Figures) -> Advice | None:
         return None
     compute = max(0.0, figures.mean_iteration_us - wait)
     facts = figures.facts
-    loading = Loading(wait, compute, facts.workers or 0, facts.cores, not figures.on_accelerator)
+    is_recipe = facts.kind == "recipe"
+    workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe  # a recipe's: one a core
+    loading = Loading(wait, compute, workers, facts.cores, not figures.on_accelerator, is_recipe)
     more = loading.workers_advised > loading.workers
     gain = loading.gain_if_busy_us if more else wait - HANDOVER_US
     if gain < WORTH * figures.mean_iteration_us:
@@ -77,7 +80,7 @@ def find(figures: Figures) -> Advice | None:
         gain_us=gain,
         gain_basis=explain_gain(loading, more),
         locations=find_locations(figures),
-        changes={"data.workers": str(loading.workers_advised)} if more and facts.kind == "recipe" else {},
+        changes={"data.workers": str(loading.workers_advised)} if more and is_recipe else {},
     )
 
 
@@ -85,6 +88,8 @@ def suggest_workers(loading: Loading) -> str:
     """Say how many workers to take, and what remains where the cores do not suffice."""
     needed, advised = loading.workers_needed, loading.workers_advised
     text = f"Give the DataLoader num_workers={advised} (now {loading.workers}), with persistent_workers=True."
+    if loading.is_recipe:
+        text = f"Set data.workers={advised} (now {loading.workers})."
     if advised < needed:
         text += f" {needed} would hide all of the wait, but this machine has {loading.cores} cores: also prepare less "
         text += "in each step (decode to a smaller size, store what was decoded)."

@@ -1,0 +1,119 @@
+"""`viaduct profile run RECIPE --apply`: try the first advice that a recipe can follow, and measure what it gives.
+
+    applied = apply_advice(profile.advice, load("shapes_taster"), plan=Plan(5, 20, 5), device="cpu", settings=[])
+    print(applied.describe() if applied else "no advice that can be tried")
+
+The recipe as it is and the recipe with the change are profiled in turns, without recording operators. A gain counts if
+the changed recipe was faster in every turn and by more than noise.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from viaduct.errors import BadRun
+from viaduct.profiling.collector import Plan
+from viaduct.profiling.figures import show_time
+from viaduct.profiling.record import Advice
+from viaduct.recipes import Loaded
+from viaduct.recipes._fields import override, paths, read
+from viaduct.training.profiled import profile_recipe
+
+TURNS = 3
+NOISE = 0.02
+"""Share of a step by which the medians of two profiles of the same recipe may differ."""
+
+Settings = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What one change gave: median microseconds of a step in each turn, without and with it."""
+
+    advice: Advice
+    changes: dict[str, str]
+    before_us: list[float]
+    after_us: list[float]
+
+    @property
+    def change(self) -> str:
+        """The change as one would type it."""
+        return " ".join(f"{field}={value}" for field, value in self.changes.items())
+
+    @property
+    def share(self) -> float:
+        """Share of a step that was won; the median over turns. Negative where the change made it slower."""
+        return median(1 - after / before for before, after in zip(self.before_us, self.after_us, strict=True))
+
+    @property
+    def is_gain(self) -> bool:
+        """Return True if every turn was faster with the change, and the median by more than noise."""
+        turns = zip(self.before_us, self.after_us, strict=True)
+        return self.share > NOISE and all(after < before for before, after in turns)
+
+    def describe(self) -> str:
+        """Return the result as a paragraph for the terminal."""
+        before, after = median(self.before_us), median(self.after_us)
+        times = (
+            f"{show_time(before)} a step without, {show_time(after)} with it, medians of {len(self.before_us)} turns"
+        )
+        if self.is_gain:
+            text = f"measured gain: {show_time(before * self.share)} a step, {self.share:.1%} ({times})."
+        else:
+            text = f"no gain ({times})."
+        expected = "not known" if self.advice.gain_us is None else show_time(self.advice.gain_us)
+        return f"Tried {self.change}: {text} Expected was: {expected}."
+
+
+def choose_advice(advice: Sequence[Advice], loaded: Loaded, settings: Settings) -> tuple[Advice, dict[str, str]] | None:
+    """Return the first advice with changes that the recipe can take and does not have already, and those changes."""
+    recipe = loaded.recipe
+    for path, text in settings:
+        recipe = override(recipe, path, text)
+    known = set(paths(recipe))
+    for row in advice:
+        new = {path: text for path, text in row.changes.items() if path in known and str(read(recipe, path)) != text}
+        if new:
+            return row, new
+    return None
+
+
+def apply_advice(
+    advice: Sequence[Advice],
+    loaded: Loaded,
+    *,
+    plan: Plan,
+    device: str = "auto",
+    data: Path | None = None,
+    ranks: int = 1,
+    settings: Settings = (),
+    tell: Callable[[str], None] = lambda line: None,
+) -> Applied | None:
+    """Try the first advice that can be tried; None where there is none."""
+    chosen = choose_advice(advice, loaded, settings)
+    if chosen is None:
+        return None
+    row, changes = chosen
+    timed = replace(plan, recorded=0)
+    applied = Applied(row, changes, [], [])
+
+    def measure(more: list[tuple[str, str]]) -> float:
+        with tempfile.TemporaryDirectory(prefix="viaduct-apply-") as folder:
+            out = Path(folder) / "prof"
+            found = profile_recipe(
+                loaded, out=out, plan=timed, device=device, data=data, ranks=ranks, settings=[*settings, *more]
+            )
+        if found.iteration_us is None:
+            raise BadRun("no regular step was measured: a trial of the advice needs two steps.", "Give more --steps.")
+        return found.iteration_us
+
+    variants = [(applied.before_us, []), (applied.after_us, list(changes.items()))]
+    for turn in range(TURNS):
+        tell(f"trying {applied.change}: turn {turn + 1} of {TURNS}")
+        for times, more in reversed(variants) if turn % 2 else variants:
+            times.append(measure(more))
+    return applied

@@ -1,0 +1,85 @@
+"""Trying an advice on a recipe; the profiles are made up, but for the last test."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from viaduct.errors import BadRun
+from viaduct.profiling.collector import Plan
+from viaduct.profiling.record import Advice, Facts, Profile, Step
+from viaduct.recipes import load
+from viaduct.training import profile_apply
+from viaduct.training.profile_apply import Applied, apply_advice, choose_advice
+
+PLAN = Plan(1, 3, 2)
+
+
+def make_advice(**changes: str) -> Advice:
+    fields = {name.replace("__", "."): value for name, value in changes.items()}
+    return Advice("loader", "61 %", "more workers", ("20 ms",), 5000.0, "measured", changes=fields)
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, times_us: Sequence[float]) -> list[dict[str, Any]]:
+    """Let each profile take the next of these times; return what was asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def profile_recipe(loaded: object, **options: Any) -> Profile:
+        asked.append(options)
+        time = times_us[len(asked) - 1]
+        return Profile(Facts("r", "recipe"), steps=[Step(0, 1, 0.0, 1.0, time, 0.0)] if time else [])
+
+    monkeypatch.setattr(profile_apply, "profile_recipe", profile_recipe)
+    return asked
+
+
+def test_advice_without_changes_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pretend(monkeypatch, [])
+    assert apply_advice([make_advice()], load("shapes_taster"), plan=PLAN) is None
+    assert asked == []
+
+
+def test_what_the_recipe_has_already_is_not_tried() -> None:
+    advice = make_advice(data__workers="1", sink="auto")
+    assert choose_advice([advice], load("shapes_taster"), []) is None
+    assert choose_advice([advice], load("shapes_taster"), [("data.workers", "0")]) == (advice, {"data.workers": "1"})
+
+
+def test_a_field_that_the_recipe_does_not_have_is_not_tried() -> None:
+    assert choose_advice([make_advice(data__no_such_field="1")], load("shapes_taster"), []) is None
+
+
+def test_both_variants_take_turns_with_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pretend(monkeypatch, [10.0, 6.0, 6.0, 10.0, 10.0, 6.0])
+    advice = [make_advice(), make_advice(data__workers="2")]
+    applied = apply_advice(advice, load("shapes_taster"), plan=PLAN, settings=[("seed", "3")])
+    assert applied is not None
+    settings = [options["settings"] for options in asked]
+    plain, changed = [("seed", "3")], [("seed", "3"), ("data.workers", "2")]
+    assert settings == [plain, changed, changed, plain, plain, changed]
+    assert {options["plan"] for options in asked} == {Plan(1, 3, 0)}
+    assert applied.is_gain
+    assert "data.workers=2: measured gain: 4 µs a step, 40.0% " in applied.describe()
+
+
+def test_a_change_that_is_slower_or_only_sometimes_faster_is_no_gain() -> None:
+    slower = Applied(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [11.0, 12.0, 11.0])
+    mixed = Applied(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [8.0, 12.0, 8.0])
+    noise = Applied(make_advice(), {"sink": "4"}, [10.0, 10.0, 10.0], [9.9, 9.9, 9.9])
+    for applied in (slower, mixed, noise):
+        assert not applied.is_gain
+        assert "no gain" in applied.describe()
+
+
+def test_too_few_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, [0.0])
+    with pytest.raises(BadRun, match="no regular step"):
+        apply_advice([make_advice(data__workers="2")], load("shapes_taster"), plan=Plan(0, 1, 0))
+
+
+@pytest.mark.slow
+def test_a_recipe_is_really_measured_with_and_without_the_change() -> None:
+    applied = apply_advice([make_advice(data__workers="2")], load("shapes_taster"), plan=Plan(1, 3, 0), device="cpu")
+    assert applied is not None
+    assert len(applied.before_us) == len(applied.after_us) == profile_apply.TURNS
+    assert min(applied.before_us + applied.after_us) > 0
