@@ -17,6 +17,7 @@ from viaduct.cluster.generate import make as make_table
 from viaduct.cluster.ranktable import parse, read
 from viaduct.cluster.scripts import Job, Kind, pytorchjob, scalar, write_all, yaml
 from viaduct.errors import BadValue
+from viaduct.profiling.options import ProfilingOptions, read_environment
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 COMMAND = ["train", "resnet50_imagenet", "--data", "/data/image net", "--set", "log.format=tf"]
@@ -112,6 +113,16 @@ def test_the_environment_can_be_sourced_where_nothing_is_installed(tmp_path: Pat
     assert answer.returncode == 0, answer.stderr
     expected = {"npu": "HCCL_CONNECT_TIMEOUT=600", "mlu": "NEUWARE_HOME=/usr/local/neuware", "cuda": "NCCL_DEBUG=WARN"}
     assert expected.get(kind, "PATH=") in answer.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_the_options_of_profiling_are_what_train_reads(tmp_path: Path) -> None:
+    written(tmp_path, kind="cpu")
+    shell = f'set -eu; . "{tmp_path}/env.sh"; echo "$PROFILING_MODE $PROFILING_OPTIONS"'
+    answer = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    mode, _, options = answer.stdout.strip().partition(" ")
+    assert read_environment({"PROFILING_MODE": mode, "PROFILING_OPTIONS": options}) is None
+    assert read_environment({"PROFILING_MODE": "true", "PROFILING_OPTIONS": options}) == ProfilingOptions()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")

@@ -130,3 +130,12 @@ def test_flags_are_listed_with_their_defaults_and_set_nothing() -> None:
 
 def test_without_a_known_script_there_is_nothing_to_configure() -> None:
     assert "config.py" not in make("npu", "")
+
+
+def test_profiling_is_off_unless_it_is_set_and_its_options_can_be_sourced(tmp_path: Path) -> None:
+    scripts = write(tmp_path)
+    shell = tmp_path / "shell.sh"
+    shell.write_text(f'set -eu; . "{scripts}/env.sh"; echo "$PROFILING_MODE $PROFILING_OPTIONS"\n')
+    assert run(shell).stdout.startswith('false {"output": "/tmp/profiling", "training_trace": "on"')
+    own = run(shell, PROFILING_MODE="true", PROFILING_OPTIONS='{"output": "/own"}')
+    assert own.stdout == 'true {"output": "/own"}\n'

@@ -128,6 +128,9 @@ if [ -e /usr/bin/cnmon ]; then options+=(-v /usr/bin/cnmon:/usr/bin/cnmon:ro); f
     "cuda": "options+=(--gpus all)\n",
     "cpu": "",
 }
+TRAIN_PROFILING = """\
+# PROFILING_MODE=true lets `viaduct train` profile 20 steps into RUN/profile; the options are those of CANN, as JSON.
+"""
 PRECISIONS = {"fp32": "--precision fp32", "amp": "--precision fp16 --loss-scale dynamic"}
 """Arguments of `train` by the end of a script's name; the CPU has no use for them."""
 OWN_PRECISION = ("--precision", "--loss-scale")
@@ -223,7 +226,19 @@ def make(job: Job) -> Iterator[tuple[str, str, str]]:
 
 
 def environment(job: Job) -> str:
-    return "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[job.kind]
+    head = "# The environment of the scripts beside this file; to be sourced by bash.\n"
+    return head + ENVIRONMENTS[job.kind] + profiling_variables(TRAIN_PROFILING, "{}")
+
+
+def profiling_variables(comment: str, options: str) -> str:
+    """Return the lines that set PROFILING_MODE and PROFILING_OPTIONS, unless they are set already."""
+    return f"""\
+{comment}export PROFILING_MODE="${{PROFILING_MODE:-false}}"
+if [ -z "${{PROFILING_OPTIONS:-}}" ]; then
+    PROFILING_OPTIONS={shlex.quote(options)}
+fi
+export PROFILING_OPTIONS
+"""
 
 
 def run_local(job: Job, ranks: int) -> str:

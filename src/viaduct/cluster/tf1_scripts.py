@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from viaduct.cluster.generate import make as make_table
-from viaduct.cluster.scripts import ENVIRONMENTS, HEAD, HERE
+from viaduct.cluster.scripts import ENVIRONMENTS, HEAD, HERE, profiling_variables
 
 DEVICES = 8
 EXAMPLE_SERVER = "192.0.2.1"
@@ -36,6 +36,11 @@ export JOB_ID="${JOB_ID:-10087}" # NPUEstimator refuses to start without one
 # The chip for which graphs are compiled; `npu-smi info` names it: Ascend910, or such as Ascend910B1.
 export SOC_VERSION="${SOC_VERSION:-Ascend910}"
 """
+PROFILING = """\
+# PROFILING_MODE=true lets CANN profile the script, by these options; `output` must be a folder that exists. CANN finds
+# points itself that are empty.
+"""
+PROFILING_OPTIONS = '{"output": "/tmp/profiling", "training_trace": "on", "fp_point": "", "bp_point": ""}'
 NPU_ONE = """\
 export RANK_ID=0
 export RANK_SIZE=1
@@ -117,14 +122,20 @@ exec horovodrun -np %(devices)s "${PYTHON:-python3}" %(script)s "$@"
 """
 
 
-def make(kind: Literal["npu", "mlu"], entry: str, flags: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
+def make(
+    kind: Literal["npu", "mlu"],
+    entry: str,
+    flags: Sequence[tuple[str, str, str]] = (),
+    profiling: str = PROFILING_OPTIONS,
+) -> dict[str, str]:
     """Name -> text. Without an entry the scripts take the script as their first argument.
 
-    flags: name, default as a literal, and file of the script's flags, for config.py.
+    flags: name, default as a literal, and file of the script's flags, for config.py. profiling: the JSON that env.sh
+    gives to CANN's profiler where PROFILING_MODE is true.
     """
     environment = "# The environment of the scripts beside this file; to be sourced by bash.\n" + ENVIRONMENTS[kind]
     files = {
-        "env.sh": environment + (TF_PLUGIN if kind == "npu" else ""),
+        "env.sh": environment + (TF_PLUGIN + profiling_variables(PROFILING, profiling) if kind == "npu" else ""),
         "run_1p.sh": run_one(kind, entry),
         f"run_{DEVICES}p.sh": run_all(kind, entry),
     }

@@ -33,6 +33,8 @@ def check_options(options: Options) -> None:
         raise BadValue("--dump-step without --dump.", "Give --dump DIR too: where the tensors go.")
     if options.dump_step and not STEPS.fullmatch(options.dump_step):
         raise BadValue(f"--dump-step {options.dump_step!r} names no steps.", "Such as 5, 0|5|10 or 3-6.")
+    if any(options.profile_points) and not options.profile:
+        raise BadValue("--profile-points without --profile.", "Give --profile DIR too: where the profiles go.")
     if options.profile and options.dump:
         raise BadValue("--profile and --dump together.", "Dumping changes the times; do one after the other.")
     check_mode(options)

@@ -27,6 +27,7 @@ class Options:
     dropout_layers: bool = False
     fusion_switch: str = ""  # a file that switches fusion rules of the graph compiler off
     profile: str = ""  # a directory for profiling results
+    profile_points: tuple[str, str] = ("", "")  # first operator of the forward, last of the backward pass
     dump: str = ""  # a directory for dumped tensors
     dump_step: str = ""
     preset: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from viaduct.migration.frameworks import TENSORFLOW, TORCH, Framework
+from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.run import Outcome
 from viaduct.migration.training_flags import list_flags
 
@@ -41,7 +42,8 @@ def make(outcome: Outcome) -> dict[str, str]:
         from viaduct.cluster.tf1_scripts import make as make_tf1  # rank tables and all: only where they are written
 
         flags = [(flag.name, flag.default, flag.file) for flag in list_flags(outcome)]
-        return make_tf1(target, outcome.entry, flags)
+        asked = {"profiling": write_profiling_options(outcome.options)} if outcome.options.profile else {}
+        return make_tf1(target, outcome.entry, flags, **asked)
     from viaduct.cluster.torch_scripts import make as make_torch
 
     ranked = any(RANKED.search(file.new) and not SPAWNS.search(file.new) for file in outcome.changed)

@@ -1,12 +1,14 @@
 """Counts the steps of a TensorFlow 1 script through the stage's own watch, and keeps what it saw as PyTorch's are kept.
 
 RECORD/observed/rank-0/ holds steps.jsonl, gradients.npz and weights.npz (`observe.py`); names are those of the graph.
+RECORD/profiling_points.json names the operators between which forward and backward pass lie.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viaduct.rehearsal import tf1_stage
@@ -24,7 +26,7 @@ class GraphCounter:
     """As `counting.Counter`, for graphs."""
 
     def __init__(self, plan: Plan, ours: bool) -> None:
-        from viaduct.rehearsal.tf1_stage import examining, sessions, watch
+        from viaduct.rehearsal.tf1_stage import examining, profiling_points, sessions, watch
 
         self.plan = plan
         if plan.shake:
@@ -33,6 +35,8 @@ class GraphCounter:
         self.evaluations = examining.Evaluations()
         if self.examined is not None:
             sessions.observers += [self.examined, self.evaluations]
+        self.points = profiling_points.PointFinder()
+        sessions.observers.append(self.points)
         self.watched: Watched = watch.start(steps=plan.steps or None)
         if plan.step_at:
             self.watched.by_line = True
@@ -59,6 +63,8 @@ class GraphCounter:
         if not self.taken:
             return
         Progress(self.plan.record, "steps").note(rank=rank(), steps=self.taken)
+        if rank() == 0:
+            self.points.write(Path(self.plan.record))
         self.keep()
 
     def write(self) -> None:

@@ -142,6 +142,10 @@ def main(
         str, tf1("The graph compiler's switches of fusion rules, on the device.", metavar="FILE", show_default=False)
     ] = "",
     profile: Annotated[str, tf1("Record profiles there.", metavar="DIR", show_default=False)] = "",
+    profile_points: Annotated[
+        Path | None,
+        tf1("With --profile: fp_point and bp_point from this record of a rehearsal.", metavar="RECORD"),
+    ] = None,
     dump: Annotated[str, tf1("Dump tensors there.", metavar="DIR", show_default=False)] = "",
     dump_step: Annotated[
         str, tf1("With --dump: which steps, such as 0|5-10.", metavar="STEPS", show_default=False)
@@ -195,8 +199,10 @@ def asked_for(given: dict[str, Any]) -> Asked:
     """The flags, sorted: what the migration is to know, and what this verb does with its outcome."""
     from viaduct.migration.checks import check_options
     from viaduct.migration.options import Options
+    from viaduct.migration.profiling_points import read_points
 
     given = {**given, **{name: tuple(given[name] or ()) for name in ("only", "skip", "exclude")}}
+    given["profile_points"] = ("", "") if given["profile_points"] is None else read_points(given["profile_points"])
     options = Options(**{field.name: given[field.name] for field in dataclasses.fields(Options)})
     check_options(options)
     own = {field.name for field in dataclasses.fields(Asked)} - {"options"}

@@ -151,8 +151,22 @@ def perform(plan: Plan, line: str, record: Path | None) -> int:
             f"The record is in {record}"
             + (f"; what the script wrote, in {record}/work." if plan.view != "here" else ".")
         )
+        more += describe_points(record)
     print(*(f"  {said}" for said in more), sep="\n", end="\n" if more else "", file=sys.stderr, flush=True)
     return summary.exit_code
+
+
+def describe_points(record: Path) -> list[str]:
+    """Return what to do with the profiling points of a TensorFlow 1 graph, where they were found."""
+    from viaduct.migration.profiling_points import FILE, read_points
+
+    if not (record / FILE).is_file():
+        return []
+    points = " and ".join(name or "none" for name in read_points(record))
+    return [
+        f"The forward pass begins and the backward pass ends at {points}.",
+        f"`viaduct migrate … --profile DIR --profile-points {shlex.quote(str(record))}` gives them to CANN's profiler.",
+    ]
 
 
 def facts(plan: Plan) -> str:

@@ -14,6 +14,7 @@ add ProfilingConfig and DumpConfig.
 from __future__ import annotations
 
 from viaduct.migration.options import Options
+from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
 
 EXAMPLE_OPTIONS = {"loop": 100, "precision": "allow_mix_precision"}
@@ -61,7 +62,7 @@ def arguments(site: Site) -> list[tuple[str, str]]:
 
 
 def profiling(site: Site) -> str:
-    text = f'{{"output": "{site.options.profile}", "training_trace": "on", "fp_point": "", "bp_point": ""}}'
+    text = write_profiling_options(site.options)
     return f"{site.need('ProfilingConfig')}(enable_profiling=True, profiling_options={text!r})"
 
 

@@ -19,9 +19,9 @@ Each is a key of the custom optimizer's parameter_map (`--precision`, `--fusion-
 from __future__ import annotations
 
 import ast
-import json
 
 from viaduct.migration.options import Options
+from viaduct.migration.profiling_points import write_profiling_options
 from viaduct.migration.rule import Rule, Site
 from viaduct.migration.rules.tf1 import _config_proto as proto
 
@@ -51,18 +51,13 @@ def wanted(site: Site, options: Options) -> dict[str, str]:
     if options.fusion_switch:
         keys["fusion_switch_file"] = f".s = {proto.as_bytes(site, options.fusion_switch)}"
     if options.profile:
-        asked = profiling_options(options.profile)
+        asked = write_profiling_options(options)
         keys |= {"profiling_mode": ".b = True", "profiling_options": f".s = {proto.as_bytes(site, asked)}"}
     if options.dump:
         keys |= {"enable_dump": ".b = True", "dump_path": f".s = {proto.as_bytes(site, options.dump)}"}
         keys |= {"dump_step": f".s = {proto.as_bytes(site, options.dump_step)}"} if options.dump_step else {}
         keys["dump_mode"] = f".s = {proto.as_bytes(site, 'all')}"
     return keys
-
-
-def profiling_options(directory: str) -> str:
-    """The first and last operator of a step are left for the device to find."""
-    return json.dumps({"output": directory, "training_trace": "on", "fp_point": "", "bp_point": ""})
 
 
 @rule.node(ast.Assign, words=("NpuOptimizer",))

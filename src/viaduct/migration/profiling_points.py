@@ -1,0 +1,45 @@
+"""What a migrated TensorFlow 1 script gives CANN as profiling_options, with the points of a rehearsal's graph.
+
+    viaduct rehearse train.py --steps 2 --record rec/             writes rec/profiling_points.json
+    viaduct migrate train.py --profile DIR --profile-points rec/  reads it
+
+Nothing is imported or run for it. Without points the device looks for the first and last operator of a step itself.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from viaduct.errors import BadData
+from viaduct.migration.options import Options
+
+FILE = "profiling_points.json"  # of a record of `viaduct rehearse`
+POINTS = ("fp_point", "bp_point")
+LARGEST = 1 << 20
+
+
+def write_profiling_options(options: Options) -> str:
+    """Return profiling_options as JSON."""
+    points = dict(zip(POINTS, options.profile_points, strict=True))
+    return json.dumps({"output": options.profile, "training_trace": "on", **points})
+
+
+def read_points(path: Path) -> tuple[str, str]:
+    """Return the points in a rehearsal's record, or in such a file itself."""
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise BadData(
+            f"there is no {FILE} in {str(path)!r}.",
+            "`viaduct rehearse train.py --steps 2 --record DIR` of a TensorFlow 1 script that trains writes it.",
+        )
+    try:
+        with file.open("rb") as opened:
+            given = json.loads(opened.read(LARGEST))
+        forward, backward = (given.get(key, "") for key in POINTS)
+    except (ValueError, AttributeError) as error:
+        raise BadData(f"{file} is damaged: {error}.", "Rehearse once more.") from None
+    for key, name in zip(POINTS, (forward, backward), strict=True):
+        if not isinstance(name, str):
+            raise BadData(f"{file}: {key} is {name!r}; it must be the name of an operator.", "Rehearse once more.")
+    return forward, backward

@@ -1,0 +1,95 @@
+"""The operators at which a step's forward pass begins and its backward pass ends: CANN's fp_point and bp_point.
+
+    {"fp_point": "conv2d/Conv2D", "bp_point": "gradients/conv2d/Conv2D_grad/Conv2DBackpropFilter"}
+
+They are found in the graph of the first training step. The forward pass begins at the first operator, in the order in
+which the graph was built, that the loss needs and that takes both the batch and a trainable variable: the first layer.
+The backward pass ends at the operator that computes the gradient with the longest way to it. Names are TensorFlow's;
+the device's compiler may fuse an operator with its neighbours under a longer name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from viaduct.data.atomic import replacing
+from viaduct.rehearsal.tf1_stage import gradients, sessions
+from viaduct.rehearsal.tf1_stage.reach import READS_DATA, dependencies
+from viaduct.rehearsal.tf1_stage.sessions import Pass
+from viaduct.rehearsal.tf1_stage.variables import find_variables
+
+FILE = "profiling_points.json"
+PASSES_ON = ("Identity", "StopGradient", "PreventGradient", "Snapshot", "Reshape", "ExpandDims", "Squeeze")
+"""Operators that compute nothing, but pass their first input on: a compiler leaves them out."""
+
+
+class PointFinder(sessions.Observer):
+    """Finds the points in the first run that trains."""
+
+    def __init__(self) -> None:
+        self.points: dict[str, str] = {}
+
+    def seen(self, run: Pass, values: list[Any]) -> None:
+        if run.training and not self.points:
+            self.points = find_points(run)
+
+    def write(self, record: Path) -> None:
+        """Write the points into a record, where they were found."""
+        if self.points:
+            with replacing(record / FILE) as file:
+                file.write((json.dumps(self.points, indent=1) + "\n").encode())
+
+
+def find_points(run: Pass) -> dict[str, str]:
+    """Return the points of a training step that were found."""
+    known = [found for found in gradients.of(run.graph) if found.loss is not None and found.holds_any(run.reach.ops)]
+    if not known:
+        return {}
+    found = max(known, key=lambda candidate: len(candidate.pairs))
+    forward = dependencies([found.loss.op], run.reach.fed)
+    points = {"fp_point": find_first_layer(run, forward), "bp_point": find_last_gradient(run, found, forward)}
+    return {key: op.name for key, op in points.items() if op is not None}
+
+
+def find_first_layer(run: Pass, forward: Collection[Any]) -> Any:
+    """Return the first operator that takes both the batch and a trainable variable; None where there is none."""
+    weights = {variable.op.name for variable in find_variables(run.graph, "trainable_variables")}
+    of_batch: set[Any] = set()
+    of_weights: set[Any] = set()
+    for op in sorted(forward, key=lambda op: op._id):
+        sources = [tensor.op for tensor in op.inputs]
+        fed = any(tensor.name in run.reach.fed for tensor in op.inputs)
+        if fed or READS_DATA.fullmatch(op.type) or any(source in of_batch for source in sources):
+            of_batch.add(op)
+        if op.name in weights or any(source in of_weights for source in sources):
+            of_weights.add(op)
+        if op in of_batch and op in of_weights and op.type not in PASSES_ON:
+            return op
+    return None
+
+
+def find_last_gradient(run: Pass, found: gradients.Gradients, forward: Collection[Any]) -> Any:
+    """Return the operator that computes the last gradient of a trainable variable; None where there is none."""
+    ops = [skip_passing(gradients.part(gradient).op) for _, gradient in found.pairs]
+    backward = [op for op in ops if op in run.reach.ops and op not in forward]
+    depth = measure_depth(run.reach.ops)
+    return max(backward, key=lambda op: (depth[op], op._id), default=None)
+
+
+def skip_passing(op: Any) -> Any:
+    """Return the operator whose value this one passes on."""
+    while op.type in PASSES_ON:
+        op = op.inputs[0].op
+    return op
+
+
+def measure_depth(ops: Collection[Any]) -> dict[Any, int]:
+    """Return how many operators in a row must run before each; the way back of a loop does not count."""
+    depth: dict[Any, int] = {}
+    for op in sorted(ops, key=lambda op: op._id):
+        before = [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+        depth[op] = 1 + max((depth.get(other, 0) for other in before), default=0)
+    return depth
