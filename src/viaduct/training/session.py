@@ -65,6 +65,7 @@ from viaduct.training.transfer import begin_from
 from viaduct.training.watchdog import watched
 
 Resume = Literal["auto", "never", "must"]
+RATE_PAGE = "rate_finder.html"  # of `--lr find`, which comes before a run
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,7 @@ def refuse_or_find_finished(request: Request) -> bool:
     if run.path.exists() and not run.path.is_dir():
         raise BadRun(f"{str(run.path)!r} is a file, not a run's directory.", "Choose another place with --run.")
     if not run.begun:
-        if run.path.exists() and any(path.name != ".lock" for path in run.path.iterdir()):
+        if run.path.exists() and any(path.name not in (".lock", RATE_PAGE) for path in run.path.iterdir()):
             raise BadRun(f"{str(run.path)!r} is not empty and holds no run.", "Choose another place with --run.")
         if request.resume == "must":
             raise BadRun(f"there is no run in {str(run.path)!r} to resume.")

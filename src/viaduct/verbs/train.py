@@ -95,7 +95,7 @@ def main(
     steps: Annotated[str | None, aliased("steps", "Total optimizer steps, instead of epochs.", "N")] = None,
     seed: Annotated[str | None, aliased("seed", "Of weights, sample order and augmentation.", "N")] = None,
     batch: Annotated[str | None, aliased("batch", "Global batch size.", "N")] = None,
-    lr: Annotated[str | None, aliased("lr", "Peak learning rate.", "RATE")] = None,
+    lr: Annotated[str | None, aliased("lr", "Peak learning rate; find: measure which.", "RATE")] = None,
     batch_per_rank: Annotated[
         int | None, typer.Option(min=1, help="Batch of each rank; the global batch is this times the ranks.")
     ] = None,
@@ -213,7 +213,31 @@ def main(
     given = dict(locals())
     if listing:
         return show_recipes(as_json)
+    if (lr or "").strip().lower() == "find":
+        return find_rate(given)
     return begin(asked_for(given, count_ranks(ranks)), ranks)
+
+
+def find_rate(given: dict[str, Any]) -> None:
+    """Measure which learning rate suits the recipe; no run is begun or continued."""
+    if count_ranks(given["ranks"]) > 1:
+        raise BadValue("--lr find measures on one rank.", "Leave --ranks out; the rate is that of the global batch.")
+    if given["lr_per_rank"] is not None:
+        raise BadValue("--lr find and --lr-per-rank contradict each other.", "Give one of them.")
+    asked = asked_for({**given, "lr": None}, 1)
+    from viaduct.runs.rate_range import PAGE, suggest_rate, write_range_page, write_text
+    from viaduct.training.rate_finder import STEPS, measure_rates
+
+    measured = measure_rates(asked.request(), int(given["steps"] or STEPS))
+    suggestion = suggest_rate(measured.rates, measured.losses)
+    print(write_text(measured.rates, suggestion))
+    if measured.interrupted:
+        raise typer.Exit(130)
+    page = asked.run / PAGE
+    write_range_page(page, asked.loaded.name, measured.rates, measured.losses, suggestion)
+    if suggestion.rate is not None:
+        tell(f"Train with it: --lr {suggestion.rate:g}")
+    tell(f"Curve: {page}")
 
 
 def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:

@@ -1,0 +1,167 @@
+"""Reading of a learning-rate range test: which rate to train with, or why it does not say.
+
+The suggested rate is where the smoothed loss falls steepest over the logarithm of the rate, at most one order of
+magnitude below the rate at which it diverges. A loss that does not fall more than its noise has no such place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+
+FEWEST = 30
+"""Steps below which nothing is suggested."""
+STANDARD_ERRORS = 5.0
+LEAST_FALL = 0.02
+"""Share of the first loss that it must fall by."""
+RISEN = 0.5
+"""Share of the fall that must be lost again for a loss to count as diverging."""
+ORDER = 10.0
+PAGE = "rate_finder.html"
+BLOCKS = "▁▂▃▄▅▆▇█"
+ROWS = 12
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What a range test says; `rate` is None where it does not say one."""
+
+    rate: float | None
+    reason: str
+    smoothed: list[float]
+    steepest: float | None = None
+    lowest: float | None = None
+    diverges: float | None = None
+
+
+def suggest_rate(rates: Sequence[float], losses: Sequence[float]) -> Suggestion:
+    """Return the rate that a range test suggests, with the reason."""
+    finite = next((place for place, loss in enumerate(losses) if not math.isfinite(loss)), len(losses))
+    diverges = rates[finite] if finite < len(losses) else None
+    rates, losses = list(rates[:finite]), list(losses[:finite])
+    if len(losses) < FEWEST:
+        why = (
+            f"The loss became NaN or infinite after {len(losses)} steps, at a rate of {diverges:.2g}"
+            if diverges
+            else ""
+        )
+        text = why or f"The test has {len(losses)} steps"
+        return Suggestion(None, f"{text}: too few to see a slope.", losses, diverges=diverges)
+    smoothed = smooth(losses)
+    start = fmean(smoothed[: max(3, len(smoothed) // 10)])
+    bottom = min(range(len(smoothed)), key=smoothed.__getitem__)
+    fall = start - smoothed[bottom]
+    if fall <= max(STANDARD_ERRORS * noise_of(losses), LEAST_FALL * abs(start)):
+        return describe_no_slope(smoothed, start, rates, diverges)
+    diverges = find_divergence(smoothed, bottom, fall, rates) or diverges
+    steepest = rates[find_steepest(smoothed, bottom)]
+    return describe_slope(steepest, rates[bottom], diverges, smoothed, start, smoothed[bottom])
+
+
+def smooth(losses: Sequence[float]) -> list[float]:
+    """Return means over a twentieth of the curve around each step."""
+    reach = max(2, len(losses) // 40)
+    return [fmean(losses[max(0, place - reach) : place + reach + 1]) for place in range(len(losses))]
+
+
+def noise_of(losses: Sequence[float]) -> float:
+    """Return the standard error of a smoothed value; the first half of the test is hardly trained and shows it."""
+    early = losses[: max(10, len(losses) // 2)]
+    steps = [abs(after - before) for before, after in pairwise(early)]
+    return 1.4826 * median(steps) / math.sqrt(2) / math.sqrt(2 * max(2, len(losses) // 40) + 1)
+
+
+def find_divergence(smoothed: list[float], bottom: int, fall: float, rates: list[float]) -> float | None:
+    """Return the rate from which on half of the fall is lost, and not regained; None where that never happens."""
+    limit = smoothed[bottom] + RISEN * fall
+    last_low = max(place for place in range(bottom, len(smoothed)) if smoothed[place] <= limit)
+    return rates[last_low + 1] if last_low + 1 < len(smoothed) else None
+
+
+def find_steepest(smoothed: list[float], bottom: int) -> int:
+    """Return the step before the lowest loss around which it falls fastest; rates are even on a log scale."""
+    reach = max(2, len(smoothed) // 20)
+    places = range(min(reach, bottom), max(bottom - reach, min(reach, bottom)) + 1)
+    return max(places, key=lambda place: slope_at(smoothed, place, reach))
+
+
+def slope_at(smoothed: list[float], place: int, reach: int) -> float:
+    before, after = max(0, place - reach), min(len(smoothed) - 1, place + reach)
+    return (smoothed[before] - smoothed[after]) / (after - before)
+
+
+def describe_slope(
+    steepest: float, lowest: float, diverges: float | None, smoothed: list[float], start: float, bottom: float
+) -> Suggestion:
+    limit = diverges / ORDER if diverges is not None else math.inf
+    rate = float(f"{min(steepest, limit):.2g}")
+    fall = f"from {start:.4g} to {bottom:.4g}, lowest at {lowest:.2g}"
+    text = f"The loss falls steepest at a rate of {steepest:.2g} ({fall})"
+    if diverges is None:
+        text += " and does not diverge within the test"
+    elif limit < steepest:
+        text += f" and diverges at {diverges:.2g}: one order of magnitude below that is taken"
+    else:
+        text += f" and diverges at {diverges:.2g}"
+    return Suggestion(rate, f"{text}.", smoothed, steepest, lowest, diverges)
+
+
+def describe_no_slope(smoothed: list[float], start: float, rates: list[float], diverges: float | None) -> Suggestion:
+    last = f", and diverges at {diverges:.2g}" if diverges is not None else f" up to {rates[-1]:.2g}"
+    if diverges is None and smoothed[-1] > start * 1.1:
+        last = f", and rises to {smoothed[-1]:.4g} at {rates[-1]:.2g}"
+    text = f"No clear slope: from {start:.4g} the loss does not fall by more than its noise{last}."
+    hint = "More steps (--steps 500) or larger batches lower the noise; or the network does not learn from these data."
+    return Suggestion(None, f"{text} {hint}", smoothed, diverges=diverges)
+
+
+def draw_sparkline(values: Sequence[float], width: int = 60) -> str:
+    """Return a curve as one line of blocks; what is far above the first value is drawn at the top."""
+    if not values:
+        return ""
+    picked = [values[round(place * (len(values) - 1) / max(1, width - 1))] for place in range(min(width, len(values)))]
+    low = min(picked)
+    reach = min(max(picked) - low, 1.25 * (picked[0] - low) or math.inf) or 1.0
+    return "".join(BLOCKS[min(7, max(0, int(8 * (value - low) / reach)))] for value in picked)
+
+
+def write_text(rates: Sequence[float], suggestion: Suggestion) -> str:
+    """Return the curve as a table of some rates, a line of blocks, and the suggestion."""
+    smoothed = suggestion.smoothed
+    count = min(ROWS, len(smoothed))
+    places = [round(number * (len(smoothed) - 1) / max(1, count - 1)) for number in range(count)]
+    lines = [f"{'rate':>10}  {'loss':>8}", *(f"{rates[place]:>10.3g}  {smoothed[place]:>8.4g}" for place in places)]
+    if smoothed:
+        lines.append(f"{rates[0]:.2g} {draw_sparkline(smoothed)} {rates[len(smoothed) - 1]:.2g}")
+    answer = (
+        f"Suggested learning rate: {suggestion.rate:g}." if suggestion.rate is not None else "No rate is suggested."
+    )
+    return "\n".join([*lines, "", answer, suggestion.reason])
+
+
+def write_range_page(
+    path: Path, name: str, rates: Sequence[float], losses: Sequence[float], suggestion: Suggestion
+) -> None:
+    """Write the page of a range test."""
+    from viaduct.reporting import Callout, LineChart, Page, Remark, Section, Series, Tile, write_page
+
+    logs = [math.log10(rate) for rate in rates]
+    count = len(suggestion.smoothed)
+    series = [Series("smoothed", logs[:count], suggestion.smoothed), Series("each step", logs, list(losses))]
+    marks = {"suggested": suggestion.rate, "steepest": suggestion.steepest, "diverges": suggestion.diverges}
+    headline = (
+        f"Suggested learning rate: {suggestion.rate:g}" if suggestion.rate is not None else "No rate is suggested"
+    )
+    page = Page(
+        name,
+        f"{len(losses)} steps with rates from {rates[0]:.2g} to {rates[-1]:.2g}",
+        [Tile(label, "-" if value is None else f"{value:.2g}") for label, value in marks.items()],
+        [Section("Loss against rate", "", [LineChart("Loss", "log10 of the learning rate", "loss", series)])],
+        [Callout("good" if suggestion.rate is not None else "warn", headline, [Remark("Why", suggestion.reason)])],
+        kind="learning-rate range test",
+    )
+    write_page(page, path)
