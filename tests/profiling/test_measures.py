@@ -88,7 +88,9 @@ def test_exposed_time_is_unknown_if_one_collective_does_not_say():
     [
         (1e6, 1e3, "float32, float32", 0.5),  # 10 µs at the compute roof, 0.1 µs at the memory roof
         (1e3, 1e5, "float32", 0.5),  # 10 µs at the memory roof
-        (None, 1e5, "float32", 0.5),
+        (0, 1e5, "int64", 0.5),  # a copy computes nothing
+        (1e6, 1e3, "int64, float32", 0.5),  # an index, and what is indexed
+        (None, 1e5, "float32", None),
         (1e6, 1e3, "int64", None),  # no ceiling for this type
         (None, None, "float32", None),
     ],

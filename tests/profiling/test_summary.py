@@ -100,8 +100,9 @@ def test_how_the_time_points_were_found_and_what_is_missing_is_said():
 
 
 def test_the_roofline_is_a_dash_where_it_is_not_known():
-    profile = small_profile()
-    with_roof, without = write_summary(profile), write_summary(replace(profile, ceilings=None))
-    line = next(line for line in without.splitlines() if "conv1" in line)
-    assert line.endswith("–")
-    assert next(line for line in with_roof.splitlines() if "conv1" in line).endswith("100 %")
+    operator = Operator("aten::mm", 1, 20.0, 20.0, dtypes="float32", flops=1.5e6, bytes=1000.0)
+    profile = replace(small_profile(), operators=[operator])
+    lines = [write_summary(each).splitlines() for each in (profile, replace(profile, ceilings=None))]
+    known, unknown = (next(line for line in found if "aten::mm" in line) for found in lines)
+    assert known.endswith("25 %")
+    assert unknown.endswith("–")

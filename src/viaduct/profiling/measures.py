@@ -16,6 +16,7 @@ from typing import Literal
 
 from viaduct.profiling.advice import FEWEST_STEPS
 from viaduct.profiling.record import Ceilings, Operator, Profile, Step
+from viaduct.profiling.roofline import place_under_roofline
 
 UNEVEN = 0.1
 """Difference of the mean and the median, as a share of the iteration, from which on a phase is called uneven."""
@@ -139,21 +140,16 @@ def roofline_share(
     flops: float | None, bytes_: float | None, dtypes: str, time_us: float, ceilings: Ceilings | None
 ) -> float | None:
     """Return the time at the roofline divided by the time taken; None where that cannot be known."""
-    if ceilings is None or time_us <= 0 or not (flops or bytes_):
+    if ceilings is None:
         return None
-    bounds = [bytes_ * 1e6 / ceilings.bandwidth] if bytes_ and ceilings.bandwidth > 0 else []
-    if flops:
-        peak = find_peak(dtypes, ceilings)
-        if peak is None:
-            return None
-        bounds.append(flops * 1e6 / peak)
-    return max(bounds) / time_us if bounds else None
+    placement = place_under_roofline(flops, bytes_, time_us, choose_dtype(dtypes, ceilings), ceilings)
+    return None if placement is None else placement.reached
 
 
-def find_peak(dtypes: str, ceilings: Ceilings) -> float | None:
-    """Return FLOP/s of the first dtype that has a ceiling."""
+def choose_dtype(dtypes: str, ceilings: Ceilings) -> str:
+    """Return the first dtype of an operator's inputs that has a ceiling; "" without any."""
     names = [name.strip().removeprefix("torch.") for name in dtypes.split(",")]
-    return next((ceilings.flops[name] for name in names if ceilings.flops.get(name, 0) > 0), None)
+    return next((name for name in names if ceilings.flops.get(name, 0) > 0), "")
 
 
 def judge(profile: Profile) -> Verdict:
