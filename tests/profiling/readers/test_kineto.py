@@ -148,3 +148,49 @@ def test_modules_that_the_profiler_saw_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a.pt.trace.json").write_text(json.dumps(trace))
     operators = read_any(tmp_path).operators
     assert next(operator.module for operator in operators if operator.name == "aten::conv2d") == "Conv2d_0"
+
+
+def test_operators_know_the_function_of_the_script_and_not_that_of_a_library(tmp_path: Path) -> None:
+    trace = make_kineto()
+    times = [event["ts"] for event in trace["traceEvents"] if event["name"] == "aten::conv2d"]
+    for start in times:
+        for depth, name in enumerate(
+            ("/home/me/train.py(12): main", "torch/nn/functional.py(3): f", "threading.py(9): run")
+        ):
+            event = {"ph": "X", "pid": 7, "tid": 1, "cat": "python_function", "name": name, "args": {}}
+            trace["traceEvents"].append(event | {"ts": start - 4 + depth, "dur": 30.0 - depth})
+    (tmp_path / "a.pt.trace.json").write_text(json.dumps(trace))
+    profile = read_any(tmp_path)
+    found = next(operator for operator in profile.operators if operator.name == "aten::conv2d")
+    assert found.location == "train.py:12 in main()"
+    assert any("at which their function begins" in note for note in profile.facts.notes)
+
+
+def test_a_trace_of_torch_itself_is_read(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+    from torch.utils.data import DataLoader
+
+    network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    handler = tensorboard_trace_handler(str(tmp_path), worker_name="worker")
+    plan = schedule(wait=0, warmup=1, active=4, repeat=1)
+    with profile(
+        activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler, record_shapes=True
+    ) as recording:
+        for batch in DataLoader(torch.randn(48, 4), batch_size=8):
+            optimizer.zero_grad()
+            network(batch).square().mean().backward()
+            optimizer.step()
+            recording.step()
+    found = read_any(tmp_path)
+    assert [step.number for step in found.steps] == [1, 2, 3, 4]
+    assert found.facts.phases_measured
+    for step in found.regular_steps:
+        parts = (step.data_tail_us or 0.0) + step.forward_backward_us + step.update_tail_us
+        assert parts == pytest.approx(step.iteration_us)
+        assert 0 < (step.loader_wait_us or 0.0) < (step.data_tail_us or 0.0)
+    calls = {(operator.name, operator.phase): operator.calls for operator in found.operators}
+    assert calls["aten::linear", "forward"] == 1  # one row for each of two shapes
+    assert any(phase == "backward" for _, phase in calls)
+    assert any(phase == "update" for _, phase in calls)

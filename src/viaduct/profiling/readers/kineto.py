@@ -7,6 +7,7 @@ one with most steps. Everything was measured while the profiler was on.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ AFTER: tuple[str, ...] = ("own", "torch_npu", "msprof")
 TRACE_NAME = re.compile(r"(?P<worker>.+?)(\.\d+)?(\.pt)?\.trace\.json(\.gz)?")
 JSON_NAME = re.compile(r".+\.json(\.gz)?")
 NETWORK_MODULE = "nn.Module: "
+FUNCTION = re.compile(r"(?P<file>[^()<>]+\.py)\((?P<line>\d+)\): (?P<name>\S+)")
+LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")
 BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
 UNIX_FROM = 1e15  # microseconds: later than 2001, so that such a time is one since 1970
 DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that came as a plug-in
@@ -134,18 +137,32 @@ def read_cycle(file: Path, notes: list[str]) -> Cycle:
 
 
 def keep_event(event: Event) -> Event | None:
-    """Return an event that something is read from; of Python's functions only modules and the call of backward."""
+    """Return an event that something is read from; of Python's only modules, backward, the script's own."""
     phase, category, name = event.get("ph"), event.get("cat"), str(event.get("name", ""))
     if "ts" not in event:
         return None
     if category == PYTHON:
         if name.startswith(NETWORK_MODULE) and "dur" in event:
             return event | {"cat": "user_annotation", "name": MODULE + name.removeprefix(NETWORK_MODULE)}
-        return event if BACKWARD_CALL.match(name) else None
+        return event if BACKWARD_CALL.match(name) or find_location(name) else None
     if phase == "X" and "dur" in event and (category in ON_HOST or category in ON_DEVICE):
         return event
     is_memory = phase == "i" and name == "[memory]"
     return event if is_memory or (phase == "s" and category == "fwdbwd") else None
+
+
+def find_location(name: str) -> str:
+    """Return the script's function of a Python event, as train.py:12 in main(); "" for libraries."""
+    match = FUNCTION.fullmatch(name)
+    if match is None or "site-packages" in name or "dist-packages" in name:
+        return ""
+    package = match["file"].lstrip("/").split("/")[0].removesuffix(".py")
+    is_installed = not match["file"].startswith("/") and package in (*LIBRARIES, *sys.stdlib_module_names)
+    return (
+        ""
+        if is_installed or "/lib/python" in name
+        else f"{Path(match['file']).name}:{match['line']} in {match['name']}()"
+    )
 
 
 def find_launches(events: Iterable[Event]) -> list[Launch]:
@@ -190,6 +207,9 @@ def build_profile(worker: Worker, cycle: Cycle, steps: list[Step], rank: int) ->
     else:
         windows, thread = cycle.found.windows, cycle.found.main_thread
     trace = Trace.read(cycle.events, windows, thread, cycle.device)
+    trace.lines.update({id(e): find_location(e.name) for e in trace.events if e.category == PYTHON})
+    if any(trace.lines.values()):
+        worker.notes.append("Lines of operators are those at which their function begins: the trace has no others.")
     collectives = list_collectives(trace)
     placed = add_collectives(steps, collectives, None)
     tables = {TABLE: split_steps(placed, find_computing(cycle.events), collectives)} if cycle.device != "cpu" else {}
