@@ -51,7 +51,7 @@ precision_mode enable_auto_mix_precision iterations_per_loop hcom_parallel enabl
 keep_checkpoint_max save_checkpoints_secs save_summary_steps model_dir session_config allow_soft_placement
 log_device_placement train_distribute dump_config enable_dump dump_path dump_step dump_mode profiling_config
 profiling_mode profiling_options auto_tune_mode fusion_switch_file use_off_line RANK_ID RANK_SIZE RANK_TABLE_FILE
-DEVICE_ID JOB_ID SOC_VERSION DEVICE_INDEX
+DEVICE_ID JOB_ID SOC_VERSION DEVICE_INDEX PROFILING_MODE PROFILING_OPTIONS
 """
 DOCUMENTS = {
     "resnet50_imagenet: TensorFlow": TF_OFFICIAL,
