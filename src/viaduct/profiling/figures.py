@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from statistics import mean, median
 from typing import Protocol
 
@@ -105,6 +106,13 @@ class Figures:
     def data_tail_us(self) -> float:
         """Mean time between the end of a step and the next forward pass, without the longest."""
         return mean_without_largest(max(0.0, step.data_tail_us or 0.0) for step in self.steps)
+
+    @cached_property
+    def between_us(self) -> float:
+        """Median time between the end of a step and the next forward pass that neither a loader nor operators took."""
+        tails = [(step.data_tail_us or 0.0) - (step.loader_wait_us or 0.0) for step in self.steps]
+        operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
+        return max(0.0, median(tails) - operators) if tails else 0.0
 
     @cached_property
     def loader_wait_us(self) -> float | None:
@@ -239,7 +247,7 @@ def dtype_of(operator: Operator) -> str:
 
 def parse_shapes(text: str) -> list[tuple[int, ...]]:
     """Return "[32, 64], [64]" as tuples of numbers; what is no list of numbers is left out."""
-    rows = (part.replace(" ", "").split(",") for part in _BRACKETS.findall(text))
+    rows = ([number for number in part.replace(" ", "").split(",") if number] for part in _BRACKETS.findall(text))
     return [tuple(map(int, row)) for row in rows if all(number.isdigit() for number in row)]
 
 
@@ -249,7 +257,7 @@ def parse_product(operator: Operator) -> Product | None:
     if len(shapes) < 2:
         return None
     left, right = shapes[0], shapes[1]
-    rows = _multiply(left[:-1])
+    rows = prod(left[:-1])
     if left[-1] == right[-2]:
         return Product(rows, left[-1], right[-1], dtype_of(operator))
     return Product(rows, left[-1], right[-2], dtype_of(operator)) if left[-1] == right[-1] else None
@@ -263,7 +271,7 @@ def parse_convolution(operator: Operator) -> Convolution | None:
     image, weight = shapes[0], shapes[1]
     if image[1] % weight[1] or not operator.flops or not operator.calls:
         return None
-    pixels = operator.flops / operator.calls / (2 * image[0] * _multiply(weight))
+    pixels = operator.flops / operator.calls / (2 * image[0] * prod(weight))
     found = _find_stride(image, weight, pixels)
     groups = image[1] // weight[1]
     return found and Convolution(image, weight, *found, groups, dtype_of(operator))  # type: ignore[arg-type]
@@ -280,13 +288,6 @@ def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> 
             if abs(sides[0] * sides[1] - pixels) < 0.5:
                 return stride, padding
     return None
-
-
-def _multiply(numbers: Iterable[int]) -> int:
-    product = 1
-    for number in numbers:
-        product *= number
-    return product
 
 
 def add_up(rows: Iterable[Operator], value: Callable[[Operator], float]) -> dict[str, float]:

@@ -40,6 +40,12 @@ def test_no_more_is_claimed_than_the_same_share_of_the_profile() -> None:
     assert advice.gain_us == 1000.0
 
 
+def test_copies_that_only_a_backward_pass_of_torch_makes_are_no_fault() -> None:
+    shape = "[16, 64, 28, 28]"
+    copy = Operator("aten::contiguous", 6, 1800.0, 30.0, shapes=shape, module="conv", phase="backward")
+    assert find(make_profile(operators=[copy])) is None
+
+
 def test_conversions_between_layouts_are_found_by_their_time() -> None:
     shape = "[16, 64, 28, 28]"
     copy = Operator("aten::contiguous", 6, 1800.0, 30.0, shapes=shape, location="net.py:12", phase="forward")

@@ -1,6 +1,6 @@
-from profiling.advice.made_profiles import make_profile, make_steps
+from profiling.advice.made_profiles import make_profile, make_steps, multiply
 from viaduct.profiling.advice import advise
-from viaduct.profiling.record import Advice, Profile
+from viaduct.profiling.record import Advice, Operator, Profile
 
 
 def find(profile: Profile) -> Advice | None:
@@ -23,8 +23,20 @@ def test_one_long_wait_at_the_start_of_an_epoch_is_no_fault() -> None:
     assert find(make_profile([*steps, *stalled])) is None
 
 
-def test_time_between_steps_that_no_loader_took_is_not_the_loaders() -> None:
-    assert find(make_profile(make_steps(data_us=5000.0, loader_wait_us=20.0))) is None
+def test_time_between_steps_in_which_operators_ran_is_not_the_loaders() -> None:
+    average = Operator("aten::lerp_", 20, 4800.0, 4800.0, phase="other", location="train.py:60")
+    assert find(make_profile(make_steps(data_us=5000.0, loader_wait_us=20.0), operators=[average])) is None
+
+
+def test_time_between_steps_is_not_judged_without_operators() -> None:
+    assert find(make_profile(make_steps(data_us=5000.0))) is None
+
+
+def test_batches_from_a_generator_are_found_by_the_time_that_nothing_accounts_for() -> None:
+    advice = find(make_profile(make_steps(data_us=15_000.0), operators=[multiply(8500.0)]))
+    assert advice is not None
+    assert "60% of each step passes before the forward pass" in advice.title
+    assert "num_workers=2" in advice.action
 
 
 def test_workers_are_worked_out_from_load_and_compute_time() -> None:

@@ -55,6 +55,14 @@ def test_fixed_cost_and_the_model_are_named() -> None:
     assert advice.gain_us == pytest.approx(900.0 * 7 / 8)
 
 
+def test_an_operator_of_unknown_arithmetic_counts_as_far_as_its_inputs_allow() -> None:
+    steps = make_steps(data_us=0.0, compute_us=800.0, update_us=200.0)
+    layer = Operator("aten::mkldnn_rnn_layer", 1, 900.0, 900.0, phase="forward", shapes="[32, 128, 256], [1024, 256]")
+    assert find(make_profile(steps, operators=[layer, SHORT])) is None
+    loss = Operator("aten::nll_loss_backward", 1, 900.0, 900.0, phase="backward", shapes="[], [2, 10], [2]")
+    assert find(make_profile(steps, operators=[loss, SHORT])) is not None
+
+
 def test_operators_that_were_interrupted_do_not_count_as_work() -> None:
     steps = make_steps(data_us=0.0, compute_us=800.0, update_us=200.0)
     interrupted = Operator("aten::addmm", 1, 900.0, 900.0, phase="forward", flops=16384.0, bytes=100.0)

@@ -86,7 +86,9 @@ def pick_forward(convolutions: list[Operator]) -> list[Operator]:
 
 def find_conversions(figures: Figures) -> Advice | None:
     """Return advice where tensors are copied from one layout to another in every step."""
-    copies = [row for row in figures.operators if row.name == "aten::contiguous" and is_image(row)]
+    found = [row for row in figures.operators if row.name == "aten::contiguous" and is_image(row)]
+    asked = {name_owner(row) for row in found if row.phase == "forward"}
+    copies = [row for row in found if name_owner(row) in asked]  # others are torch's own, in backward passes
     kernels = [row for row in figures.kernels if any(part in row.name.lower() for part in CONVERSIONS)]
     time = sum(row.total_us for row in copies) + sum(row.time_us for row in kernels)
     if not figures.is_worth(time):
@@ -104,6 +106,11 @@ def find_conversions(figures: Figures) -> Advice | None:
         gain_basis="the measured time of the copies, which would vanish",
         locations=tuple(dict.fromkeys(row.location for row in copies if row.location))[:3],
     )
+
+
+def name_owner(operator: Operator) -> tuple[str, str]:
+    """Return what an operator of the backward pass shares with its forward operator."""
+    return operator.module, operator.location
 
 
 def is_image(operator: Operator) -> bool:

@@ -2,7 +2,8 @@
 
 A loader without workers prepares each batch while nothing is computed. With w workers a batch takes one of them w
 iterations, as long as steps wait. Workers hide that time as far as there are cores for them; on the CPU the network
-computes on the same cores.
+computes on the same cores. Batches that come from no DataLoader show as time before the forward pass in which neither
+a loader nor an operator ran.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from viaduct.profiling.figures import WORTH, Figures, show_time
+from viaduct.profiling.figures import IDLE, WORTH, Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.8
@@ -60,14 +61,15 @@ class Loading:
 
 
 def find(figures: Figures) -> Advice | None:
+    return find_wait(figures) or find_unseen(figures)
+
+
+def find_wait(figures: Figures) -> Advice | None:
+    """Return advice where steps wait in a loader."""
     wait = figures.loader_wait_us
     if wait is None or wait <= WORTH * figures.mean_iteration_us:
         return None
-    compute = max(0.0, figures.mean_iteration_us - wait)
-    facts = figures.facts
-    is_recipe = facts.kind == "recipe"
-    workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe  # a recipe's: one a core
-    loading = Loading(wait, compute, workers, facts.cores, not figures.on_accelerator, is_recipe)
+    loading = describe_loading(figures, wait, figures.mean_iteration_us)
     more = loading.workers_advised > loading.workers
     gain = loading.gain_if_busy_us if more else wait - HANDOVER_US
     if gain < WORTH * figures.mean_iteration_us:
@@ -76,12 +78,43 @@ def find(figures: Figures) -> Advice | None:
         name="loader",
         title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step waits for data",
         action=suggest_workers(loading) if more else suggest_cheaper_batches(loading),
-        evidence=describe(figures, loading, more),
+        evidence=describe(loading, more),
         gain_us=gain,
         gain_basis=explain_gain(loading, more),
         locations=find_locations(figures),
-        changes={"data.workers": str(loading.workers_advised)} if more and is_recipe else {},
+        changes={"data.workers": str(loading.workers_advised)} if more and loading.is_recipe else {},
     )
+
+
+def find_unseen(figures: Figures) -> Advice | None:
+    """Return advice where batches are prepared between the steps without a loader."""
+    time, step = figures.between_us, figures.iteration_us
+    loading = describe_loading(figures, time, step)
+    if not figures.operators or time < IDLE * step or loading.gain_if_busy_us < WORTH * step:
+        return None
+    return Advice(
+        name="loader",
+        title=f"{time / step:.0%} of each step passes before the forward pass, outside of loader and operators",
+        action=(
+            f"If batches are prepared there, let a DataLoader with num_workers={loading.workers_advised} do it; what "
+            "is written or logged there, do every some steps."
+        ),
+        evidence=(
+            f"Between the update and the next forward pass lie {show_time(time)} of Python, files or waiting that no "
+            f"operator of torch accounts for; the step takes {show_time(step)}.",
+            *describe(loading, more=True)[1:],
+        ),
+        gain_us=loading.gain_if_busy_us,
+        gain_basis=explain_gain(loading, more=True),
+    )
+
+
+def describe_loading(figures: Figures, wait_us: float, step_us: float) -> Loading:
+    """Return the times of loading with the workers that there are; a recipe has one a core unless it says otherwise."""
+    facts = figures.facts
+    is_recipe = facts.kind == "recipe"
+    workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe
+    return Loading(wait_us, max(0.0, step_us - wait_us), workers, facts.cores, not figures.on_accelerator, is_recipe)
 
 
 def suggest_workers(loading: Loading) -> str:
@@ -104,7 +137,7 @@ def suggest_cheaper_batches(loading: Loading) -> str:
     )
 
 
-def describe(figures: Figures, loading: Loading, more: bool) -> tuple[str, ...]:
+def describe(loading: Loading, more: bool) -> tuple[str, ...]:
     """Return the figures that the number of workers is worked out from."""
     rows = [
         f"A step waits {show_time(loading.wait_us)} for its batch and takes {show_time(loading.compute_us)} otherwise.",

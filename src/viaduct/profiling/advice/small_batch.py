@@ -8,7 +8,9 @@ meanwhile, which host_gaps measures from kernels.
 
 from __future__ import annotations
 
-from viaduct.profiling.figures import Figures, show_time
+from math import inf, prod
+
+from viaduct.profiling.figures import Figures, parse_shapes, show_time
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.5
@@ -19,6 +21,8 @@ DOMINATES = 0.6
 SLOWEST_PER_US = 1e3
 """Operations plus bytes per microsecond that any processor reaches, 1 GFLOP/s: what an operator takes beyond that is
 not arithmetic but waiting, such as for the threads of a busy machine to meet."""
+MOST_PER_ELEMENT = 1e3
+"""Operations on each element of an input that an operator is given credit for where nothing is known of it."""
 FACTORS = (2, 8)
 
 
@@ -49,8 +53,14 @@ def count_work(operator: Operator) -> float:
         return 0.0
     if operator.flops is None and operator.bytes is None:
         contains_others = operator.name.startswith("aten::") and operator.total_us > 1.2 * operator.self_us
-        return 0.0 if contains_others else operator.self_us
+        return 0.0 if contains_others else min(operator.self_us, guess_operations(operator) / SLOWEST_PER_US)
     return min(operator.self_us, ((operator.flops or 0.0) + (operator.bytes or 0.0)) / SLOWEST_PER_US)
+
+
+def guess_operations(operator: Operator) -> float:
+    """Return the most that an operator of unknown arithmetic can do with its inputs; no limit without shapes."""
+    shapes = parse_shapes(operator.shapes)
+    return sum(map(prod, shapes)) * operator.calls * MOST_PER_ELEMENT if shapes else inf
 
 
 def step_us(figures: Figures) -> float:
