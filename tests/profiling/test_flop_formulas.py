@@ -99,7 +99,8 @@ def test_a_pooling_writes_what_torch_writes() -> None:
 
 def test_shapes_broadcast_as_in_torch() -> None:
     shapes = [[4, 1, 3], [5, 1], [], [1, 1, 1, 1]]
-    assert broadcast_shapes(shapes) == list(torch.broadcast_tensors(*map(torch.empty, shapes))[0].shape)
+    tensors = torch.broadcast_tensors(*map(torch.empty, shapes))  # type: ignore[no-untyped-call]
+    assert broadcast_shapes(shapes) == list(tensors[0].shape)
 
 
 def test_an_update_over_lists_has_operations_but_no_bytes() -> None:

@@ -80,6 +80,20 @@ def test_nothing_outside_of_the_steps_is_in_the_rows() -> None:
     assert not names & {"aten::sin", "aten::tan"}
 
 
+def test_recording_ends_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viaduct.profiling.recorder.MOST_GROWTH", -(1 << 40))
+    recorder = OperatorRecorder("cpu")
+    recorder.start()
+    torch.ones(3).cos()
+    recorder.end_step()
+    torch.ones(3).tan()
+    recorder.end_step()
+    found = recorder.stop()
+    assert "recording ended after 1 of the steps" in found.notes[0]
+    assert "aten::cos" in {row.name for row in found.operators}
+    assert "aten::tan" not in {row.name for row in found.operators}
+
+
 def test_modules_forward_and_backward_are_known(recorded: Recorded) -> None:
     rows = {row.name: (row.module, row.phase, row.calls) for row in recorded.operators}
     assert rows["aten::convolution"] == ("stem", "forward", 1)

@@ -161,17 +161,17 @@ def find_works(operators: Sequence[Event]) -> dict[int, Work]:
 def find_waits(trace: Trace) -> list[Event]:
     """Return where the host waits for the device.
 
-    On CUDA these are the operators (or the calls outside of operators) inside of which the runtime waited. On the CPU
-    nothing waits: these are the operators that would wait on an accelerator, outside of the loader and the optimizer.
+    On CUDA these are the operators (or the calls outside of operators) inside of which the runtime waited. Without such
+    calls in the trace these are the operators that read a value: on an accelerator each of them waits. Values of the
+    loader and the optimizer's counters stay on the host and do not count.
     """
-    if trace.device == "cpu":
-        contexts = trace.contexts
+    calls = [event for event in trace.events if event.category in RUNTIMES]
+    if not calls:
         reads = [event for event in trace.operators if event.name in VALUE_READS]
-        return [event for event in reads if not contexts[id(event)].on_host]
+        return [event for event in reads if not trace.contexts[id(event)].on_host]
     first, last = trace.windows[0][0], trace.windows[-1][1]
-    calls = [event for event in trace.events if event.category in RUNTIMES and event.name in WAITS]
-    inside = [event for event in calls if first <= event.start < last]
-    return list({id(found): found for found in (event.find_around(OPERATOR) or event for event in inside)}.values())
+    waits = [event for event in calls if event.name in WAITS and first <= event.start < last]
+    return list({id(found): found for found in (event.find_around(OPERATOR) or event for event in waits)}.values())
 
 
 def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:

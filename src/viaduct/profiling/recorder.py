@@ -38,9 +38,13 @@ from viaduct.profiling.memory import Storages, describe_memory, find_live_tensor
 from viaduct.profiling.module_hooks import ModuleHooks
 from viaduct.profiling.operator_table import Trace, list_kernels, list_operators
 from viaduct.profiling.record import Collective, Kernel, MemoryOwner, MemoryPoint, Operator
+from viaduct.profiling.system import PROC, read_resident
 
 CLOCK = "viaduct.clock"
 """Annotation at the start and after each step: divides the trace into steps and ties its clock to the host's."""
+
+MOST_GROWTH = 128 << 20
+"""Bytes that recording may take before it ends: some 500,000 events, which take 2 GiB to evaluate."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class OperatorRecorder:
         self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
         self.profiler: profile | None = None
         self.live_before: dict[str, Storages] = {}
+        self.resident_before = 0
+        self.halted = False
 
     def watch_modules(self, root: nn.Module) -> None:
         """Let operators know which module of a network they belong to."""
@@ -81,6 +87,7 @@ class OperatorRecorder:
         self.live_before = find_live_tensors(self.device)
         self.profiler = profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=self.stacks)
         self.profiler.start()
+        self.resident_before = read_resident(PROC, "self")
         self.hooks.attach()
         self.mark_time()
 
@@ -100,8 +107,26 @@ class OperatorRecorder:
         return activities
 
     def end_step(self) -> None:
-        """Mark the end of a recorded step."""
+        """Mark the end of a recorded step; recording ends here where it takes too much memory."""
+        if self.profiler is None or self.halted:
+            return
         self.mark_time()
+        grown = read_resident(PROC, "self") - self.resident_before
+        if grown > MOST_GROWTH:
+            self.halt()
+            self.notes.append(
+                f"recording ended after {len(self.marks) - 1} of the steps: memory had grown by {grown >> 20} MiB; "
+                f"many Python calls in a step, such as a loader's in this process, make a trace large"
+            )
+
+    def halt(self) -> None:
+        """End recording; what follows is not seen."""
+        if self.profiler is not None and not self.halted:
+            self.halted = True
+            if self.device != "cpu":
+                getattr(torch, self.device).synchronize()
+            self.hooks.detach()
+            self.profiler.stop()
 
     def mark_time(self) -> None:
         """Put an annotation into the trace and keep the host's time of it."""
@@ -112,11 +137,8 @@ class OperatorRecorder:
         """End recording and return what was seen."""
         if self.profiler is None:
             return Recorded(notes=["operators were not recorded: no step was reached"])
-        if self.device != "cpu":
-            getattr(torch, self.device).synchronize()
+        self.halt()
         profiler, self.profiler = self.profiler, None
-        self.hooks.detach()
-        profiler.stop()
         if self.device == "cpu":
             self.live_before = keep_alive_ones(self.live_before, find_live_tensors(self.device))
         with without_collector():

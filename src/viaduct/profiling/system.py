@@ -22,6 +22,7 @@ from pathlib import Path
 from viaduct.profiling.nvml import GpuReader
 from viaduct.profiling.record import Sample
 
+PROC = Path("/proc")
 MIB = 1 << 20
 SECTOR = 512  # bytes; of /proc/diskstats, whatever the disk's own sectors are
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -35,7 +36,7 @@ Figures = dict[str, float]
 class SystemSampler:
     """Read figures of the system in a thread."""
 
-    def __init__(self, interval_s: float = 0.2, proc: Path = Path("/proc"), gpus: GpuReader | None = None) -> None:
+    def __init__(self, interval_s: float = 0.2, proc: Path = PROC, gpus: GpuReader | None = None) -> None:
         self.interval_s = interval_s
         self.missing: list[str] = []
         self.samples: list[Sample] = []
