@@ -21,7 +21,7 @@ from .compare_text import (
 )
 from .record import Profile
 
-MOST_ROWS = 2000  # operators on the page
+MOST_ROWS = 300  # operators on the page
 
 
 def write_difference_page(difference: ProfileDifference, path: Path) -> None:
@@ -144,7 +144,8 @@ def list_operators(difference: ProfileDifference, names: tuple[str, str]) -> lis
         "matched by",
     ]
     rows = []
-    for each in difference.operators[:MOST_ROWS]:
+    changed = sorted(difference.operators, key=lambda each: -abs(each.lost_us))[:MOST_ROWS]
+    for each in sorted(changed, key=lambda each: -each.lost_us):
         calls = f"{format_count(each.before_calls)} → {format_count(each.after_calls)}"
         times = [each.before_us, each.after_us, each.lost_us, each.ratio]
         rows.append([each.name, each.shapes, each.module, *times, calls, each.matched_by or "only one has it"])

@@ -14,9 +14,12 @@ TABLE_GAP = "  "
 def write_text(difference: ProfileDifference) -> str:
     """Return the answer, then the tables that it rests on."""
     names = name_sides(difference)
+    steps = write_figures("per step", [difference.iteration, *difference.phases], names)
+    if difference.is_identical:
+        return "\n\n".join("\n".join(block) for block in ([write_headline(difference)], steps) if block)
     blocks = [
         [write_headline(difference)],
-        write_figures("per step", [difference.iteration, *difference.phases], names),
+        steps,
         write_figures("parts of a step", difference.split, names),
         write_figures("kernels by kind, per step", difference.kernels, names),
         write_operators(difference.operators, names),
@@ -115,7 +118,7 @@ def write_operators(operators: Sequence[OperatorDifference], names: tuple[str, s
         times = [format_us(operator.before_us), format_us(operator.after_us), format_change(operator.lost_us)]
         rows.append([label, *times, format_ratio(operator.ratio), calls])
     left_out = len(changed) - len(shown)
-    tail = [f"{left_out:,} operators in between are not shown; --out writes all."] if left_out else []
+    tail = [f"{left_out:,} operators in between are not shown; the page has more."] if left_out else []
     return [*align(rows), *tail]
 
 

@@ -158,11 +158,10 @@ def find_location(name: str) -> str:
         return ""
     package = match["file"].lstrip("/").split("/")[0].removesuffix(".py")
     is_installed = not match["file"].startswith("/") and package in (*LIBRARIES, *sys.stdlib_module_names)
-    return (
-        ""
-        if is_installed or "/lib/python" in name
-        else f"{Path(match['file']).name}:{match['line']} in {match['name']}()"
-    )
+    if is_installed or "/lib/python" in name:
+        return ""
+    function = match["name"] if match["name"].startswith("<") else f"{match['name']}()"
+    return f"{Path(match['file']).name}:{match['line']} in {function}"
 
 
 def find_launches(events: Iterable[Event]) -> list[Launch]:
