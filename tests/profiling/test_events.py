@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from profiling.traces import make_event
-from viaduct.profiling.events import join_spans, nest_events, remove_spans, sum_inside, sum_spans
+from viaduct.profiling.events import drop_idle_functions, join_spans, nest_events, remove_spans, sum_inside, sum_spans
 
 
 def test_events_without_a_time_are_left_out() -> None:
@@ -43,3 +43,12 @@ def test_spans_are_joined_and_removed_as_sets_of_moments() -> None:
         gone = {moment for start, end in removed for moment in range(start, end)}
         assert sum_spans(join_spans(spans)) == len(moments)
         assert sum_spans(remove_spans(join_spans(spans), join_spans(removed))) == len(moments - gone)
+
+
+def test_python_functions_without_operators_are_dropped() -> None:
+    functions = [
+        make_event(name, start, 10, "python_function") for name, start in (("idle", 0), ("busy", 20), ("later", 40))
+    ]
+    other_thread = make_event("idle in another thread", 20, 10, "python_function", thread=2)
+    kept = drop_idle_functions([*functions, other_thread, make_event("aten::add", 25, 1)])
+    assert [event["name"] for event in kept] == ["busy", "aten::add"]

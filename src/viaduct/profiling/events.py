@@ -10,6 +10,7 @@ The names of categories are the same in every release of torch. Importing this m
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,23 @@ def nest_events(raw_events: Iterable[dict[str, Any]]) -> list[Event]:
         if event.category in ranks:
             attach_to_parent(event, around[event.thread])
     return [event for event in events if event.category in ranks or event.category in ON_DEVICE]
+
+
+def drop_idle_functions(raw_events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events without Python functions that called no operator: they are many and say nothing of one."""
+    starts: dict[Any, list[float]] = defaultdict(list)
+    for raw in raw_events:
+        if raw.get("ph") == "X" and raw.get("cat") != PYTHON and isinstance(raw.get("ts"), int | float):
+            starts[raw.get("tid")].append(raw["ts"])
+    for times in starts.values():
+        times.sort()
+    return [raw for raw in raw_events if raw.get("cat") != PYTHON or holds_start(raw, starts.get(raw.get("tid"), []))]
+
+
+def holds_start(raw: dict[str, Any], starts: list[float]) -> bool:
+    """Return True if one of the times, which are in order, lies within an event."""
+    number = bisect_left(starts, raw.get("ts", 0))
+    return number < len(starts) and starts[number] <= raw.get("ts", 0) + raw.get("dur", 0)
 
 
 def attach_to_parent(event: Event, stack: list[Event]) -> None:

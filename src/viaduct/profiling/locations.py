@@ -76,8 +76,11 @@ def locate_calls(events: Iterable[Event], files: ScriptFiles, lines: CallLines, 
     return found
 
 
-def read_call_lines(profiler: Any) -> CallLines:
-    """Return the line of each Python call from the profiler's tree of events; {} where this torch has no such tree."""
+def read_call_lines(profiler: Any, starts: set[int]) -> CallLines:
+    """Return the lines at which Python functions that started at these nanoseconds were called.
+
+    They come from the profiler's tree of events; {} where this torch has no such tree.
+    """
     try:
         pending = list(profiler.profiler.kineto_results.experimental_event_tree())
     except (AttributeError, RuntimeError, TypeError):
@@ -86,7 +89,13 @@ def read_call_lines(profiler: Any) -> CallLines:
     while pending:
         node = pending.pop()
         pending += node.children
-        caller = getattr(node.extra_fields, "caller", None)
+        start = node.start_time_ns
+        caller = getattr(node.extra_fields, "caller", None) if start in starts else None
         if caller is not None:
-            found[node.start_time_ns, node.duration_time_ns] = (str(caller.file_name), int(caller.line_number))
+            found[start, node.duration_time_ns] = (str(caller.file_name), int(caller.line_number))
     return found
+
+
+def list_starts(raw: Iterable[dict[str, Any]], base_ns: int) -> set[int]:
+    """Return when the Python functions of a trace started, in nanoseconds."""
+    return {base_ns + round(event["ts"] * 1000) for event in raw if event.get("cat") == PYTHON}

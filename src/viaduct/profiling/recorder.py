@@ -32,8 +32,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from viaduct.profiling.collectives import list_collectives
-from viaduct.profiling.events import ANNOTATION, PYTHON, Span
-from viaduct.profiling.locations import CallLines, ScriptFiles, locate_calls, read_call_lines
+from viaduct.profiling.events import ANNOTATION, PYTHON, Span, drop_idle_functions
+from viaduct.profiling.locations import CallLines, ScriptFiles, list_starts, locate_calls, read_call_lines
 from viaduct.profiling.memory import Storages, describe_memory, find_live_tensors, keep_alive_ones
 from viaduct.profiling.module_hooks import ModuleHooks
 from viaduct.profiling.operator_table import Trace, list_kernels, list_operators
@@ -143,7 +143,7 @@ class OperatorRecorder:
             self.live_before = keep_alive_ones(self.live_before, find_live_tensors(self.device))
         with without_collector():
             raw, base_ns = export_events(profiler)
-            lines = read_call_lines(profiler) if self.stacks else {}
+            lines = read_call_lines(profiler, list_starts(raw, base_ns)) if self.stacks else {}
             return self.evaluate(raw, base_ns, lines)
 
     def evaluate(self, raw: list[dict[str, Any]], base_ns: int, lines: CallLines) -> Recorded:
@@ -194,7 +194,7 @@ def export_events(profiler: profile) -> tuple[list[dict[str, Any]], int]:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
         trace = json.loads(path.read_text(errors="replace"))
-    return trace["traceEvents"], int(trace.get("baseTimeNanoseconds") or 0)
+    return drop_idle_functions(trace["traceEvents"]), int(trace.get("baseTimeNanoseconds") or 0)
 
 
 def find_clock(raw: list[dict[str, Any]]) -> list[tuple[float, Any]]:
