@@ -25,6 +25,8 @@ from viaduct.reporting.line_chart import LineChart, Series
 from viaduct.reporting.links import Link
 from viaduct.reporting.named_bars import BarSeries, NamedBars
 from viaduct.reporting.page import Page, Part, Section, Tile, render_page, write_page
+from viaduct.reporting.parallel_plot import ParallelPlot, PlotAxis
+from viaduct.reporting.run_curves import RunCurves
 from viaduct.reporting.scatter_chart import Level, Point, Roof, ScatterChart, Span
 from viaduct.reporting.stacked_bars import BarGroup, StackedBars
 from viaduct.reporting.table import Table, Value
@@ -59,11 +61,14 @@ __all__ = [
     "NamedBars",
     "Node",
     "Page",
+    "ParallelPlot",
     "Part",
     "Picture",
+    "PlotAxis",
     "Point",
     "Remark",
     "Roof",
+    "RunCurves",
     "ScatterChart",
     "Section",
     "Series",

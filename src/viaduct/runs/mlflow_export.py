@@ -6,8 +6,10 @@
     mlruns/<experiment>/<run>/metrics/validation.top1   a line for each value: milliseconds, value, step
     mlruns/<experiment>/<run>/tags/viaduct.path         code, machine, data, state
 
-Artifacts are not copied: the run's artifact_uri is the run directory itself. The store is written beside its place and
-gets its name when it is whole. Values that are not finite are left out; names hold letters, digits, `_-. `.
+Artifacts are not copied: they are hard links to the files of the run. They take no space, and `mlflow gc`, which
+removes the artifacts of deleted runs, removes links and not the run. On another disk there are no links; then only the
+tag `viaduct.path` says where the files are. The store is written beside its place and gets its name when it is whole.
+Values that are not finite are left out; names hold letters, digits and `_-. `.
 """
 
 from __future__ import annotations
@@ -30,6 +32,16 @@ from viaduct.runs.facts import RunFacts
 STATUS = {"running": 1, "finished": 3, "crashed": 4, "interrupted": 5}
 """MLflow's RunStatus: RUNNING, FINISHED, FAILED, KILLED; what is not known is SCHEDULED."""
 SCHEDULED = 2
+ARTIFACTS = (
+    "recipe.json",
+    "metrics.jsonl",
+    "summary.json",
+    "report.html",
+    "labels.json",
+    "log.txt",
+    "model.safetensors",
+    "ema.safetensors",
+)
 LONGEST_PARAM = 6000
 LONGEST_TAG = 8000
 LOGGED = ("loss", "total_loss", "top1", "top5", "lr", "images_per_s", "epoch")
@@ -47,8 +59,9 @@ def check_store(out: Path) -> None:
         raise BadValue(f"{str(parent)!r} may not be written to.", "Name another folder with --out.")
 
 
-def write_store(runs: Sequence[RunFacts], out: Path) -> None:
-    """Write the store whole or not at all."""
+def write_store(runs: Sequence[RunFacts], out: Path) -> int:
+    """Write the store whole or not at all; return of how many runs artifacts could not be linked."""
+    unlinked = 0
     draft = out.with_name(f".{out.name[:200]}.{os.getpid()}.part")
     try:
         draft.mkdir()
@@ -57,10 +70,11 @@ def write_store(runs: Sequence[RunFacts], out: Path) -> None:
             number = number_experiment(recipe)
             write_experiment(draft, number, recipe, out)
             for run in (run for run in runs if run.recipe == recipe):
-                write_run(draft / number, number, run)
+                unlinked += not write_run(draft / number, out.absolute() / number, run)
         draft.rename(out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+    return unlinked
 
 
 def number_experiment(recipe: str) -> str:
@@ -77,18 +91,20 @@ def write_experiment(store: Path, number: str, name: str, out: Path) -> None:
     write_meta(folder, meta | {"lifecycle_stage": "active", "name": name or "unnamed"})
 
 
-def write_run(experiment: Path, number: str, run: RunFacts) -> None:
+def write_run(experiment: Path, place: Path, run: RunFacts) -> bool:
+    """Write one run; return False if not all of its artifacts could be linked."""
     path = str(Path(run.path).absolute())
     identity = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
     folder = experiment / identity
     for name in ("params", "metrics", "tags", "artifacts"):
         (folder / name).mkdir(parents=True)
+    linked = link_artifacts(Path(path), folder / "artifacts")
     ended = run.state in ("finished", "crashed", "interrupted") and run.changed is not None
     meta: dict[str, Any] = {
-        "artifact_uri": Path(path).as_uri(),
+        "artifact_uri": (place / identity / "artifacts").as_uri(),
         "end_time": int(run.changed * 1000) if ended and run.changed is not None else None,
         "entry_point_name": "",
-        "experiment_id": number,
+        "experiment_id": place.name,
         "lifecycle_stage": "active",
         "run_id": identity,
         "run_name": run.name,
@@ -105,6 +121,19 @@ def write_run(experiment: Path, number: str, run: RunFacts) -> None:
     write_params(folder / "params", run)
     write_tags(folder / "tags", run, path)
     write_metrics(folder / "metrics", Path(run.path))
+    return linked
+
+
+def link_artifacts(run: Path, folder: Path) -> bool:
+    """Link the files of a run that people look for; return False where a file is there that cannot be linked."""
+    linked = True
+    for name in ARTIFACTS:
+        if (run / name).is_file():
+            try:
+                os.link(run / name, folder / name, follow_symlinks=True)
+            except OSError:  # another disk, or another user's file
+                linked = False
+    return linked
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:

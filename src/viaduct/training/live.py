@@ -30,7 +30,7 @@ from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -80,6 +80,16 @@ class Ending:
     kind: Literal["finished", "interrupted", "stopped"]
     sentence: str
     remarks: tuple[Remark, ...] = ()
+
+
+class Served(Protocol):
+    """What a server asks for: the page, the state behind it, and images."""
+
+    closed: bool
+
+    def answer_page(self, query: dict[str, list[str]]) -> str: ...
+    def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]: ...
+    def read_image(self, path: str) -> bytes | None: ...
 
 
 class LivePage:
@@ -218,7 +228,7 @@ class Visitors:
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
-    page: LivePage
+    page: Served
 
     def server_bind(self) -> None:
         """Bind without asking the resolver for this machine's name, as http.server does."""
@@ -231,13 +241,13 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def open_server(page: LivePage, port: int) -> Server:
-    server = bind(port)
+def open_server(page: Served, port: int, flag: str = "--watch-port") -> Server:
+    server = bind(port, flag)
     server.page = page
     return server
 
 
-def bind(port: int) -> Server:
+def bind(port: int, flag: str = "--watch-port") -> Server:
     """Listen on a port of this machine; 0: any that is free."""
     try:
         return Server((LOOPBACK, port), Handler)
@@ -245,8 +255,8 @@ def bind(port: int) -> Server:
         reasons = {errno.EADDRINUSE: "another process listens there", errno.EACCES: "it needs privileges"}
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
         raise BadValue(
-            f"--watch-port {port} cannot be used: {reason}.",
-            "Leave --watch-port out for a port that is free, or give another one.",
+            f"{flag} {port} cannot be used: {reason}.",
+            f"Leave {flag} out for a port that is free, or give another one.",
         ) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,6 +189,50 @@ def lineage(
 
 
 @app.command()
+def page(
+    dirs: Dirs = None,
+    out: Annotated[Path, typer.Option(help="The page, one HTML file.", metavar="FILE")] = Path("runs.html"),
+    conditions: Filters = None,
+) -> int:
+    """Draw runs on one page: curves over each other, hyper-parameters against results, filters, table, lineage."""
+    from viaduct.reporting import write_page
+    from viaduct.runs.page import build_page
+
+    check_file(out, ".html", b"<!doctype html>", "a page")
+    listing, runs = collect(dirs, conditions)
+    write_page(build_page(runs, listing.problems, describe_place(dirs)), out)
+    print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
+    return 0
+
+
+@app.command()
+def watch(
+    place: Annotated[Path, typer.Argument(help="A run, or a folder of runs.", metavar="RUN|DIR")] = Path("runs"),
+    port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 0,
+) -> int:
+    """Serve the page of a run, or of all runs of a folder, on 127.0.0.1 while they go on; Ctrl-C ends it."""
+    import threading
+
+    from viaduct.runs.finding import check_root
+    from viaduct.runs.listing import list_runs, require_runs
+    from viaduct.runs.watching import open_page
+
+    check_root(place)
+    require_runs(list_runs([place]), [place])
+    with open_page(place, port) as served:
+        print(f"Watch {place} at {served.url} (Ctrl-C ends it)", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+def describe_place(dirs: list[Path] | None) -> str:
+    return ", ".join(str(word) for word in dirs or [Path("runs")])
+
+
+@app.command()
 def export(
     dirs: Dirs = None,
     to: Annotated[str, typer.Option(help="csv: a row a run. mlflow: a folder that MLflow opens as its store.")] = "csv",
@@ -211,9 +256,14 @@ def export(
     runs = collect(dirs, conditions)[1]
     if to == "csv":
         write_csv(runs, out)
-    else:
-        write_store(runs, out)
-    print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
+        print(f"wrote {len(runs):,} runs to {out}", file=sys.stderr)
+        return 0
+    unlinked = write_store(runs, out)
+    print(f"wrote {len(runs):,} runs to {out}; open it with either of", file=sys.stderr)
+    print(f"  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {shlex.quote(str(out))}", file=sys.stderr)
+    print(f"  mlflow migrate-filestore --source {shlex.quote(str(out))} --target sqlite:///mlflow.db", file=sys.stderr)
+    if unlinked:
+        print(f"of {unlinked:,} runs not all files could be linked; the tag viaduct.path names them", file=sys.stderr)
     return 0
 
 

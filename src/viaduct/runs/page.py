@@ -1,0 +1,253 @@
+"""One page over several runs: their curves over each other, hyper-parameters against results, a table, lineage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from viaduct.errors import BadRun
+from viaduct.reporting import (
+    Callout,
+    DataColumn,
+    GraphDrawing,
+    Node,
+    Page,
+    ParallelPlot,
+    Part,
+    PlotAxis,
+    RunCurves,
+    Section,
+    Series,
+    Table,
+    Tile,
+    Tone,
+    VirtualTable,
+)
+from viaduct.reporting.thinning import thin
+from viaduct.run_files import Json, read_metrics
+from viaduct.runs.choosing import is_on_noise
+from viaduct.runs.facts import RunFacts, percent
+from viaduct.runs.finding import Problem
+from viaduct.runs.importance import is_bookkeeping, rank_importance
+from viaduct.runs.lineage import Node as Origin
+from viaduct.runs.lineage import trace_lineage
+from viaduct.runs.table import count_states, write_percent
+
+MOST_CURVES = 24
+MOST_LINES = 500
+MOST_PARAMETERS = 7
+POINTS = 300
+LOSS_NEEDS_LOG = 20.0
+TONES: dict[str, Tone] = {
+    "finished": "good",
+    "running": "new",
+    "interrupted": "warn",
+    "crashed": "bad",
+    "unknown": "muted",
+    "never begun": "muted",
+}
+RESULTS: tuple[tuple[str, str, Callable[[RunFacts], float | None]], ...] = (
+    ("images/s", "", lambda run: run.images_per_s),
+    ("last loss", "", lambda run: run.loss),
+    ("best top-1", "%", lambda run: percent(run.best_top1)),
+)
+
+
+def build_page(
+    runs: Sequence[RunFacts], problems: Sequence[Problem], title: str, version: str = "", ended: bool = False
+) -> Page:
+    """Return the page; `version` makes it one that is served and renews itself."""
+    sections = [curve_section(runs), parameter_section(runs), table_section(runs), lineage_section(runs)]
+    if problems:
+        rows = [[problem.path, problem.reason] for problem in problems]
+        sections.append(Section("Not listed as runs", "", [Table(("folder", "reason"), rows)]))
+    return Page(
+        title,
+        count_states(runs),
+        build_tiles(runs),
+        [section for section in sections if section is not None],
+        warn_of_noise(runs),
+        verb="runs",
+        kind="runs",
+        version=version,
+        ended=ended,
+    )
+
+
+def build_tiles(runs: Sequence[RunFacts]) -> list[Tile]:
+    learned = [run for run in runs if run.best_top1 is not None and not is_on_noise(run)]
+    best = max(learned, key=lambda run: run.best_top1 or 0.0, default=None)
+    fastest = max(runs, key=lambda run: run.images_per_s or 0.0, default=None)
+    running = [run for run in runs if run.state == "running"]
+    crashed = [run for run in runs if run.state == "crashed"]
+    return [
+        Tile("runs", f"{len(runs):,}", f"{len(running)} running"),
+        Tile(
+            "best top-1", f"{write_percent(best.best_top1)} %" if best else "–", best.name if best else "no evaluation"
+        ),
+        Tile(
+            "fastest",
+            f"{fastest.images_per_s:,.0f} images/s" if fastest and fastest.images_per_s else "–",
+            fastest.name if fastest and fastest.images_per_s else "",
+        ),
+        Tile("crashed", f"{len(crashed):,}", crashed[0].name if crashed else ""),
+    ]
+
+
+def warn_of_noise(runs: Sequence[RunFacts]) -> list[Part]:
+    noisy = [run.name for run in runs if is_on_noise(run)]
+    if not noisy:
+        return []
+    names = ", ".join(noisy[:5]) + (" …" if len(noisy) > 5 else "")
+    return [Callout("warn", f"Trained on noise, so that their losses and accuracies say nothing: {names}.")]
+
+
+# Curves
+
+
+def curve_section(runs: Sequence[RunFacts]) -> Section | None:
+    """Return loss, top-1 and speed of the runs that are drawn: those with the best top-1 where there are many."""
+    drawn = choose_drawn(runs)
+    losses, accuracies = [], []
+    for run in drawn:
+        logs, evaluations = read_records(run)
+        losses.append(read_series(run.name, logs, "loss"))
+        accuracies.append(read_series(run.name, evaluations, "top1", 100.0))
+    parts: list[Part] = []
+    if any(len(series.x) for series in losses):
+        parts.append(RunCurves("Training loss", "step", "loss", losses, log_y=spans_decades(losses)))
+    if any(len(series.x) for series in accuracies):
+        parts.append(RunCurves("Validation top-1", "step", "top-1", accuracies, unit="%"))
+    if not parts:
+        return None
+    shown = f"The {len(drawn)} runs with the best top-1 of {len(runs):,}." if len(drawn) < len(runs) else ""
+    return Section("Curves", shown, parts)
+
+
+def choose_drawn(runs: Sequence[RunFacts]) -> list[RunFacts]:
+    if len(runs) <= MOST_CURVES:
+        return list(runs)
+    return sorted(runs, key=lambda run: run.best_top1 if run.best_top1 is not None else -1.0, reverse=True)[
+        :MOST_CURVES
+    ]
+
+
+def read_records(run: RunFacts) -> tuple[list[Json], list[Json]]:
+    path = Path(run.path)
+    try:
+        return read_metrics(path, "log"), read_metrics(path, "evaluation")
+    except (BadRun, OSError):
+        return [], []
+
+
+def read_series(name: str, records: list[Json], field: str, factor: float = 1.0) -> Series:
+    """Return one curve with as many points as a screen shows; the last record of a step counts."""
+    by_step = {record["step"]: record[field] for record in records}
+    values = [None if value is None else factor * value for value in by_step.values()]
+    kept = thin(np.array(values, dtype=np.float64), POINTS)
+    steps = list(by_step)
+    return Series(name, [steps[place] for place in kept], [values[place] for place in kept])
+
+
+def spans_decades(series: Sequence[Series]) -> bool:
+    """Return True if losses differ so much that a log scale shows them better, and all are above zero."""
+    values = [float(value) for line in series for value in line.y if value is not None]
+    return bool(values) and min(values) > 0 and max(values) > LOSS_NEEDS_LOG * min(values)
+
+
+# Hyper-parameters against results
+
+
+def parameter_section(runs: Sequence[RunFacts]) -> Section | None:
+    """Return the parallel axes; None where no hyper-parameter differs."""
+    shown = list(runs[:MOST_LINES])
+    names = find_varying(shown)
+    if not names:
+        return None
+    axes = [PlotAxis(name, [plain_value(run.fields.get(name)) for run in shown]) for name in names[:MOST_PARAMETERS]]
+    results = [PlotAxis(name, [read(run) for run in shown], unit) for name, unit, read in RESULTS]
+    axes += [axis for axis in results if axis.known]
+    text = f"Fields of the recipe that differ between runs{describe_left_out(names, len(runs))}."
+    plot = ParallelPlot("Hyper-parameters and results", [run.name for run in shown], axes)
+    return Section("Hyper-parameters", text, [plot])
+
+
+def find_varying(runs: Sequence[RunFacts]) -> list[str]:
+    """Return the fields with more than one value, the most important first."""
+    fields = dict.fromkeys(name for run in runs for name in run.fields if not is_bookkeeping(name))
+    varying = [name for name in fields if len({repr(run.fields.get(name)) for run in runs}) > 1]
+    return sorted(varying, key=rank_importance)
+
+
+def describe_left_out(names: list[str], count: int) -> str:
+    parts = []
+    if len(names) > MOST_PARAMETERS:
+        parts.append(f"the first {MOST_PARAMETERS} of {len(names)}, not {', '.join(names[MOST_PARAMETERS:][:5])}")
+    if count > MOST_LINES:
+        parts.append(f"the newest {MOST_LINES} of {count:,} runs")
+    return f": {'; '.join(parts)}" if parts else ""
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value that an axis can show: a number, or text."""
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+# Table and lineage
+
+
+def table_section(runs: Sequence[RunFacts]) -> Section:
+    now = time.time()
+    columns = [
+        DataColumn("run", [run.name for run in runs], width=20, keep=1),
+        DataColumn("recipe", [run.recipe for run in runs], width=18, choose=True),
+        DataColumn("data", [run.data for run in runs], width=12, choose=True),
+        DataColumn("state", [run.state for run in runs], width=12, choose=True, tones=TONES, keep=3),
+        DataColumn("best top-1 %", [percent(run.best_top1) for run in runs], width=10, keep=2),
+        DataColumn("last top-1 %", [percent(run.top1) for run in runs], width=10),
+        DataColumn("last loss", [run.loss for run in runs], width=10, keep=4),
+        DataColumn("steps", [run.steps for run in runs], width=8),
+        DataColumn("of", [run.steps_total for run in runs], width=8),
+        DataColumn("images/s", [run.images_per_s for run in runs], width=9),
+        DataColumn("device", [run.short_device or "" for run in runs], width=16, choose=True),
+        DataColumn("code", [run.code or "" for run in runs], width=14),
+        DataColumn("hours old", [None if run.changed is None else (now - run.changed) / 3600 for run in runs], width=9),
+        DataColumn("why", [run.reason for run in runs], width=30, wraps=True),
+    ]
+    return Section("Runs", "", [VirtualTable("runs", columns, f"{len(runs):,} runs")])
+
+
+def lineage_section(runs: Sequence[RunFacts]) -> Section | None:
+    """Return the graph of runs that began with another's weights; None where each began anew."""
+    begun_elsewhere = [run for run in runs if run.init or run.fields.get("init.source")]
+    if not begun_elsewhere:
+        return None
+    graph = Graph()
+    for run in begun_elsewhere[:MOST_CURVES]:
+        graph.add(trace_lineage(run, runs), focus=True)
+    drawing = GraphDrawing("Where weights came from", list(graph.nodes.values()), graph.edges)
+    return Section("Lineage", "Runs that began with weights of another run, and their data.", [drawing])
+
+
+class Graph:
+    """Nodes and edges of several lineages, each node once."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.edges: list[tuple[str, str]] = []
+
+    def add(self, origin: Origin, focus: bool = False) -> str:
+        tones: dict[str, Tone] = {"run": "good", "weights": "new", "data": "muted", "missing": "bad"}
+        key = f"{origin.kind} {origin.label} {'' if origin.kind == 'run' else origin.note}"
+        if key not in self.nodes or focus:
+            label = Path(origin.label).name if origin.kind == "run" else origin.label
+            self.nodes[key] = Node(key, tones[origin.kind], label or origin.label, origin.note, focus=focus)
+        for parent in origin.parents:
+            edge = (self.add(parent), key)
+            if edge not in self.edges:
+                self.edges.append(edge)
+        return key

@@ -1,0 +1,116 @@
+"""Runs on a page that renews itself, served on loopback: `viaduct runs watch RUN` or `viaduct runs watch DIR`.
+
+One run has the page that `train --watch` shows, told by its lock when it ends. A folder has the page over all its runs,
+made anew when a file of one of them has changed. The server is that of training/live.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from viaduct.reporting import Remark, render_page
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.listing import Listing, list_runs, open_run
+from viaduct.runs.page import build_page, build_tiles
+from viaduct.training.live import LOOPBACK, Ending, LivePage, open_server
+
+WAIT_S, IDLE_WAIT_S = 2.0, 15.0
+LOOK_S = 1.0
+ENDINGS: dict[str, Any] = {"finished": "finished", "interrupted": "interrupted"}
+
+
+class RunsPage:
+    """Serves the page over all runs below a folder from a thread that does not keep the process alive."""
+
+    def __init__(self, root: Path, port: int = 0) -> None:
+        self.root = root
+        self.closed = False
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._rendered = ("", "")
+        self._server = open_server(self, port, "--port")
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True, name="viaduct-runs-watch"
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}/"
+
+    def look(self) -> tuple[Listing, str]:
+        """Return the runs as they are now, and a version that changes with them."""
+        with self._lock:
+            listing = list_runs([self.root])
+        facts = [(run.path, run.state, run.reason, run.steps, run.changed, run.top1) for run in listing.runs]
+        return listing, hashlib.sha256(repr((facts, listing.problems)).encode()).hexdigest()[:16]
+
+    def answer_page(self, query: dict[str, list[str]]) -> str:
+        listing, version = self.look()
+        if self._rendered[0] != version:
+            page = build_page(listing.runs, listing.problems, str(self.root), version)
+            self._rendered = (version, render_page(page))
+        return self._rendered[1]
+
+    def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
+        if "since" in query:
+            self._ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
+        listing, version = self.look()
+        tiles = [{"label": tile.label, "value": tile.value, "note": tile.note} for tile in build_tiles(listing.runs)]
+        return {"version": version, "tiles": tiles, "ended": None, "runs": [describe(run) for run in listing.runs]}
+
+    def read_image(self, path: str) -> bytes | None:
+        return None
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def describe(run: RunFacts) -> dict[str, Any]:
+    names = ("name", "state", "reason", "steps", "steps_total", "loss", "top1", "best_top1", "images_per_s")
+    return {name: getattr(run, name) for name in names}
+
+
+@contextlib.contextmanager
+def open_page(place: Path, port: int) -> Iterator[LivePage | RunsPage]:
+    """Serve the page of a run, or of the runs below a folder, until the block ends."""
+    page: LivePage | RunsPage
+    if (place / "recipe.json").exists():
+        open_run(place)  # says what is wrong with it
+        page = LivePage(place, port)
+        threading.Thread(target=follow_run, args=(page,), daemon=True).start()
+    else:
+        page = RunsPage(place, port)
+    with contextlib.closing(page):
+        yield page
+
+
+def follow_run(page: LivePage) -> None:
+    """Tell the page how its run has ended, as soon as no process holds its lock any more."""
+    while not page.closed:
+        run = open_run(page.run)
+        if run.state not in ("running", "unknown"):
+            page.end(describe_ending(run))
+            return
+        time.sleep(LOOK_S)
+
+
+def describe_ending(run: RunFacts) -> Ending:
+    why = f": {run.reason}" if run.reason else ""
+    sentence = f"{run.state.capitalize()} after step {run.steps:,}{why}."
+    report = Path(run.path) / "report.html"
+    remarks = (Remark("Report", str(report)),) if report.is_file() else ()
+    return Ending(ENDINGS.get(run.state, "stopped"), sentence, remarks)
