@@ -16,6 +16,7 @@ from training.test_loop import resumed
 from training.tiny import RECIPE, After, Recorder, forgetful, normed, plain, trained, training, weights, within
 from viaduct.devices import cpu
 from viaduct.errors import BadData, BadValue, UnknownName
+from viaduct.profiling.collector import Plan
 from viaduct.profiling.folder import read_profile
 from viaduct.profiling.options import ProfilingOptions, Window
 from viaduct.profiling.record import Facts, Kernel, Profile, Step
@@ -87,6 +88,24 @@ def test_evaluations_and_checkpoints_between_steps_are_named(tmp_path: Path) -> 
         5: "evaluation, checkpoint",  # after five steps, and a new best
         6: "checkpoint",
     }
+
+
+@pytest.mark.parametrize(("last", "recorded"), [(4, 1), (5, 0), (6, 1), (9, 2)])
+def test_no_planned_evaluation_is_recorded_with_the_steps(run: RunDir, last: int, recorded: int) -> None:
+    """Evaluations come after 5 and 10 steps: right before step 5."""
+    own = Profiling(ProfileRequest(Window(last - 8 if last > 7 else 0, last)))
+    done = trained(BASE, run, own)
+    found = read_profile(run.path / "profile")
+    assert (done.evaluation_every, found.facts.recorded_steps) == (5, recorded)
+    assert any("No operators: an evaluation" in note for note in found.facts.notes) == (recorded == 0)
+    assert bool(found.operators) == bool(recorded)
+
+
+def test_a_checkpoint_that_nobody_planned_is_said_to_be_among_the_operators(run: RunDir) -> None:
+    own = Profiling(ProfileRequest(Window(1, 4)))
+    trained(BASE, run, own, After(4, lambda training: str(training.save())))  # type: ignore[arg-type,return-value]
+    notes = read_profile(run.path / "profile").facts.notes
+    assert "The operators hold those of a checkpoint that came between the recorded steps." in notes
 
 
 def test_a_run_that_goes_on_profiles_the_steps_that_are_left(tmp_path: Path) -> None:
@@ -285,9 +304,10 @@ class Marks:
     """A collector that writes down what it is told; the network and the optimizer write into the same list."""
 
     log: list[str]
-    done = False
+    done, taken = False, 0
 
-    def __init__(self, plan: object, device: str, rank: int) -> None: ...
+    def __init__(self, plan: Plan, device: str, rank: int) -> None:
+        self.plan = plan
 
     def watch_modules(self, root: object) -> None: ...
 

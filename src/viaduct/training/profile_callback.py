@@ -107,7 +107,7 @@ class Profiling(Callback):
         window = self.window
         if window is None or not window.first - 1 <= training.step <= window.last:
             return None
-        plan = self.plan or self.make_plan(window, skip=window.first - training.step)
+        plan = self.plan or self.make_plan(training, window)
         self.first = training.step
         if training.group.first:
             with suppress(OSError):  # whoever writes there says what is wrong
@@ -116,9 +116,13 @@ class Profiling(Callback):
         self.watch(training)
         return self.collector
 
-    def make_plan(self, window: Window, skip: int) -> Plan:
-        recorded = window.count_recorded() if self.request.options.operators else 0
-        return Plan(skip, len(window) - recorded, recorded)
+    def make_plan(self, training: Training, window: Window) -> Plan:
+        """Return how the window is divided; no evaluation or checkpoint that is planned is recorded with the steps."""
+        wanted = window.count_recorded() if self.request.options.operators else 0
+        recorded = min(wanted, count_undisturbed(training, window.last))
+        if recorded < wanted and not recorded:
+            self.lines.append(f"No operators: an evaluation or a checkpoint comes right before step {window.last}.")
+        return Plan(window.first - training.step, len(window) - recorded, recorded)
 
     def watch(self, training: Training) -> None:
         """Look into the network, where it runs as it is written: hooks would be compiled or captured."""
@@ -133,10 +137,18 @@ class Profiling(Callback):
         self.marks.points.attach(network)
 
     def evaluation(self, training: Training, score: Score) -> None:
-        self.marks.note_interruption("evaluation")
+        self.note_interruption("evaluation")
 
     def checkpoint(self, training: Training, saved: Saved) -> None:
-        self.marks.note_interruption("checkpoint")
+        self.note_interruption("checkpoint")
+
+    def note_interruption(self, kind: str) -> None:
+        self.marks.note_interruption(kind)
+        collector = self.collector
+        if collector is None or collector.done or not collector.plan.recorded:
+            return
+        if collector.taken >= collector.plan.skip + collector.plan.timed:
+            self.lines.append(f"The operators hold those of a {kind} that came between the recorded steps.")
 
     def step(self, training: Training) -> None:
         if self.collector is not None and self.collector.done and not self.written:
@@ -259,6 +271,12 @@ def publish_profile(folder: Path) -> Profile:
     write_profile(profile, folder, read_events(folder))
     write_report(profile, folder / REPORT)
     return profile
+
+
+def count_undisturbed(training: Training, last: int) -> int:
+    """Return how many steps up to `last` follow each other, and the one before, without a planned interruption."""
+    intervals = (training.evaluation_every, training.recipe.checkpoint.every_steps)
+    return min((last % every for every in intervals if every), default=last)
 
 
 def count_workers(recipe: Recipe) -> int | None:

@@ -164,6 +164,8 @@ def take_steps(training: Training, profiling: Profiling) -> None:
         while not profiling.written and not training.stopping and not training.interrupted():
             training.proceed(batches)
         training.agreement.settle()
+        if profiling.collector is None:
+            raise BadRun("interrupted before the first step: there is nothing to profile.")
         if not profiling.written:
             profiling.write(training, f"interrupted after step {training.step}")
     for line in profiling.lines:
