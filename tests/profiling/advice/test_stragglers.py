@@ -29,6 +29,12 @@ def test_ranks_that_take_turns_in_being_slow_are_even() -> None:
     assert find(make_profile(steps)) is None
 
 
+def test_a_rank_that_is_slow_now_and_then_is_no_straggler() -> None:
+    waits = [9000.0, 3000.0, 1000.0, 900.0, 300.0] * 2
+    fast = [make_rank(0, wait)[number] for number, wait in enumerate(waits)]
+    assert find(make_profile([*fast, *make_rank(1, 0.0)])) is None
+
+
 def test_a_few_steps_do_not_make_a_straggler() -> None:
     assert find(make_profile([*make_rank(0, 3000.0, count=4), *make_rank(1, 0.0, count=4)])) is None
 

@@ -12,7 +12,7 @@ from viaduct.profiling.record import Advice, Kernel
 CERTAINTY = 0.5
 SHORT_US = 10.0
 """Time below which a kernel moves less than its start-up costs (2 to 5 µs on the devices that we know)."""
-FUSIBLE = ("elementwise", "copies", "copy", "optimizer", "other kernels", "normalisation", "reduction", "other")
+FUSIBLE = ("elementwise", "copies", "optimizer", "other kernels", "normalisation", "reduction")
 """Kinds of kernels that a compiler fuses with their neighbours; convolutions and products stay by themselves."""
 
 
