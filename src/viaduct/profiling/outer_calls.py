@@ -13,10 +13,12 @@ compiled code, and removing them would compile it again.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from viaduct.profiling.compilations import count_graphs
 from viaduct.scripts.roots import Roots
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ class OuterCalls:
         self._roots: Roots | None = Roots(self._began, self._ended)
         self._classes: dict[type, Any] = {}  # class -> its own __call__, None where it inherits it
         self._met: dict[type, None] = {}
+        self._networks: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules with parameters
         self._is_inside = False
+        self._graphs_before = count_graphs()
 
     def __enter__(self) -> OuterCalls:
         if self._roots is not None:
@@ -56,9 +60,7 @@ class OuterCalls:
 
     def narrow(self) -> None:
         """Watch only the classes of networks that were met; nothing happens where none was, or code was compiled."""
-        from viaduct.profiling.compilations import count_graphs
-
-        if self._roots is None or not self._met or count_graphs():
+        if self._roots is None or not self._met or count_graphs() > self._graphs_before:
             return
         for kind in self._met:
             self._watch_class(kind)
@@ -89,12 +91,13 @@ class OuterCalls:
         return output
 
     def _began(self, module: nn.Module, args: Any) -> None:
-        if next(module.parameters(), None) is not None:
+        if module in self._networks or next(module.parameters(), None) is not None:
+            self._networks.add(module)
             self._met.setdefault(type(module))
             self._on_call(module, args)
 
     def _ended(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if next(module.parameters(), None) is not None:
+        if module in self._networks:
             self._on_return(module, args, kwargs, output)
 
 

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from viaduct.profiling import patches
 from viaduct.profiling.collector import Collector
@@ -25,6 +26,7 @@ from viaduct.profiling.outer_calls import OuterCalls
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.optim import Optimizer
 
@@ -50,6 +52,7 @@ class ScriptPhases(Watcher):
         self.steps_without_optimizer = 0
         self.workers: int | None = None
         self._calls = OuterCalls(self._on_call, self._on_return)
+        self._weights: WeakKeyDictionary[nn.Module, torch.Tensor] = WeakKeyDictionary()  # one that is trained
         self._held = ExitStack()
         self._thread: int | None = None
         self._trained: set[int] = set()  # networks that were in training mode in a training pass
@@ -60,6 +63,7 @@ class ScriptPhases(Watcher):
         self._last_optimizer: Optimizer | None = None
         self._is_functional = False  # backward passes come without a call of a network
         self._updates_before_scaler = 0
+        self._graphs_before = count_graphs()
 
     def __enter__(self) -> ScriptPhases:
         hold = self._held.enter_context
@@ -121,8 +125,14 @@ class ScriptPhases(Watcher):
         """Return True for a pass with gradients, in training mode or of a network that is never in training mode."""
         import torch
 
-        if not torch.is_grad_enabled() or not any(weight.requires_grad for weight in module.parameters()):
+        if not torch.is_grad_enabled():
             return False
+        weight = self._weights.get(module)
+        if weight is None or not weight.requires_grad:
+            weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
+            if weight is None:
+                return False
+            self._weights[module] = weight
         return module.training or id(module) not in self._trained
 
     def _on_idle_pass(self, module: nn.Module) -> None:
@@ -280,4 +290,4 @@ class ScriptPhases(Watcher):
 
     @property
     def mode(self) -> str:
-        return "graph" if count_graphs() else "eager"
+        return "graph" if count_graphs() > self._graphs_before else "eager"

@@ -91,7 +91,8 @@ class Session:
         self._write({"kind": "facts", "facts": asdict(self.describe()), "rank": self.collector.rank})
 
     def _write_step(self, part: Part, step: Step) -> None:
-        self._write({"kind": "step", "part": part, "step": asdict(step)})
+        fields = vars(step) if not step.collectives else asdict(step)  # asdict takes 30 µs
+        self._write({"kind": "step", "part": part, "step": fields})
         if step.number == 0:  # how its end was found is known from here on
             self._write_facts()
 
