@@ -33,10 +33,16 @@ def test_operators_of_different_modules_or_shapes_are_different_rows() -> None:
     assert len(list_operators(read_trace(first, second, *calls, other))) == 4
 
 
-def test_figures_are_means_per_step() -> None:
-    calls = [make_event("aten::add", start, 6) for start in (10, 20, 1010, 2010)]
-    (row,) = list_operators(read_trace(*calls, steps=2))
-    assert (row.calls, row.total_us, row.self_us, row.device_us) == (1.5, 9.0, 9.0, None)
+def test_what_does_not_come_in_every_step_is_a_mean() -> None:
+    calls = [make_event("aten::add", start, 6) for start in (10, 20, 1010, 4010)]
+    (row,) = list_operators(read_trace(*calls, steps=3))
+    assert (row.calls, row.total_us, row.self_us, row.device_us) == (1.0, 6.0, 6.0, None)
+
+
+def test_one_slow_step_does_not_move_the_times() -> None:
+    calls = [make_event("aten::add", start, took) for start, took in ((10, 6), (20, 1), (1010, 900), (2010, 8))]
+    (row,) = list_operators(read_trace(*calls, steps=3))
+    assert (row.total_us, row.self_us) == (8, 8)
 
 
 def test_a_row_says_shapes_dtypes_and_layout() -> None:

@@ -114,10 +114,9 @@ def test_work_of_the_convolution_is_counted_once(recorded: Recorded) -> None:
     assert sum(row.flops or 0 for row in rows) == 2 * (4 * 4 * 6 * 6) * 27
 
 
-def test_kernels_take_no_more_time_than_all_operators(recorded: Recorded) -> None:
-    own = sum(row.self_us for row in recorded.operators)
-    assert 0 < sum(kernel.time_us for kernel in recorded.kernels) <= own * 1.0001
-    assert "convolution" in {kernel.kind for kernel in recorded.kernels}
+def test_kernels_have_kinds_and_no_helper_is_one(recorded: Recorded) -> None:
+    assert {"convolution", "matrix product", "optimizer"} <= {kernel.kind for kernel in recorded.kernels}
+    assert not {"aten::empty", "aten::conv2d", "aten::linear"} & {kernel.name for kernel in recorded.kernels}
 
 
 def test_owners_explain_the_peak(recorded: Recorded) -> None:

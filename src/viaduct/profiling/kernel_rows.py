@@ -76,17 +76,17 @@ HELPERS = {
 def list_kernels(trace: Trace, rank: int = 0) -> list[Kernel]:
     """Return a row for each kernel name, dtype and operator, the longest first."""
     rows = list_leaf_operators(trace) if trace.device == "cpu" else list_launched(trace)
-    groups: dict[KernelSignature, list[tuple[float, Work]]] = defaultdict(list)
-    for signature, time, work in rows:
-        groups[signature].append((time, work))
+    groups: dict[KernelSignature, list[tuple[float, float, Work]]] = defaultdict(list)
+    for signature, moment, time, work in rows:
+        groups[signature].append((moment, time, work))
     steps = len(trace.windows)
     kernels = [
         Kernel(
             **signature._asdict(),
             calls=len(found) / steps,
-            time_us=sum(time for time, _ in found) / steps,
-            flops=sum_known([work.flops for _, work in found], steps),
-            bytes=sum_known([work.bytes for _, work in found], steps),
+            time_us=trace.find_typical((moment, time) for moment, time, _ in found),
+            flops=sum_known([work.flops for *_, work in found], steps),
+            bytes=sum_known([work.bytes for *_, work in found], steps),
             rank=rank,
         )
         for signature, found in groups.items()
@@ -103,7 +103,8 @@ class KernelSignature(NamedTuple):
     operator: str
 
 
-Row = tuple[KernelSignature, float, Work]
+Row = tuple[KernelSignature, float, float, Work]
+"""Signature, moment, time and work of one launch."""
 
 
 def list_leaf_operators(trace: Trace) -> list[Row]:
@@ -118,7 +119,7 @@ def list_leaf_operators(trace: Trace) -> list[Row]:
             caller = outer.name if outer is not None else ""
             signature = KernelSignature(event.name, find_kind(trace, event), find_dtype(event), caller)
             own_us = max(0.0, event.duration - trace.inside_us.get(id(event), 0.0))
-            found.append((signature, own_us, works[id(event)]))
+            found.append((signature, event.start, own_us, works[id(event)]))
     return found
 
 
@@ -135,7 +136,8 @@ def list_launched(trace: Trace) -> list[Row]:
         dtype = find_dtype(operator) if operator is not None else ""
         name = operator.name if operator is not None else ""
         signature = KernelSignature(kernel.name, find_kernel_kind(trace, kernel, operator), dtype, name)
-        found.append((signature, kernel.duration, work))
+        moment = operator.start if operator is not None else kernel.start
+        found.append((signature, moment, kernel.duration, work))
     return found
 
 

@@ -51,7 +51,7 @@ def list_operators(trace: Trace, rank: int = 0) -> list[Operator]:
 
 
 class RowMaker:
-    """Rows of operators with means per recorded step."""
+    """Rows of operators: times of a typical recorded step, counts as means over the steps."""
 
     def __init__(self, trace: Trace, rank: int) -> None:
         self.trace = trace
@@ -63,17 +63,16 @@ class RowMaker:
 
     def make_row(self, signature: Signature, events: Sequence[Event]) -> Operator:
         """Return the row of calls with one signature; a trace without kernels says nothing of the device."""
-        steps = len(self.trace.windows)
+        steps, inside, typical = len(self.trace.windows), self.trace.inside_us, self.trace.find_typical
         works = [self.works.get(id(event), NOTHING_KNOWN) for event in events]
-        total = sum(event.duration for event in events)
-        inside = sum(min(event.duration, self.trace.inside_us.get(id(event), 0.0)) for event in events)
-        on_device = sum(self.launched.get(id(event), 0.0) for event in events) / steps
+        own = [(event.start, max(0.0, event.duration - inside.get(id(event), 0.0))) for event in events]
+        on_device = [(event.start, self.launched.get(id(event), 0.0)) for event in events]
         return Operator(
             **signature._asdict(),
             calls=len(events) / steps,
-            total_us=total / steps,
-            self_us=(total - inside) / steps,
-            device_us=on_device if self.launched else None,
+            total_us=typical((event.start, event.duration) for event in events),
+            self_us=typical(own),
+            device_us=typical(on_device) if self.launched else None,
             flops=sum_known([work.flops for work in works], steps),
             bytes=sum_known([work.bytes for work in works], steps),
             synchronises=any(id(event) in self.waiting for event in events),

@@ -76,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator with one signature; figures are means per recorded step of one rank."""
+    """One operator with one signature, per recorded step of one rank: counts are means, times of a typical step."""
 
     name: str  # "aten::convolution"
     calls: float
@@ -97,7 +97,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel name; figures are means per recorded step. On the CPU: operators that call no other."""
+    """One kernel name, per recorded step as operators are. On the CPU: operators that call no other but helpers."""
 
     name: str
     kind: str  # "convolution", "matrix product", "normalisation", "pooling", "elementwise", "copy", "communication", …

@@ -10,9 +10,11 @@ line from the forward operator with their sequence number. Importing this module
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 from viaduct.profiling.events import ANNOTATION, ON_DEVICE, OPERATOR, PYTHON, Event, Span, nest_events, sum_inside
@@ -53,6 +55,21 @@ class Trace:
     def contexts(self) -> dict[int, Context]:
         """Surroundings of each operator, by id."""
         return find_contexts(self)
+
+    def find_typical(self, times: Iterable[tuple[float, float]]) -> float:
+        """Return the time of a typical step, given (moment, time) of each event.
+
+        That is the median over the steps, which one step with a busy machine does not move; the mean where an event
+        does not come in every step.
+        """
+        starts = [start for start, _ in self.windows]
+        sums = [0.0] * len(starts)
+        present = set()
+        for moment, duration in times:
+            number = max(0, bisect_right(starts, moment) - 1)
+            sums[number] += duration
+            present.add(number)
+        return median(sums) if len(present) == len(sums) else sum(sums) / len(sums)
 
 
 @dataclass(frozen=True)
