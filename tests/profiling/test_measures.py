@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from viaduct.profiling.measures import judge, measure_ranks, measure_throughput, name_missing, roofline_share
+from viaduct.profiling.measures import (
+    describe_uneven,
+    judge,
+    measure_ranks,
+    measure_throughput,
+    name_missing,
+    roofline_share,
+)
 from viaduct.profiling.record import Ceilings, Collective, Facts, Profile, Step
 
 from .sample_profiles import large_profile, make_advice, minimal_profile, small_profile
@@ -53,6 +60,8 @@ def test_a_loader_that_stalls_every_eighth_step_shows():
     assert figures.phases[0].median_us == 0
     assert figures.phases[0].share == pytest.approx(800 / (800 + 8 * 60))
     assert [phase.name for phase in figures.uneven] == ["data tail"]
+    assert describe_uneven([figures]) == ["Uneven: data tail, mean 0.1 ms, median 0 ms."]
+    assert describe_uneven([figures, replace(figures, rank=1)])[0].startswith("Uneven on ranks 0, 1: data tail")
 
 
 def test_phases_that_were_not_measured_are_left_out():

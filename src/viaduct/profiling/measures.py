@@ -20,6 +20,7 @@ from viaduct.profiling.roofline import place_under_roofline
 
 UNEVEN = 0.1
 """Difference of the mean and the median, as a share of the iteration, from which on a phase is called uneven."""
+MOST_NAMED = 8
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
 
@@ -101,6 +102,35 @@ def measure_rank(
     )
 
 
+def describe_uneven(ranks: Sequence[RankFigures]) -> list[str]:
+    """Return a sentence for each phase that is uneven on some ranks."""
+    sentences = []
+    for place, name in enumerate(PHASE_NAMES):
+        found = [figures for figures in ranks if any(phase.name == name for phase in figures.uneven)]
+        if found:
+            times = [figures.phases[place] for figures in found]
+            means = write_range([phase.mean_us for phase in times])
+            medians = write_range([phase.median_us for phase in times])
+            where = f" on {name_ranks(found)}" if len(ranks) > 1 else ""
+            sentences.append(f"Uneven{where}: {name}, mean {means} ms, median {medians} ms.")
+    return sentences
+
+
+def name_ranks(ranks: Sequence[RankFigures]) -> str:
+    """Write the numbers of some ranks; of many how many there are."""
+    if len(ranks) > MOST_NAMED:
+        return f"{len(ranks)} ranks"
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(str(figures.rank) for figures in ranks)
+
+
+def write_range(times_us: Sequence[float]) -> str:
+    """Write the smallest and the largest of some times in milliseconds."""
+    low, high = (
+        f"{time / 1000:,.3g}" if time < 1e6 else f"{time / 1000:,.0f}" for time in (min(times_us), max(times_us))
+    )
+    return low if low == high else f"{low} to {high}"
+
+
 def measure_collectives(steps: Sequence[Step]) -> float | None:
     """Return the mean time of collectives over the steps that have any; None where there was none."""
     sums = [sum(each.duration_us for each in step.collectives) for step in steps if step.collectives]
@@ -175,7 +205,5 @@ def name_missing(profile: Profile) -> str:
         )
         return f"Too few steps to judge: {measured} another one directly, {FEWEST_STEPS} are needed"
     if not profile.operators and not profile.kernels:
-        return (
-            "The four phases give no cause for a change; operators were not recorded, so nothing within them was judged"
-        )
+        return "The four phases alone gave no advice; operators were not recorded, so nothing within them was judged"
     return ""

@@ -15,6 +15,7 @@ from statistics import quantiles
 from viaduct.profiling.measures import (
     PHASE_NAMES,
     RankFigures,
+    describe_uneven,
     judge,
     measure_ranks,
     measure_throughput,
@@ -219,11 +220,7 @@ def explain_iterations(profile: Profile, ranks: Sequence[RankFigures]) -> list[s
     left_out = [step for step in profile.steps if step.interrupted_by]
     if left_out:
         sentences.append(f"Not counted: {describe_interruptions(left_out)}.")
-    for figures in ranks:
-        for phase in figures.uneven:
-            times = f"mean {write_ms(phase.mean_us)} ms, median {write_ms(phase.median_us)} ms"
-            sentences.append(f"Uneven on rank {figures.rank}: {phase.name}, {times}.")
-    return sentences
+    return [*sentences, *describe_uneven(ranks)]
 
 
 def describe_interruptions(steps: Sequence[Step]) -> str:

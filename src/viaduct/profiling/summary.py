@@ -15,6 +15,7 @@ from viaduct.profiling.measures import (
     PHASE_NAMES,
     SHORT_PHASE_NAMES,
     RankFigures,
+    describe_uneven,
     judge,
     measure_ranks,
     measure_throughput,
@@ -88,9 +89,8 @@ def write_phases(profile: Profile, width: int) -> list[str]:
     throughput = measure_throughput(profile)
     if throughput is not None:
         lines.append(f"{write_rate(throughput)} images/s")
-    for figures in ranks:
-        for phase in figures.uneven:
-            lines += wrap(describe_uneven(figures, phase.name, phase.mean_us, phase.median_us, len(ranks) > 1), width)
+    for sentence in describe_uneven(ranks):
+        lines += wrap(sentence, width)
     return lines
 
 
@@ -146,12 +146,6 @@ def draw_phases(figures: RankFigures, scale: float) -> str:
         bar += shade * max(0, round(end) - drawn)
         drawn = len(bar)
     return bar
-
-
-def describe_uneven(figures: RankFigures, name: str, mean_us: float, median_us: float, several: bool) -> str:
-    """Say that a median hides what a phase takes."""
-    where = f"Rank {figures.rank}: the" if several else "The"
-    return f"{where} {name} is uneven: mean {write_ms(mean_us)} ms, median {write_ms(median_us)} ms."
 
 
 # Operators
