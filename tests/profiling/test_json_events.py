@@ -84,4 +84,11 @@ def test_what_stands_before_the_events_is_kept(tmp_path: Path) -> None:
 def test_times_that_are_texts_become_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[{"name": "a", "ts": "1700000000000000.125", "dur": "x"}]')
     (event,) = EventFile(tmp_path / "a.json", [])
-    assert event == {"name": "a", "ts": 1_700_000_000_000_000.125}
+    assert event == {"name": "a", "ts": 1_700_000_000_000_000.125, "args": {}}
+
+
+@pytest.mark.parametrize("damage", ['"name": 3', '"pid": []', '"args": []', '"dur": -1', '"cat": {}', '"id": {"a": 1}'])
+def test_events_of_another_form_are_left_out_and_counted(damage: str, tmp_path: Path) -> None:
+    names, notes, _ = read(tmp_path / "a.json", f'[{{"name": "a", "ts": 1, {damage}}}, {{"name": "b"}}]'.encode())
+    assert names == ["b"]
+    assert notes == ["a.json: 1 events of another form were left out."]

@@ -108,9 +108,8 @@ def list_steps(difference: ProfileDifference, names: tuple[str, str]) -> list[Se
 
 def draw_bars(title: str, figures: Sequence[FigureDifference], names: tuple[str, str]) -> StackedBars:
     layers = [[to_ms(figure.before_us), to_ms(figure.after_us)] for figure in figures]
-    return StackedBars(
-        title, "profile", "ms", [figure.name for figure in figures], [BarGroup("both", list(names), layers)], "ms"
-    )
+    groups = [BarGroup("both", list(names), layers)]
+    return StackedBars(title, "profile", "time", [figure.name for figure in figures], groups, "ms")
 
 
 def to_ms(time: float | None) -> float | None:

@@ -41,6 +41,7 @@ class EventFile:
         self.notes = notes
         self.header: dict[str, Any] = {}  # what stands before the events
         self.count = 0
+        self.malformed = 0
         self.is_whole = False
 
     def __iter__(self) -> Iterator[Event]:
@@ -52,7 +53,13 @@ class EventFile:
             if self.count > MOST_EVENTS:
                 self.notes.append(f"{self.path.name}: only the first {MOST_EVENTS:,} events were read.")
                 return
-            yield convert_times(event)
+            convert_times(event)
+            if has_plain_parts(event):
+                yield event
+            else:
+                self.malformed += 1
+        if self.malformed:
+            self.notes.append(f"{self.path.name}: {self.malformed:,} events of another form were left out.")
         if not self.is_whole:
             what = f"it is cut off or damaged after {self.count:,} events" if self.count else "it holds no events"
             self.notes.append(f"{self.path.name}: {what}; what came before was read.")
@@ -171,8 +178,15 @@ def parse_header(text: str) -> dict[str, Any]:
     return header if isinstance(header, dict) else {}
 
 
-def convert_times(event: Event) -> Event:
-    """Return the event with numbers as times; a time that is none is removed."""
+def has_plain_parts(event: Event) -> bool:
+    """Return True if names are texts, numbers numbers, the arguments an object and the duration not negative."""
+    texts = all(isinstance(event.get(name, ""), str) for name in ("ph", "cat", "name"))
+    numbers = all(isinstance(event.get(name), int | float | str | None) for name in ("pid", "tid", "id"))
+    return texts and numbers and isinstance(event.setdefault("args", {}), dict) and event.get("dur", 0.0) >= 0
+
+
+def convert_times(event: Event) -> None:
+    """Turn times into numbers; a time that is none is removed."""
     for name in ("ts", "dur"):
         if name in event:
             value = to_number(event[name])
@@ -180,7 +194,6 @@ def convert_times(event: Event) -> Event:
                 del event[name]
             else:
                 event[name] = value
-    return event
 
 
 def to_number(value: Any) -> float | None:

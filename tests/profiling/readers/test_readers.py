@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from viaduct.profiling.folder import write_profile
 from viaduct.profiling.readers import load_readers, read_any
 
 from ..complete_profile import make_profile
-from .files import write_msprof, write_torch_npu
+from .files import make_kineto, write_msprof, write_torch_npu
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -66,3 +69,26 @@ def test_the_ranks_of_a_run_that_was_not_merged_are_merged(tmp_path: Path) -> No
 def test_every_file_of_the_folder_is_a_reader() -> None:
     folder = Path(sys.modules["viaduct.profiling.readers"].__file__ or "").parent
     assert len(load_readers()) == len(list(folder.glob("[a-z]*.py")))
+
+
+def write_kineto(folder: Path) -> None:
+    (folder / "a.pt.trace.json").write_text(json.dumps(make_kineto(cuda=True)))
+
+
+@pytest.mark.parametrize("write", [write_msprof, write_torch_npu, write_kineto], ids=lambda write: write.__name__)
+def test_damage_is_said_and_never_ends_in_a_traceback(write: Callable[[Path], object], tmp_path: Path) -> None:
+    write(tmp_path)
+    rng = random.Random(23)
+    for file in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
+        whole = file.read_bytes()
+        for _ in range(12):
+            place = rng.randrange(len(whole))
+            damage = rng.choice([b"", b'"', b"\x00\xff", b"[]", b"-1e999", b"\n,,,"])
+            file.write_bytes(whole[:place] + damage + (whole[place + 3 :] if damage else b""))
+            try:
+                profile = read_any(tmp_path)
+            except BadData:
+                continue
+            write_profile(profile, tmp_path.parent / "copy")
+            assert list(read_any(tmp_path.parent / "copy").steps) == list(profile.steps)
+        file.write_bytes(whole)

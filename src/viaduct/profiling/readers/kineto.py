@@ -34,6 +34,8 @@ NETWORK_MODULE = "nn.Module: "
 FUNCTION = re.compile(r"(?P<file>[^()<>]+\.py)\((?P<line>\d+)\): (?P<name>\S+)")
 LIBRARIES = ("torch", "torchvision", "timm", "numpy", "PIL", "typing_extensions", "triton", "tqdm")
 BACKWARD_CALL = re.compile(r"torch/_tensor\.py\(\d+\): backward")
+NUMBERS = ("correlation", "External id", "Sequence number", "Device Type", "In msg nelems")
+LISTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 UNIX_FROM = 1e15  # microseconds: later than 2001, so that such a time is one since 1970
 DEVICE_TYPES = {0: "cpu", 1: "cuda", 20: "npu"}  # of c10; 20 is a backend that came as a plug-in
 
@@ -138,8 +140,8 @@ def read_cycle(file: Path, notes: list[str]) -> Cycle:
 
 def keep_event(event: Event) -> Event | None:
     """Return an event that something is read from; of Python's only modules, backward, the script's own."""
-    phase, category, name = event.get("ph"), event.get("cat"), str(event.get("name", ""))
-    if "ts" not in event:
+    phase, category, name = event.get("ph"), event.get("cat"), event.setdefault("name", "")
+    if "ts" not in event or not has_known_types(event["args"]):
         return None
     if category == PYTHON:
         if name.startswith(NETWORK_MODULE) and "dur" in event:
@@ -149,6 +151,12 @@ def keep_event(event: Event) -> Event | None:
         return event
     is_memory = phase == "i" and name == "[memory]"
     return event if is_memory or (phase == "s" and category == "fwdbwd") else None
+
+
+def has_known_types(arguments: dict[str, Any]) -> bool:
+    """Return True if the arguments that are read have the types that torch.profiler writes."""
+    numbers = all(isinstance(arguments.get(name), int | None) for name in NUMBERS)
+    return numbers and all(isinstance(arguments.get(name), list | None) for name in LISTS)
 
 
 def find_location(name: str) -> str:
