@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import distributed
 
 from profiling.traces import annotate, make_event, read_trace
 from viaduct.profiling.collectives import list_collectives
+from viaduct.profiling.recorder import OperatorRecorder
 
 GLOO = 20
 SIZES = {"Input_Dims": [[1000]], "Input_type": ["float"]}
@@ -28,6 +31,22 @@ def test_two_collectives_at_once_do_not_expose_the_same_moment_twice() -> None:
 
 def test_collectives_outside_of_the_steps_do_not_count() -> None:
     assert list_collectives(read_trace(annotate("gloo:broadcast", -50, 20, GLOO), make_event("aten::mm", 5, 5))) == []
+
+
+@pytest.mark.skipif(not distributed.is_available(), reason="this torch has no torch.distributed")
+def test_a_real_collective_of_gloo_is_found() -> None:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    try:
+        recorder = OperatorRecorder("cpu")
+        recorder.start()
+        distributed.all_reduce(torch.ones(1000))
+        recorder.end_step()
+        (found,) = recorder.stop().collectives
+    finally:
+        distributed.destroy_process_group()
+    assert found.name == "gloo:all_reduce"
+    assert found.bytes in (4000, None)  # older releases of torch do not name the shape
+    assert found.exposed_us == pytest.approx(found.duration_us, rel=0.01)
 
 
 @pytest.mark.parametrize(("computing", "exposed"), [((200, 50), 50), ((0, 50), 100)])

@@ -62,6 +62,15 @@ def test_bytes_that_nobody_explains_are_said_to_be_so() -> None:
     }  # fmt: skip
 
 
+def test_gradients_from_before_that_were_released_are_not_at_the_peak() -> None:
+    release = allocate(9, -300, 20, None, 1, **{"Total Allocated": 500, "Total Reserved": 2000})
+    events = release + allocate(5, 1000, 120, None, 1, **{"Total Allocated": 1500, "Total Reserved": 2000})
+    _, owners = describe_memory(
+        events, read_trace(*STEP, device="cuda"), {"gradients": {9: 300}, "parameters": {1: 500}}
+    )
+    assert {owner.name: owner.bytes for owner in owners} == {"parameters": 500, "activations of conv": 1000}
+
+
 def test_the_peak_survives_thinning() -> None:
     events = [mark for number in range(3000) for mark in allocate(number, 1 + 7 * (number == 1234), number / 10, 301)]
     points, _ = describe_memory(events, read_trace(*STEP), {})

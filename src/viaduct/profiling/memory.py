@@ -105,7 +105,7 @@ def describe_memory(
     if not points:
         return [], []
     peak = max(points, key=lambda point: point.allocated)
-    owners = sum_owners(list_blocks(allocations), trace, before, peak, rank)
+    owners = sum_owners(list_blocks(allocations), trace, drop_released(before, allocations, peak.time_us), peak, rank)
     return thin_points(points), owners
 
 
@@ -159,6 +159,17 @@ def list_blocks(allocations: list[dict[str, Any]]) -> list[Block]:
             start, allocated, thread = open_blocks.pop(address)
             blocks.append(Block(start, time, allocated, thread))
     return blocks + [Block(start, float("inf"), size, thread) for start, size, thread in open_blocks.values()]
+
+
+def drop_released(before: dict[str, Storages], allocations: list[dict[str, Any]], until: float) -> dict[str, Storages]:
+    """Return the storages from before that were not released up to a moment, as an accelerator's allocator reports."""
+    released = {
+        event["args"].get("Addr") for event in allocations if event["args"]["Bytes"] < 0 and event["ts"] <= until
+    }
+    return {
+        kind: {address: size for address, size in storages.items() if address not in released}
+        for kind, storages in before.items()
+    }
 
 
 def sum_owners(
