@@ -23,6 +23,7 @@ class Compilations:
 
     def __init__(self) -> None:
         self.missing = ""  # what this release of torch does not tell
+        self._known = set(list_failures())
         self._is_listening = False
         self._graphs = 0
         self._time_us = 0.0
@@ -63,10 +64,7 @@ class Compilations:
 
     def reasons(self) -> list[str]:
         """Return why code was compiled again, in torch's words, each reason once."""
-        utils: Any = sys.modules.get("torch._dynamo.utils")
-        failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))
-        lines = (describe_failure(code, reason) for code, reasons in failures.items() for reason in reasons)
-        return list(dict.fromkeys(lines))
+        return [reason for reason in list_failures() if reason not in self._known]
 
 
 def count_graphs() -> int:
@@ -74,6 +72,14 @@ def count_graphs() -> int:
     utils: Any = sys.modules.get("torch._dynamo.utils")
     counters = getattr(utils, "counters", {})
     return int(counters["stats"]["unique_graphs"]) if "stats" in counters else 0
+
+
+def list_failures() -> list[str]:
+    """Return the failures of guards in this process so far; none where torch does not tell."""
+    utils: Any = sys.modules.get("torch._dynamo.utils")
+    failures: dict[Any, list[Any]] = dict(getattr(utils, "guard_failures", {}))
+    lines = (describe_failure(code, reason) for code, reasons in failures.items() for reason in reasons)
+    return list(dict.fromkeys(lines))
 
 
 def describe_failure(code: Any, reason: Any) -> str:

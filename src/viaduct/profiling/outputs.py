@@ -66,6 +66,7 @@ def complete_folder(
     """Add ceilings and advice, write all files of the folder and return their paths."""
     from viaduct.profiling.report import write_report
 
+    write_profile(profile, out, events)  # first: what was measured is kept, whatever becomes of the advice
     if profile.ceilings is None:
         profile = replace(profile, ceilings=measure_ceilings(profile, tell))
     profile = replace(profile, advice=find_advice(profile))
