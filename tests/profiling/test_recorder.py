@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from viaduct.profiling.recorder import OperatorRecorder, Recorded
+from profiling.traces import annotate, launch, make_event
+from viaduct.profiling.recorder import CLOCK, OperatorRecorder, Recorded
 
 HERE = Path(__file__)
 ITEM = HERE.read_text().splitlines().index("        loss.item()  # synchronises") + 1
@@ -133,3 +134,32 @@ def test_events_are_on_the_hosts_clock_without_python_functions(recorded: Record
     assert operators
     assert any(points[0] <= event["ts"] <= points[-1] for event in operators)
     assert not any(event.get("cat") == "python_function" for event in recorded.events)
+
+
+def test_a_trace_of_a_gpu_becomes_rows_on_the_hosts_clock() -> None:
+    recorder = OperatorRecorder("cuda")
+    recorder.marks = [50_000.5, 51_000.5]
+    raw = [
+        annotate(CLOCK, 0, 1),
+        annotate(CLOCK, 1000, 1),
+        make_event("aten::addmm", 100, 50, External_id=2),
+        *launch(9, 110, "sm90_gemm", 1200, 70, External_id=2),
+        make_event("cudaStreamSynchronize", 300, 900, "cuda_runtime", correlation=10),
+    ]
+    found = recorder.evaluate(raw, 0, {})
+    assert [(row.name, row.device_us, row.synchronises) for row in found.operators] == [
+        ("cudaStreamSynchronize", 0.0, True),
+        ("aten::addmm", 70.0, False),
+    ]
+    assert [(kernel.name, kernel.kind, kernel.operator) for kernel in found.kernels] == [
+        ("sm90_gemm", "matrix product", "aten::addmm")
+    ]
+    assert next(event["ts"] for event in found.events if event["name"] == "aten::addmm") == 50_100
+
+
+def test_a_trace_without_its_marks_says_nothing() -> None:
+    recorder = OperatorRecorder("cpu")
+    recorder.marks = [1.0, 2.0]
+    found = recorder.evaluate([annotate(CLOCK, 0, 1), make_event("aten::add", 5, 5)], 0, {})
+    assert found.operators == []
+    assert "lost events" in found.notes[0]
