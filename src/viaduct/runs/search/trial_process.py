@@ -74,12 +74,21 @@ class TrainProcess:
     run: Path
     log: Path
     metric: str
-    stopped: bool = field(default=False)
+    stopped: bool = False
+    size: int = -1
+    known: list[Evaluation] = field(default_factory=list)
 
     def poll(self) -> int | None:
         return self.process.poll()
 
     def evaluations(self) -> list[Evaluation]:
+        file = self.run / "metrics.jsonl"
+        size = file.stat().st_size if file.is_file() else 0
+        if size != self.size:
+            self.size, self.known = size, self.read_evaluations()
+        return self.known
+
+    def read_evaluations(self) -> list[Evaluation]:
         found = {}
         for _, record in metric_lines(self.run):
             if record is not None and record["kind"] == "evaluation" and is_number(record.get(self.metric)):

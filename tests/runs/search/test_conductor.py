@@ -1,0 +1,193 @@
+"""The search loop on recorded trials: what is started, stopped, counted, resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from runs.search.replay import (
+    LR,
+    RecordedLauncher,
+    RecordedRun,
+    look_up,
+    make_conductor,
+    make_study,
+    past_runs,
+    recorded_space,
+    trials_until,
+)
+from viaduct.runs.search.conductor import Plan
+from viaduct.runs.search.past_runs import PastRun, add_past_runs
+from viaduct.runs.search.results import read_results
+from viaduct.runs.search.sampling import SamplerName
+
+
+def settings_of(launcher: RecordedLauncher) -> list[dict[str, str]]:
+    return [settings for _, settings in launcher.started]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_the_same_seed_draws_the_same_trials_and_another_seed_others(sampler: SamplerName) -> None:
+    drawn = []
+    for seed in (1, 1, 2):
+        launcher = RecordedLauncher(seed=1)
+        make_conductor(make_study(), Plan(8, sampler=sampler, seed=seed), launcher).conduct()
+        drawn.append(settings_of(launcher))
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(drawn[0]) == 8
+
+
+def test_a_search_in_two_parts_draws_what_one_in_one_part_does() -> None:
+    entire, parts = RecordedLauncher(seed=1), RecordedLauncher(seed=1)
+    make_conductor(make_study(), Plan(8, seed=3), entire).conduct()
+    study = make_study()
+    looks = iter([False] * 3 + [True] * 100)
+    for is_interrupted in (lambda: next(looks), lambda: False):
+        make_conductor(study, Plan(8, seed=3), parts, is_interrupted=is_interrupted).conduct()
+    again = dict(parts.started)
+    assert list(again.values()) == settings_of(entire)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 8
+
+
+def test_finished_trials_are_not_repeated_and_a_running_one_is_resumed_with_its_values() -> None:
+    study, launcher = make_study(), RecordedLauncher(seed=1)
+    make_conductor(study, Plan(3), launcher).conduct()
+    cut_off = study.ask()
+    values = {dimension.path: dimension.suggest(cut_off) for dimension in recorded_space().dimensions}
+    resumed = RecordedLauncher(seed=1)
+    make_conductor(study, Plan(5), resumed).conduct()
+    assert [number for number, _ in resumed.started] == [3, 4]
+    assert resumed.started[0][1] == recorded_space().settings(values)
+    finished = RecordedLauncher(seed=1)
+    assert make_conductor(study, Plan(5), finished).conduct() == "done"
+    assert finished.started == []
+
+
+def test_more_unfinished_trials_than_slots_wait_their_turn() -> None:
+    study = make_study()
+    for _ in range(3):
+        trial = study.ask()
+        for dimension in recorded_space().dimensions:
+            dimension.suggest(trial)
+    conductor = make_conductor(study, Plan(3, parallel=1))
+    assert conductor.conduct() == "done"
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 3
+
+
+def test_trials_in_parallel_have_slots_of_their_own() -> None:
+    slots: list[int] = []
+
+    class Slots(RecordedLauncher):
+        def start(self, number: int, settings: Mapping[str, str], slot: int) -> RecordedRun:
+            slots.append(slot)
+            return super().start(number, settings, slot)
+
+    study = make_study()
+    make_conductor(study, Plan(6, parallel=3), Slots(seed=1)).conduct()
+    assert slots[:3] == [0, 1, 2]
+    assert set(slots) == {0, 1, 2}
+    assert len(study.trials) == 6
+
+
+def test_weak_trials_are_stopped_early_and_good_ones_are_not() -> None:
+    study = make_study()
+    make_conductor(study, Plan(20, pruner="hyperband", evaluations=5)).conduct()
+    states = [trial.state for trial in study.trials]
+    assert TrialState.PRUNED in states
+    assert TrialState.COMPLETE in states
+    pruned = [trial for trial in study.trials if trial.state == TrialState.PRUNED]
+    assert all(len(trial.intermediate_values) < 5 for trial in pruned)
+    assert study.best_value > max(trial.value or 0.0 for trial in pruned)
+
+
+def test_without_a_pruner_every_trial_is_trained_to_its_end() -> None:
+    study = make_study()
+    make_conductor(study, Plan(12, pruner="none", evaluations=5)).conduct()
+    assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
+
+
+def test_a_trial_that_diverges_has_failed_with_its_reason_and_the_search_goes_on() -> None:
+    def diverge(number: int, settings: Mapping[str, str]) -> str:
+        return f"the loss became nan at step {number}" if float(settings[LR]) > 0.1 else ""
+
+    study = make_study()
+    assert make_conductor(study, Plan(10, sampler="random"), RecordedLauncher(1, diverge)).conduct() == "done"
+    failed = [result for result in read_results(study, recorded_space()) if result.state == "failed"]
+    assert 0 < len(failed) < 10
+    assert all("the loss became nan" in result.reason for result in failed)
+    assert len(study.trials) == 10
+
+
+def test_trials_that_all_fail_for_one_reason_end_the_search() -> None:
+    study, launcher = make_study(), RecordedLauncher(1, lambda number, settings: f"no data in trial-{number:03d}")
+    assert make_conductor(study, Plan(20), launcher).conduct() == "failing"
+    assert len(launcher.started) == 3
+
+
+def test_a_search_whose_trials_all_diverge_tries_all_of_them() -> None:
+    study, launcher = make_study(), RecordedLauncher(1, lambda number, settings: f"the loss became nan at {number}")
+    assert make_conductor(study, Plan(6), launcher).conduct() == "done"
+    assert len(launcher.started) == 6
+
+
+def test_the_time_limit_leaves_unfinished_trials_for_the_next_search() -> None:
+    study = make_study()
+    conductor = make_conductor(study, Plan(5, timeout_s=0.0))
+    assert conductor.conduct() == "timeout"
+    assert make_conductor(study, Plan(5)).conduct() == "done"
+
+
+def test_the_first_trial_has_the_recipes_own_values() -> None:
+    launcher, own = RecordedLauncher(seed=1), {LR: 0.1, "optimizer.momentum": "0.9"}
+    make_conductor(make_study(), Plan(2, first=own), launcher).conduct()
+    assert settings_of(launcher)[0] == {LR: "0.1", "optimizer.momentum": "0.9"}
+
+
+def test_a_grid_is_walked_once_and_ends() -> None:
+    from viaduct.recipes import load
+    from viaduct.runs.search.space import parse_space
+
+    space = parse_space(load("shapes_taster").recipe, [f"{LR}=0.01,0.1,1", "optimizer.momentum=0,0.9"])
+    study, launcher = make_study(), RecordedLauncher(seed=1)
+    conductor = make_conductor(study, Plan(50, sampler="grid"), launcher)
+    conductor.space = space
+    assert conductor.conduct() == "done"
+    assert len(launcher.started) == 6
+    assert len({tuple(settings.items()) for settings in settings_of(launcher)}) == 6
+
+
+def test_past_runs_are_added_once_and_are_no_trials() -> None:
+    study, space = make_study(), recorded_space()
+    run = PastRun(Path("/past/a"), {LR: 0.3, "optimizer.momentum": "0.9"}, 0.77, 1000)
+    assert add_past_runs(study, [run], space) == 1
+    assert add_past_runs(study, [run], space) == 0
+    launcher = RecordedLauncher(seed=1)
+    make_conductor(study, Plan(3), launcher).conduct()
+    assert [number for number, _ in launcher.started] == [0, 1, 2]
+    assert [result.number for result in read_results(study, space)] == [None, 0, 1, 2]
+
+
+@pytest.mark.lengthy
+def test_past_runs_save_trials() -> None:
+    """Median of five seeds until a trial has the best recorded accuracy; the past runs are of another seed."""
+    best = max(look_up(1, {LR: str(row), "optimizer.momentum": "0.9"})[-1] for row in (0.1, 0.3, 1.0))
+    seeds = range(1, 6)
+    without = [trials_until(best, Plan(30, seed=seed), []) for seed in seeds]
+    after = [trials_until(best, Plan(30, seed=seed), past_runs(2, 16, draw=100 + seed)) for seed in seeds]
+    assert median(after) < median(without), (after, without)
+
+
+@pytest.mark.lengthy
+def test_gaussian_processes_draw_too() -> None:
+    pytest.importorskip("scipy")
+    launcher = RecordedLauncher(seed=1)
+    study = make_study()
+    add_past_runs(study, past_runs(2, 6, draw=1), recorded_space())
+    make_conductor(study, Plan(2, sampler="gp"), launcher).conduct()
+    assert len(launcher.started) == 2
+    assert isinstance(study.sampler, optuna.samplers.GPSampler)

@@ -1,0 +1,64 @@
+"""What is said of the best trial: nothing that noise could have made."""
+
+from __future__ import annotations
+
+import pytest
+
+from viaduct.runs.search.results import TrialResult, judge, noise_of_difference, seed_deviation, write_verdict
+
+
+def result(number: int, value: float | None, images: int | None = 1000, lr: float = 0.0, **more: object) -> TrialResult:
+    values = {"optimizer.lr": lr or 0.1 * (number + 1)}
+    return TrialResult(f"trial-{number:03d}", number, values, more.pop("state", "finished"), value, images)  # type: ignore[arg-type]
+
+
+def test_a_difference_within_the_noise_of_the_images_is_not_called_better() -> None:
+    verdict = judge([result(0, 0.90), result(1, 0.91), result(2, 0.50)], "top1", "maximize")
+    assert verdict is not None
+    assert verdict.best.name == "trial-001"
+    assert [other.name for other in verdict.alike] == ["trial-000"]
+    text = " ".join(write_verdict(verdict, "top1"))
+    assert "not shown to be better than 1 other (trial-000)" in text
+    assert "1,000 validation images" in text
+    assert "better" not in text.replace("not shown to be better", "")
+
+
+def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measured() -> None:
+    verdict = judge([result(0, 0.90), result(1, 0.50)], "top1", "maximize")
+    assert verdict is not None
+    assert verdict.alike == []
+    text = " ".join(write_verdict(verdict, "top1"))
+    assert "All others are further below" in text
+    assert "Noise between seeds was not measured" in text
+
+
+def test_runs_of_equal_values_measure_the_noise_between_seeds() -> None:
+    results = [result(0, 0.90, lr=0.1), result(1, 0.80, lr=0.1), result(2, 0.95, lr=0.2)]
+    assert seed_deviation(results) == pytest.approx(0.0707, abs=1e-3)
+    verdict = judge(results, "top1", "maximize")
+    assert verdict is not None
+    assert len(verdict.alike) == 2
+    assert "other seeds" in verdict.source
+    assert not any("was not measured" in line for line in write_verdict(verdict, "top1"))
+
+
+def test_the_noise_of_other_metrics_is_not_known_without_repeats() -> None:
+    verdict = judge([result(0, 0.2), result(1, 0.3)], "loss", "minimize")
+    assert verdict is not None
+    assert verdict.best.name == "trial-000"
+    assert verdict.noise is None
+    assert "was not measured" in write_verdict(verdict, "loss")[1]
+
+
+def test_pruned_failed_and_unfinished_trials_are_never_the_best() -> None:
+    results = [result(0, 0.99, state="pruned"), result(1, None, state="failed"), result(2, 0.6)]
+    verdict = judge(results, "top1", "maximize")
+    assert verdict is not None
+    assert verdict.best.name == "trial-002"
+    assert judge(results[:2], "top1", "maximize") is None
+
+
+def test_an_accuracy_of_every_image_has_noise_too() -> None:
+    noise = noise_of_difference(result(0, 1.0, 100), result(1, 1.0, 100), "top1", None)
+    assert noise is not None
+    assert noise > 0.01
