@@ -188,6 +188,15 @@ class Figures:
         """Time per step that collectives add by themselves: what the rank has that waits for no other."""
         return min(self.exposed_shares.values(), default=0.0) * self.iteration_us
 
+    def read_column(self, table: str, column: str) -> list[float]:
+        """Return the numbers of a column of one of the profile's tables; none where it has no such column."""
+        found = self.profile.tables.get(table)
+        names = found.get("columns", []) if isinstance(found, dict) else []
+        if not isinstance(found, dict) or column not in names:
+            return []
+        values = (row[names.index(column)] for row in found["rows"])
+        return [number for value in values if (number := parse_number(value)) is not None]
+
     @cached_property
     def optimizer_locations(self) -> frozenset[str]:
         """Lines of the script from which an optimizer updates: what torch does inside is not the script's doing."""
@@ -288,6 +297,14 @@ def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> 
             if abs(sides[0] * sides[1] - pixels) < 0.5:
                 return stride, padding
     return None
+
+
+def parse_number(value: object) -> float | None:
+    """Return a cell of a table as a number; None where it is none."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
 
 
 def add_up(rows: Iterable[Operator], value: Callable[[Operator], float]) -> dict[str, float]:

@@ -28,6 +28,15 @@ def test_idle_time_between_kernels_is_named() -> None:
     assert advice.changes == {"sink": "auto", "mode": "auto"}
 
 
+def test_the_free_time_that_torch_npu_wrote_counts() -> None:
+    table = {"columns": ["Step", "free"], "rows": [[0, "2000.0"], [1, "2200"], [2, ""]]}
+    kernels = [launch("MatMulV2", 3000.0, 100, "matrix product")]
+    profile = make_profile(device="npu", kind="torch_npu", kernels=kernels, tables={"step_trace_time": table})
+    advice = find("host_gaps", profile)
+    assert advice is not None
+    assert advice.gain_us == 2100.0
+
+
 def test_short_kernels_are_counted_with_what_starting_one_costs() -> None:
     kernels: list[Kernel] = [
         launch("add", 1200.0, 400),

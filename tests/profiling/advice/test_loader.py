@@ -80,6 +80,12 @@ def test_waits_that_come_every_fourth_step_count() -> None:
     assert "num_workers=4 (now 2)" in advice.action
 
 
+def test_the_data_tail_of_an_npu_is_a_wait_for_data() -> None:
+    advice = find(make_profile(make_steps(data_us=5000.0), device="npu", kind="msprof"))
+    assert advice is not None
+    assert "34% of each step waits for data" in advice.title
+
+
 def test_a_recipe_can_try_the_number_of_workers() -> None:
     steps = make_steps(data_us=20_000.0, loader_wait_us=20_000.0)
     advice = find(make_profile(steps, kind="recipe", facts={"workers": 1}))

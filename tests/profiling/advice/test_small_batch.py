@@ -1,35 +1,51 @@
+from typing import Any
+
 import pytest
 
 from profiling.advice.made_profiles import make_profile, make_steps, multiply
 from viaduct.profiling.advice import advise
-from viaduct.profiling.record import Advice, Operator, Profile
+from viaduct.profiling.record import Advice, Ceilings, Operator, Profile
 
-SHORT = Operator("aten::add", 200, 800.0, 800.0, phase="forward", flops=1000.0)
+SHORT = Operator("aten::add", 200, 800.0, 800.0, phase="forward", flops=1000.0, bytes=12_000.0)
+SMALL = {"shapes": "[64], [2, 64], [64, 64]", "flops": 16384.0 * 20, "bytes": 17_000.0 * 20}
+STEPS = make_steps(data_us=0.0, compute_us=800.0, update_us=200.0)
 
 
 def find(profile: Profile) -> Advice | None:
     return next((advice for advice in advise(profile) if advice.name == "small_batch"), None)
 
 
+def make_tiny(**parts: Any) -> Profile:
+    """Return 400 calls of operators that hardly compute anything."""
+    operators = [multiply(200.0, calls=20, **SMALL), SHORT, Operator("aten::t", 180, 200.0, 200.0, phase="backward")]
+    return make_profile(STEPS, operators=operators, **parts)
+
+
 def test_a_step_of_long_operators_is_no_fault() -> None:
-    assert find(make_profile(operators=[multiply(6000.0), SHORT])) is None
+    assert find(make_profile(operators=[multiply(9000.0, calls=20), SHORT])) is None
 
 
-def test_a_step_that_waits_for_its_loader_is_the_loaders_fault() -> None:
-    steps = make_steps(data_us=90_000.0, loader_wait_us=90_000.0)
-    assert find(make_profile(steps, operators=[multiply(8000.0), SHORT])) is None
+def test_operators_that_a_busy_machine_makes_slow_change_nothing() -> None:
+    assert find(make_profile(operators=[multiply(90.0, calls=20), SHORT])) is None
+    waiting = [multiply(90_000.0, calls=20, **SMALL), SHORT]
+    assert find(make_profile(make_steps(compute_us=99_000.0), operators=waiting)) is not None
 
 
-def test_a_step_that_compiles_is_the_compilers_fault() -> None:
-    steps = make_steps(compute_us=99_000.0, recompiled=1, compile_us=90_000.0)
-    assert find(make_profile(steps, operators=[multiply(8000.0), SHORT])) is None
+def test_a_large_update_of_a_usual_batch_is_no_fault() -> None:
+    update = Operator("aten::addcdiv_", 6, 6000.0, 6000.0, phase="update", flops=1e6, bytes=4e7)
+    assert find(make_profile(operators=[multiply(900.0, calls=3), SHORT, update], facts={"batch": 128})) is None
 
 
-def test_timed_steps_that_other_work_disturbed_are_no_fault() -> None:
-    profile = make_profile(
-        make_steps(compute_us=99_000.0), operators=[multiply(8000.0)], facts={"recorded_step_us": 10_000.0}
-    )
-    assert find(profile) is None
+def test_compiled_code_counts_as_work() -> None:
+    compiled = Operator("CompiledFxGraph", 1, 9000.0, 7000.0, phase="forward")
+    assert find(make_profile(operators=[compiled, SHORT])) is None
+
+
+def test_an_operator_of_unknown_arithmetic_counts_as_far_as_its_inputs_allow() -> None:
+    layer = Operator("aten::mkldnn_rnn_layer", 1, 900.0, 900.0, phase="forward", shapes="[32, 128, 256], [1024, 256]")
+    assert find(make_profile(STEPS, operators=[layer, SHORT])) is None
+    loss = Operator("aten::nll_loss_backward", 1, 900.0, 900.0, phase="backward", shapes="[], [2, 10], [2]")
+    assert find(make_profile(STEPS, operators=[loss, SHORT])) is not None
 
 
 def test_without_operators_nothing_is_known() -> None:
@@ -37,33 +53,32 @@ def test_without_operators_nothing_is_known() -> None:
 
 
 def test_an_accelerators_idle_time_is_not_judged_by_the_host() -> None:
-    assert find(make_profile(device="cuda", operators=[SHORT])) is None
-
-
-def test_compiled_code_counts_as_work() -> None:
-    assert (
-        find(make_profile(operators=[Operator("CompiledFxGraph", 1, 9000.0, 7000.0, phase="forward"), SHORT])) is None
-    )
+    assert find(make_tiny(device="cuda")) is None
 
 
 def test_fixed_cost_and_the_model_are_named() -> None:
-    steps = make_steps(data_us=0.0, compute_us=800.0, update_us=200.0)
-    advice = find(make_profile(steps, operators=[multiply(100.0, calls=2), SHORT]))
+    advice = find(make_tiny())
     assert advice is not None
-    assert "90% of a step" in advice.title
-    assert "2 times as many give 1.8 times" in advice.action  # 2000 / (900 + 2 * 100)
-    assert advice.gain_us == pytest.approx(900.0 * 7 / 8)
+    assert "of a step is fixed cost" in advice.title
+    assert "8 times as many 6.9 times" in advice.action
+    assert advice.gain_us == pytest.approx(1000.0 * 7 / 8, rel=0.1)
+    assert "400 operators need 800 µs for being called" in advice.evidence[0]
 
 
-def test_an_operator_of_unknown_arithmetic_counts_as_far_as_its_inputs_allow() -> None:
-    steps = make_steps(data_us=0.0, compute_us=800.0, update_us=200.0)
-    layer = Operator("aten::mkldnn_rnn_layer", 1, 900.0, 900.0, phase="forward", shapes="[32, 128, 256], [1024, 256]")
-    assert find(make_profile(steps, operators=[layer, SHORT])) is None
-    loss = Operator("aten::nll_loss_backward", 1, 900.0, 900.0, phase="backward", shapes="[], [2, 10], [2]")
-    assert find(make_profile(steps, operators=[loss, SHORT])) is not None
+def test_of_two_samples_reading_and_updating_the_weights_is_fixed_cost() -> None:
+    product = multiply(600.0, calls=3, shapes="[1024], [2, 1024], [1024, 1024]", flops=3 * 4.2e6, bytes=3 * 4.2e6)
+    update = Operator("aten::add_", 3, 3000.0, 3000.0, phase="update", flops=3e6, bytes=3 * 1.2e7)
+    operators, ceilings = [product, update], Ceilings(2e10, {"float32": 1.5e11})
+    assert find(make_profile(operators=operators, ceilings=ceilings, facts={"batch": 2})) is not None
+    assert find(make_profile(operators=operators, ceilings=ceilings, facts={"batch": 64})) is None
 
 
-def test_operators_that_were_interrupted_do_not_count_as_work() -> None:
-    steps = make_steps(data_us=0.0, compute_us=800.0, update_us=200.0)
-    interrupted = Operator("aten::addmm", 1, 900.0, 900.0, phase="forward", flops=16384.0, bytes=100.0)
-    assert find(make_profile(steps, operators=[interrupted, SHORT])) is not None
+def test_waits_and_compilation_are_no_part_of_the_gain() -> None:
+    steps = make_steps(
+        data_us=90_000.0, compute_us=50_800.0, update_us=200.0, loader_wait_us=90_000.0, compile_us=50_000.0
+    )
+    operators = [multiply(200.0, calls=20, **SMALL), SHORT]
+    advice = find(make_profile(steps, operators=operators))
+    assert advice is not None
+    assert advice.gain_us is not None
+    assert advice.gain_us < 1000.0

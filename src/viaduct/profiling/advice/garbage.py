@@ -16,7 +16,7 @@ LONG_US = 1000.0
 
 
 def find(figures: Figures) -> Advice | None:
-    pauses = [pause for pause in list_pauses(figures) if pause >= LONG_US]
+    pauses = [pause for pause in figures.read_column(TABLE, COLUMN) if pause >= LONG_US]
     time = sum(pauses) / len(figures.steps)
     if figures.share(time) < WORTH:
         return None
@@ -31,12 +31,3 @@ def find(figures: Figures) -> Advice | None:
         gain_us=time,
         gain_basis="the measured pauses, which would vanish",
     )
-
-
-def list_pauses(figures: Figures) -> list[float]:
-    """Return the pauses of the profile's table; none where nobody watched."""
-    table = figures.profile.tables.get(TABLE)
-    if not isinstance(table, dict) or COLUMN not in table.get("columns", ()):
-        return []
-    column = table["columns"].index(COLUMN)
-    return [float(row[column]) for row in table["rows"] if row[column] is not None]

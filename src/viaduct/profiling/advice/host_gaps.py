@@ -2,10 +2,12 @@
 
 Idle is what remains of forward, backward and update when the kernels and the exposed communication are taken off; the
 time before the forward pass belongs to the loader. Kernels of several streams that run at once make the
-estimate smaller, never larger.
+estimate smaller, never larger. torch_npu writes the free time of each step itself.
 """
 
 from __future__ import annotations
+
+from statistics import median
 
 from viaduct.profiling.figures import IDLE, Figures, show_time
 from viaduct.profiling.record import Advice
@@ -16,10 +18,10 @@ CERTAINTY = 0.7
 def find(figures: Figures) -> Advice | None:
     if not figures.on_accelerator or not figures.kernels:
         return None
-    busy = sum(kernel.time_us for kernel in figures.kernels)
     launches = sum(kernel.calls for kernel in figures.kernels)
-    step = figures.forward_backward_us + figures.update_tail_us - figures.communication_us
-    idle = step - busy
+    step = figures.forward_backward_us + figures.update_tail_us
+    free = figures.read_column("step_trace_time", "free")
+    idle = median(free) if free else step - figures.communication_us - sum(row.time_us for row in figures.kernels)
     if figures.share(idle) < IDLE:
         return None
     in_sink = figures.facts.mode.startswith("sink")
@@ -28,15 +30,20 @@ def find(figures: Figures) -> Advice | None:
         title=f"The device idles in {figures.share(idle):.0%} of each step, between kernels",
         action=suggest(figures.facts.kind == "recipe", in_sink),
         evidence=(
-            f"{launches:.0f} kernels keep the device busy for {show_time(busy)} of the {show_time(step)} from the "
-            "start of the forward pass to the end of the step.",
-            f"A kernel takes {show_time(busy / launches)} on average; the host gets one queued every "
-            f"{show_time(step / launches)}.",
+            f"Of the {show_time(step)} {name_span(figures)}, the device has nothing to do for {show_time(idle)}.",
+            f"{launches:.0f} kernels are queued in it, one every {show_time(step / launches)}.",
         ),
         gain_us=idle,
         gain_basis="the measured time without a kernel, which a captured step does not have",
         changes={"sink": "auto", "mode": "auto"} if figures.facts.kind == "recipe" and not in_sink else {},
     )
+
+
+def name_span(figures: Figures) -> str:
+    """Say which part of a step was looked at."""
+    if not figures.facts.phases_measured:
+        return "of a step"
+    return "from the start of the forward pass to the end of the step"
 
 
 def suggest(is_recipe: bool, in_sink: bool) -> str:

@@ -67,6 +67,8 @@ def find(figures: Figures) -> Advice | None:
 def find_wait(figures: Figures) -> Advice | None:
     """Return advice where steps wait in a loader."""
     wait = figures.loader_wait_us
+    if wait is None and figures.facts.kind == "msprof":
+        wait = figures.data_tail_us  # msprof's Data Aug Bound: the device waits for its next batch
     if wait is None or wait <= WORTH * figures.mean_iteration_us:
         return None
     loading = describe_loading(figures, wait, figures.mean_iteration_us)
