@@ -56,6 +56,13 @@ def test_a_record_and_its_file_are_read(tmp_path: Path) -> None:
     assert read_points(tmp_path) == ("", POINTS[1])
 
 
+def test_what_carry_leaves_holds_the_record_of_the_migrated_script(tmp_path: Path) -> None:
+    record = tmp_path / "runs" / "migrated"
+    record.mkdir(parents=True)
+    (record / FILE).write_text(json.dumps({"fp_point": POINTS[0], "bp_point": POINTS[1]}))
+    assert read_points(tmp_path) == POINTS
+
+
 def test_a_folder_that_is_no_such_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"there is no profiling_points\.json in"):
         read_points(tmp_path)

@@ -15,6 +15,7 @@ from viaduct.errors import BadData
 from viaduct.migration.options import Options
 
 FILE = "profiling_points.json"  # of a record of `viaduct rehearse`
+CARRIED = Path("runs", "migrated")  # the record of the migrated script in a folder of `viaduct carry`
 POINTS = ("fp_point", "bp_point")
 LARGEST = 1 << 20
 
@@ -26,9 +27,10 @@ def write_profiling_options(options: Options) -> str:
 
 
 def read_points(path: Path) -> tuple[str, str]:
-    """Return the points in a rehearsal's record, or in such a file itself."""
-    file = path / FILE if path.is_dir() else path
-    if not file.is_file():
+    """Return the points in a rehearsal's record, in what `viaduct carry` wrote, or in such a file itself."""
+    candidates = [path, path / FILE, path / CARRIED / FILE]
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None:
         raise BadData(
             f"there is no {FILE} in {str(path)!r}.",
             "`viaduct rehearse train.py --steps 2 --record DIR` of a TensorFlow 1 script that trains writes it.",
