@@ -28,6 +28,8 @@ from command import started, viaduct
 from data.record_files import png, write_split
 from unprivileged import drop_file_privileges
 from viaduct.cli import VERBS, load_verb
+from viaduct.profiling.folder import write_profile
+from viaduct.profiling.record import Facts, Profile, Step
 
 SECONDS = 60  # for a case: a pipe that is opened and never written to would wait for ever
 SCRIPT = """\
@@ -120,6 +122,8 @@ def make_kit(folder: Path) -> None:
     for words in (["tiny.py", "--dump-steps", "0", "--run", "run"], read):
         made = viaduct("train", *words, "--device", "cpu", cwd=folder)
         assert made.returncode == 0, made.stderr
+    steps = [Step(0, number, number + 0.2, number + 0.7, number + 1.0, float(number)) for number in range(4)]
+    write_profile(Profile(Facts("script.py", "script"), steps), folder / "prof")
     save_file({"fc.weight": np.zeros((2, 2), np.float32)}, folder / "weights.safetensors")
 
 
@@ -154,6 +158,13 @@ BESIDE: dict[str, dict[str, list[str]]] = {
     "carry": {"": ["script.py"], "source": []},
     "compare": {"": ["run/dump", "run/dump", "--workers", "1"], "left": [], "right": ["run/dump"]},
     "dump": {"": ["script.py"], "script": []},
+    "profile run": {
+        "": ["script.py", "--steps", "1", "--skip", "0", "--recorded", "0"],
+        "target": [],
+        "data": ["records.py", "--device", "cpu", "--steps", "1", "--skip", "0", "--recorded", "0"],
+    },
+    "profile read": {"": ["prof"], "path": []},
+    "profile compare": {"": ["prof", "prof"], "before": ["prof"], "after": ["prof"]},
     "data build": {"": ["images"], "source": [], "idx": [], "idx_validation": ["--idx", "i", "l"]},
     "data fetch": {"": ["cifar10", "--from", "nowhere"], "source": ["cifar10"]},
     "data index": {"": ["records"], "records": []},
@@ -178,6 +189,7 @@ TEXT = {
     "train": ["recipe"],
     "bench": ["recipe"],
     "dump": ["script"],
+    "profile run": ["target"],
     "data fetch": ["source"],
     "ranktable make": ["device_ips"],
     "ranktable convert": ["device_ips"],
@@ -196,6 +208,9 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     ("carry", "out"): MADE,
     ("compare", "out"): MADE,
     ("dump", "out"): MADE | {"a link to nothing": 0},
+    ("profile run", "out"): MADE,
+    ("profile read", "out"): MADE,
+    ("profile compare", "out"): {wrong: 0 for wrong in MADE if wrong != "an empty folder"},
     ("data build", "out"): MADE,
     ("data index", "dali_folder"): MADE,
     ("launch", "log_dir"): MADE,
@@ -205,9 +220,10 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     ("ranktable convert", "out"): REPLACED,
     # The exit code is that of the script, which is no Python; and of the check, which finds that it is no table.
     ("dump", "script"): {"a file": 1},
+    ("profile run", "target"): {"a file": 1},
     ("ranktable check", "file"): {"a file": 1},
 }
-SLOW = ("rehearse", "carry")  # a script is run in a process of its own, which takes seconds
+SLOW = ("rehearse", "carry", "profile run")  # a script is run in a process of its own, which takes seconds
 
 
 def verb_functions() -> dict[str, Callable[..., Any]]:
@@ -244,7 +260,7 @@ def words_with(verb: str, parameter: Any, path: str, kit: Path) -> list[str]:
     if parameter.param_type_name == "option":
         given = [parameter.opts[0], *given]
         return [*verb.split(), *given, *sound]
-    before = [sound.pop(0)] if parameter.name in ("right", "images") else []
+    before = [sound.pop(0)] if parameter.name in ("right", "images", "after") else []
     return [*verb.split(), *before, *given, *(["run/dump"] if parameter.name == "left" else []), *sound]
 
 

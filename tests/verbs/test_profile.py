@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from command import viaduct
-from viaduct.errors import UnknownName
+from viaduct.errors import BadRun, UnknownName
+from viaduct.profiling.outputs import check_page
 from viaduct.verbs.profile import defines_recipe, is_recipe
 
 SCRIPT = """\
@@ -136,3 +137,15 @@ def test_a_profile_is_read_and_compared(script: Path, tmp_path: Path) -> None:
     assert compared.returncode == 0, compared.stderr
     assert (tmp_path / "difference.html").exists()
     assert os.listdir(tmp_path / "prof")
+
+
+def test_a_page_replaces_neither_a_device_nor_a_link_nor_a_file_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "mine.html").write_text("mine")
+    (tmp_path / "link").symlink_to("mine.html")
+    os.mkfifo(tmp_path / "pipe")
+    for name, force in (("mine.html", False), ("link", True), ("pipe", True), (".", True)):
+        with pytest.raises(BadRun, match="--out"):
+            check_page(tmp_path / name, force)
+    assert (tmp_path / "mine.html").read_text() == "mine"
+    check_page(tmp_path / "mine.html", force=True)
+    check_page(tmp_path / "new.html", force=False)

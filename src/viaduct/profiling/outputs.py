@@ -7,7 +7,9 @@ profile, files = complete_folder(profile, Path("prof"))
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +37,16 @@ def check_folder(out: Path, force: bool) -> None:
     trial = out / f".{PROFILE}.trial"
     trial.touch()
     trial.unlink()
+
+
+def check_page(out: Path, force: bool) -> None:
+    """Refuse a place where no page can be written, or another file or a device is."""
+    if out.is_dir():
+        raise BadRun(f"--out {out} is a folder; the page needs a file.", f"Name one: {out / 'difference.html'}")
+    if os.path.lexists(out) and not stat.S_ISREG(out.lstat().st_mode):
+        raise BadRun(f"--out {out} is no regular file and is not replaced.", "Choose another place.")
+    if out.exists() and not force:
+        raise BadRun(f"--out {out} exists.", "Choose another place, or replace it with --force.")
 
 
 def remove_profile(out: Path) -> None:

@@ -110,14 +110,18 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Write the page there, too.", metavar="FILE", show_default="none")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out.")] = False,
 ) -> None:
     """Compare two profiles: phases, operators and kernels that became slower or faster.
 
     The exit code is 1 where the iterations differ by more than the noise of their steps.
     """
     from viaduct.profiling import compare as comparing
+    from viaduct.profiling.outputs import check_page
     from viaduct.profiling.readers import read_any
 
+    if out is not None:
+        check_page(out, force)
     difference = comparing.compare_profiles(read_any(before), read_any(after))
     if out is not None:
         comparing.write_comparison_page(difference, out)
