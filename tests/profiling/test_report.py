@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reporting.test_page import Elements
-from viaduct.profiling.record import Facts, Profile
+from viaduct.profiling.record import Facts, Profile, Sample
 from viaduct.profiling.report import build_page, write_report
 from viaduct.reporting import Callout, FlameGraph, ScatterChart, StackedBars, Table, VirtualTable, render_page
 
@@ -162,6 +162,12 @@ def test_many_cores_are_drawn_as_three_lines():
     charts = sections(large_profile(steps=30, operators=60))["System"].parts
     assert [chart.title for chart in charts] == ["CPU (96)", "Memory", "Disk", "Network", "GPU", "GPU memory"]
     assert [series.name for series in charts[0].series] == ["highest", "mean", "lowest"]
+
+
+def test_a_figure_that_is_read_every_fifth_sample_leaves_no_gaps():
+    samples = [Sample(number * 1e6, {"gpu 0 PCIe in MiB/s": 5.0} if number % 5 == 0 else {}) for number in range(20)]
+    (chart,) = sections(replace(small_profile(), samples=samples))["System"].parts
+    assert (chart.title, list(chart.series[0].x)) == ("GPU PCIe in", [0.0, 5.0, 10.0, 15.0])
 
 
 def test_tables_of_a_reader_sort_as_numbers_and_keep_what_is_missing():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -335,21 +334,26 @@ def group_name(name: str) -> tuple[str, str]:
 
 def draw_samples(title: str, unit: str, names: Sequence[str], samples: Sequence[Sample]) -> LineChart:
     """Return the lines of one group; of many cores the busiest, the mean and the idlest."""
-    times = [(sample.time_us - samples[0].time_us) / 1e6 for sample in samples]
-    if len(names) > MOST_LINES:
-        series = [
-            Series(label, times, [choose(pick_values(sample, names)) for sample in samples])
-            for label, choose in CHOICES
-        ]
-    else:
-        series = [Series(shorten(name, unit), times, [sample.values.get(name) for sample in samples]) for name in names]
+    start = samples[0].time_us
+    present = [sample for sample in samples if any(name in sample.values for name in names)]
     heading = title[:1].upper() + title[1:]
     heading = re.sub(r"^(Cpu|Gpu|Npu|Mlu)\b", lambda found: found[0].upper(), heading)
     if len(names) > MOST_LINES:
+        times = [(sample.time_us - start) / 1e6 for sample in present]
+        values = [pick_values(sample, names) for sample in present]
+        series = [Series(label, times, [choose(found) for found in values]) for label, choose in CHOICES]
         heading += f" ({len(names)})"
-    return LineChart(
-        heading, "time (s)", title, series, log_y=False, unit=unit, includes=(0, 100) if unit == "%" else (0,)
-    )
+    else:
+        series = [draw_figure(name, unit, present, start) for name in names]
+    limits = (0, 100) if unit == "%" else (0,)
+    return LineChart(heading, "time (s)", title, series, log_y=False, unit=unit, includes=limits)
+
+
+def draw_figure(name: str, unit: str, samples: Sequence[Sample], start: float) -> Series:
+    """Return one figure over the samples that have it: some are read every few samples only."""
+    known = [sample for sample in samples if name in sample.values]
+    times = [(sample.time_us - start) / 1e6 for sample in known]
+    return Series(shorten(name, unit), times, [sample.values[name] for sample in known])
 
 
 def pick_values(sample: Sample, names: Iterable[str]) -> list[float]:
@@ -363,7 +367,7 @@ def shorten(name: str, unit: str) -> str:
 
 
 CHOICES: tuple[tuple[str, Callable[[list[float]], float]], ...] = (
-    ("highest", lambda values: max(values, default=math.nan)),
-    ("mean", lambda values: fmean(values) if values else math.nan),
-    ("lowest", lambda values: min(values, default=math.nan)),
+    ("highest", max),
+    ("mean", fmean),
+    ("lowest", min),
 )

@@ -41,7 +41,9 @@ def list_ranks(ranks: Sequence[RankFigures]) -> Table:
         for figures in ranks
     ]
     return Table(
-        [*heads, "collectives ms", "exposed ms"], rows, "Means of a step; exposed: nothing was computed meanwhile"
+        [*heads, "collectives ms", "exposed ms"],
+        rows,
+        "Means of a step; collectives: of recorded steps; exposed: nothing was computed meanwhile",
     )
 
 
