@@ -97,6 +97,14 @@ def test_a_pooling_writes_what_torch_writes() -> None:
     assert found.bytes == images.nbytes + made.nbytes + indices.nbytes
 
 
+def test_a_normalisation_reads_its_inputs_and_writes_its_result_once() -> None:
+    images, weight = torch.randn(2, 3, 8, 8), torch.randn(3)
+    forward = count_work(describe_call("native_batch_norm", images, weight, weight, weight, weight, True, 0.1, 1e-5))
+    backward = count_work(describe_call("native_batch_norm_backward", images, images, weight, weight))
+    assert (forward.bytes, forward.flops) == (2 * images.nbytes + 4 * weight.nbytes, 8 * images.numel())
+    assert (backward.bytes, backward.flops) == (3 * images.nbytes + 2 * weight.nbytes, 10 * images.numel())
+
+
 def test_shapes_broadcast_as_in_torch() -> None:
     shapes = [[4, 1, 3], [5, 1], [], [1, 1, 1, 1]]
     tensors = torch.broadcast_tensors(*map(torch.empty, shapes))  # type: ignore[no-untyped-call]

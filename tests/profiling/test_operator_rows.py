@@ -86,6 +86,15 @@ def test_reading_a_value_on_the_cpu_is_where_an_accelerator_would_wait() -> None
     assert {row.name: row.synchronises for row in rows} == {"aten::item": False, "aten::_local_scalar_dense": True}
 
 
+def test_a_copy_to_the_host_synchronises_although_a_cpu_copies_nothing() -> None:
+    calls = [
+        make_event("<built-in method cpu of Tensor object at 0x7f>", 0, 9, category="python_function"),
+        make_event("<built-in method to of Tensor object at 0x7f>", 20, 9, category="python_function"),
+    ]
+    rows = list_operators(read_trace(*calls, make_event("aten::to", 1, 5), make_event("aten::_to_copy", 21, 5)))
+    assert {row.name: row.synchronises for row in rows} == {"aten::to": True, "aten::_to_copy": False}
+
+
 def test_on_cuda_only_what_waited_synchronises() -> None:
     events = [
         make_event("aten::_local_scalar_dense", 0, 50, External_id=1),  # of a tensor on the host

@@ -159,19 +159,12 @@ def count_attention(call: Call) -> Work:
     return Work(2 * scores * (query[-1] + value[-1]), call.input_bytes + output * width, "attention")
 
 
-def count_normalisation(call: Call) -> Work:
-    """Return the work of a normalisation forward: moments, then scale and shift; it reads twice and writes once."""
-    size = prod(call.shape(0) or [])
-    return (
-        Work(8.0 * size, call.input_bytes + 2 * call.bytes_of(0), "normalisation") if call.shape(0) else NOTHING_KNOWN
-    )
-
-
-def count_normalisation_backward(call: Call) -> Work:
-    """Return the work of a normalisation backward: two sums over both inputs, then the gradient of the input."""
-    size = prod(call.shape(0) or [])
-    moved = 5 * call.bytes_of(0)
-    return Work(10.0 * size, moved, "normalisation") if call.shape(0) and moved else NOTHING_KNOWN
+def count_normalisation(call: Call, operations: int) -> Work:
+    """Return the work of a normalisation, forward or backward, whose result has the shape of the first input."""
+    shape = call.shape(0)
+    if shape is None:
+        return NOTHING_KNOWN
+    return Work(float(operations * prod(shape)), call.input_bytes + call.bytes_of(0), "normalisation")
 
 
 def count_pooling(call: Call) -> Work:
@@ -260,8 +253,9 @@ def name_formulas() -> dict[str, Formula]:
     table |= dict.fromkeys(("mm", "bmm"), count_product)
     table |= dict.fromkeys(("addmm", "baddbmm"), lambda call: count_product(call, 1))
     table |= dict.fromkeys(ATTENTIONS, count_attention)
-    table |= dict.fromkeys(NORMALISATIONS, count_normalisation)
-    table |= dict.fromkeys((f"{name}_backward" for name in NORMALISATIONS), count_normalisation_backward)
+    table |= dict.fromkeys(NORMALISATIONS, lambda call: count_normalisation(call, 8))  # moments, scale and shift
+    backward = (f"{name}_backward" for name in NORMALISATIONS)
+    table |= dict.fromkeys(backward, lambda call: count_normalisation(call, 10))  # two sums, then the gradient
     table |= dict.fromkeys(POOLINGS, count_pooling)
     table |= dict.fromkeys(ELEMENTWISE, count_elementwise)
     table |= dict.fromkeys((f"{name}_" for name in ELEMENTWISE), count_in_place)

@@ -16,13 +16,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import nn
 
 from viaduct.profiling.events import OPERATOR, Event
+from viaduct.profiling.memory_points import thin_points
 from viaduct.profiling.record import MemoryOwner, MemoryPoint
 from viaduct.profiling.trace_context import Trace
 
@@ -106,7 +106,7 @@ def describe_memory(
         return [], []
     peak = max(points, key=lambda point: point.allocated)
     owners = sum_owners(list_blocks(allocations), trace, drop_released(before, allocations, peak.time_us), peak, rank)
-    return thin_points(points), owners
+    return thin_points(points, POINTS), owners
 
 
 def list_allocations(raw: Iterable[dict[str, Any]], device: str) -> list[dict[str, Any]]:
@@ -136,15 +136,6 @@ def make_points(allocations: list[dict[str, Any]], trace: Trace, known: int, ran
         if first <= event["ts"] < last:
             points.append(MemoryPoint(event["ts"], allocated, reserved if trace.device != "cpu" else None, rank))
     return points
-
-
-def thin_points(points: list[MemoryPoint], count: int = POINTS) -> list[MemoryPoint]:
-    """Return at most so many points: of each stretch of neighbours the highest."""
-    if len(points) <= count:
-        return points
-    edges = [number * len(points) // count for number in range(count + 1)]
-    stretches = (points[start:end] for start, end in pairwise(edges))
-    return [max(stretch, key=lambda point: point.allocated) for stretch in stretches]
 
 
 def list_blocks(allocations: list[dict[str, Any]]) -> list[Block]:

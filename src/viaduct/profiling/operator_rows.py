@@ -8,6 +8,7 @@ not import torch.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from math import prod
@@ -25,6 +26,7 @@ DTYPES = {
     **{"c10::complex<double>": "complex128", "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2"},
 }
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
+HOST_COPY = re.compile(r"<built-in method (cpu|numpy|tolist) of \w+ object")
 VALUE_READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::equal")
 
 
@@ -166,11 +168,17 @@ def find_waits(trace: Trace) -> list[Event]:
     """
     calls = [event for event in trace.events if event.category in RUNTIMES]
     if not calls:
-        reads = [event for event in trace.operators if event.name in VALUE_READS]
+        reads = [event for event in trace.operators if event.name in VALUE_READS or is_host_copy(event)]
         return [event for event in reads if not trace.contexts[id(event)].on_host]
     first, last = trace.windows[0][0], trace.windows[-1][1]
     waits = [event for event in calls if event.name in WAITS and first <= event.start < last]
     return list({id(found): found for found in (event.find_around(OPERATOR) or event for event in waits)}.values())
+
+
+def is_host_copy(event: Event) -> bool:
+    """Return True inside of `.cpu()`, `.numpy()` or `.tolist()` of a tensor, which on the CPU copy nothing."""
+    call = event.find_around(PYTHON)
+    return call is not None and HOST_COPY.match(call.name) is not None
 
 
 def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
