@@ -56,6 +56,15 @@ def test_a_damaged_trace_leaves_the_tables(tmp_path: Path) -> None:
     assert "communication.json is damaged and was not read." in profile.facts.notes
 
 
+def test_kernels_of_no_process_are_left_alone(tmp_path: Path) -> None:
+    output = write_torch_npu(tmp_path)
+    events = json.loads((output / "trace_view.json").read_text())
+    for event in events:
+        del event["pid"]
+    (output / "trace_view.json").write_text(json.dumps(events))
+    assert len(read_any(tmp_path).steps) == 3
+
+
 def test_the_phases_are_those_of_the_kernels(tmp_path: Path) -> None:
     write_torch_npu(tmp_path)
     profile = read_any(tmp_path)

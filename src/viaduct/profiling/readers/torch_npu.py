@@ -240,7 +240,7 @@ def find_launches(events: list[Event]) -> list[Launch]:
     launches = []
     for event in events:
         if event["ph"] == "X" and names.get(event.get("pid")) == DEVICE_PROCESS and "ts" in event and "dur" in event:
-            flow = ends.get((event["pid"], event.get("tid"), event["ts"]))
+            flow = ends.get((event.get("pid"), event.get("tid"), event["ts"]))
             if flow in starts:
                 launches.append(Launch(starts[flow], event["ts"], event["ts"] + event["dur"]))
     return launches
