@@ -71,6 +71,9 @@ def test_every_trial_is_a_run_and_the_best_one_can_be_trained(tmp_path: Path) ->
     for number in range(2):
         assert (tmp_path / "study" / f"trial-{number:03d}" / "summary.json").is_file()
         assert f"trial-{number:03d}" in answer.stdout
+        assert (
+            json.loads((tmp_path / "study" / f"trial-{number:03d}" / "trial.json").read_text())["state"] == "finished"
+        )
     first = json.loads((tmp_path / "study" / "trial-000" / "recipe.json").read_text())["recipe"]["optimizer"]
     assert (first["lr"], first["momentum"]) == (0.1, 0.9)
     assert "report.html" in answer.stdout

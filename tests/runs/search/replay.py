@@ -42,6 +42,7 @@ class RecordedRun:
     why: str = ""
     shown: int = 0
     stopped: bool = False
+    marked: str = ""
 
     def poll(self) -> int | None:
         self.shown += 1
@@ -65,6 +66,12 @@ class RecordedRun:
 
     def stop(self) -> None:
         self.stopped = True
+
+    def kill(self) -> None:
+        self.stopped = True
+
+    def mark(self, state: str, value: float | None, reason: str) -> None:
+        self.marked = state
 
 
 @dataclass

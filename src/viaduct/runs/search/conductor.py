@@ -77,6 +77,8 @@ class Conductor:
     plan: Plan
     say: Callable[[str], None]
     is_interrupted: Callable[[], bool] = lambda: False
+    is_hurried: Callable[[], bool] = lambda: False
+    """True: trials that are asked to end are not waited for."""
     active: list[Active] = field(default_factory=list)
     unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)
     """Trials of an earlier search that are resumed before others are started."""
@@ -210,6 +212,8 @@ class Conductor:
         else:
             trial.set_user_attr("reason", run.reason())
             self.study.tell(trial, state=TrialState.FAIL)
+        result = next(result for result in read_results(self.study, self.space) if result.number == active.number)
+        run.mark(result.state, result.value, result.reason)
         self.say(self.describe(active.number))
 
     def describe(self, number: int) -> str:
@@ -242,6 +246,8 @@ class Conductor:
             active.run.stop()
         while self.active:
             for active in list(self.active):
+                if self.is_hurried():
+                    active.run.kill()
                 code = active.run.poll()
                 if code is None:
                     continue

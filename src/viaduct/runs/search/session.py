@@ -100,7 +100,16 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
         launcher = TrainLauncher(folder, request.word, request.metric, flags, environments)
         plan = make_plan(request, evaluations, space, study)
         with note_signals(say) as received:
-            conductor = Conductor(study, space, request.metric, launcher, plan, say, lambda: bool(received))
+            conductor = Conductor(
+                study,
+                space,
+                request.metric,
+                launcher,
+                plan,
+                say,
+                is_interrupted=lambda: bool(received),
+                is_hurried=lambda: len(received) > 1,
+            )
             end = conductor.conduct()
         return conclude(request, settings, space, study, end, received[0] if received else 0)
 
@@ -182,7 +191,7 @@ def note_signals(say: Say) -> Iterator[list[int]]:
 
     def note(number: int, frame: FrameType | None) -> None:
         if not received:
-            say("\nEnding: running trials write a checkpoint. The same command continues the search.")
+            say("\nEnding: running trials write a checkpoint; once more ends at once. The same command continues.")
         received.append(number)
 
     before = {number: signal.signal(number, note) for number in stop_signals()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import json
 import math
 import os
 import re
@@ -22,10 +23,13 @@ from pathlib import Path
 from typing import Protocol, TypeGuard
 
 from viaduct.cluster.environment import VISIBLE
+from viaduct.data.atomic import replacing
 from viaduct.run_files import metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+MARK = "trial.json"
+"""In a trial's run directory: finished, pruned or failed, and why; a pruned run looks interrupted otherwise."""
 MESSAGE = re.compile(r"viaduct train: (.*)")
 TAIL = 20_000  # bytes at the end of a log in which the reason is looked for
 
@@ -59,6 +63,12 @@ class TrialRun(Protocol):
     def stop(self) -> None:
         """Ask it to write a checkpoint and end."""
 
+    def kill(self) -> None:
+        """End it at once."""
+
+    def mark(self, state: str, value: float | None, reason: str) -> None:
+        """Write down in its directory what became of the trial."""
+
 
 class Launcher(Protocol):
     """Starts trials, each in a slot of its own while it runs."""
@@ -74,6 +84,7 @@ class TrainProcess:
     run: Path
     log: Path
     metric: str
+    number: int = 0
     stopped: bool = False
     size: int = -1
     known: list[Evaluation] = field(default_factory=list)
@@ -118,6 +129,17 @@ class TrainProcess:
             self.process.terminate()
         self.stopped = True
 
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+
+    def mark(self, state: str, value: float | None, reason: str) -> None:
+        if not (self.run / "recipe.json").is_file():  # it failed before its run had begun
+            return
+        record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
+        with contextlib.suppress(OSError), replacing(self.run / MARK) as file:
+            file.write((json.dumps(record, indent=1) + "\n").encode())
+
 
 @dataclass(frozen=True)
 class TrainLauncher:
@@ -150,7 +172,7 @@ class TrainLauncher:
                 start_new_session=True,  # Ctrl-C reaches the search alone, which then asks its trials to end
                 preexec_fn=end_with_parent(),
             )
-        return TrainProcess(process, run, log, self.metric)
+        return TrainProcess(process, run, log, self.metric, number)
 
 
 def end_with_parent() -> Callable[[], None] | None:
