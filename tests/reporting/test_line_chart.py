@@ -210,3 +210,10 @@ def test_what_an_axis_includes_is_no_data():
     assert "no data</text>" in render_page(
         Page("x", sections=[Section("s", "", [LineChart("t", "x", "y", [], includes=(0, 1))])])
     )
+
+
+def test_dots_are_not_joined_and_leave_no_gaps_to_explain():
+    drawing = chart(Series("trials", [1, 2, 3], [0.5, 0.7, 0.6], dots=True)).drawing()
+    assert drawing.lines[0].path == ""
+    assert len(drawing.lines[0].dots) == 3
+    assert drawing.views[0].note == ""

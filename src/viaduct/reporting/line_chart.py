@@ -28,11 +28,12 @@ WORTH_A_BUTTON = 10.0
 
 @dataclass(frozen=True)
 class Series:
-    """One line; a value that is None, NaN or infinite leaves a gap in it."""
+    """One line; a value that is None, NaN or infinite leaves a gap in it. `dots`: its points are not joined."""
 
     name: str
     x: Sequence[float | None] | Floats
     y: Sequence[float | None] | Floats
+    dots: bool = False
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -82,6 +83,7 @@ class Points:
     name: str
     x: Floats
     y: Floats
+    dots: bool = False
 
     @property
     def present(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -89,7 +91,7 @@ class Points:
 
     def on_scale(self, log: bool) -> Points:
         """The same points, without those that a log scale cannot show."""
-        return Points(self.name, self.x, np.where(self.y > 0, self.y, np.nan)) if log else self
+        return Points(self.name, self.x, np.where(self.y > 0, self.y, np.nan), self.dots) if log else self
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def read_points(series: Series) -> Points:
     y[~(np.abs(y) < LARGEST)] = np.nan
     y[np.abs(y) < 1 / LARGEST] = 0
     placed = np.abs(x) < LARGEST
-    return Points(series.name, x[placed], y[placed])
+    return Points(series.name, x[placed], y[placed], series.dots)
 
 
 def choose_scales(y: Floats, log_y: bool | None) -> list[bool]:
@@ -197,7 +199,7 @@ def count(values: int) -> str:
 def draw_line(position: int, line: Points, horizontal: Axis, vertical: Axis) -> LineDrawing:
     kept = thin(line.y)
     x, y = horizontal.place(line.x[kept]), 1 - vertical.place(line.y[kept])
-    stretches = unbroken(y)
+    stretches = [np.array([place]) for run in unbroken(y) for place in run] if line.dots else unbroken(y)
     dots = [(float(x[run[0]]), float(y[run[0]])) for run in stretches if len(run) == 1]
     return LineDrawing(
         name=line.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,11 +113,9 @@ def history_chart(findings: Findings) -> LineChart:
 
 
 def dots(name: str, points: Sequence[tuple[float, float | None]]) -> Series:
-    """Return a series of dots without a line: gaps stand between them."""
+    """Return a series of dots, in the order of their places."""
     ordered = sorted(points, key=lambda point: point[0])
-    between = [((left[0] + right[0]) / 2, None) for left, right in pairwise(ordered)]
-    mixed = [point for pair in zip(ordered, [*between, (0, None)], strict=False) for point in pair][:-1]
-    return Series(name, [x for x, _ in mixed], [y for _, y in mixed])
+    return Series(name, [x for x, _ in ordered], [y for _, y in ordered], dots=True)
 
 
 def importance_section(shares: dict[str, float] | None, findings: Findings) -> Section:
@@ -138,14 +136,20 @@ def slice_chart(findings: Findings, dimension: Dimension) -> LineChart:
     metric = findings.request.metric
     log = isinstance(dimension, Range) and dimension.log
     label = f"log10 {dimension.path}" if log else dimension.path
-    if isinstance(dimension, Choices):
+    numeric = isinstance(dimension, Range) or is_numeric(dimension)
+    if isinstance(dimension, Choices) and not numeric:
         label = f"{dimension.path}: {', '.join(f'{n} = {text}' for n, text in enumerate(dimension.texts))}"
     points = []
     for result in findings.results:
         if result.is_measured:
-            x = place_of(dimension, result)
+            x = float(result.values[dimension.path]) if numeric else place_of(dimension, result)
             points.append((math.log10(x) if log else x, scale(result.value, metric)))
     return LineChart(dimension.path, label, metric, [dots("trials", points)], log_y=False, unit=unit(metric))
+
+
+def is_numeric(dimension: Choices) -> bool:
+    """Return True if all choices are numbers, which have a place of their own on an axis."""
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in dimension.stored)
 
 
 def place_of(dimension: Dimension, result: TrialResult) -> float:
