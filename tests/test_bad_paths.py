@@ -152,6 +152,14 @@ BESIDE: dict[str, dict[str, list[str]]] = {
         "weights": ["--device", "cpu", "--port", "0"],
         "access_log": ["read", "--port", "0", "--name", "a/b"],  # refused after the log is opened: no server is left
     },
+    "runs list": {},
+    "runs best": {},
+    "runs show": {},
+    "runs diff": {"a": ["read"], "b": ["read"]},
+    "runs lineage": {"": ["read"], "run": []},
+    "runs page": {"": ["read"], "dirs": ["--out", "new.html"]},
+    "runs watch": {},
+    "runs export": {"": ["read"], "dirs": ["--out", "new.csv"]},
     "bench": {"": ["records.py"], "recipe": []},
     "migrate": {"": ["script.py"], "path": []},
     "rehearse": {"": ["script.py"], "script": []},
@@ -218,6 +226,8 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     # A file that is written replaces a link, not what it leads to.
     ("ranktable make", "out"): REPLACED,
     ("ranktable convert", "out"): REPLACED,
+    # A folder without runs is searched for those that a run came from; none is found there.
+    ("runs lineage", "within"): {"an empty folder": 0},
     # The exit code is that of the script, which is no Python; and of the check, which finds that it is no table.
     ("dump", "script"): {"a file": 1},
     ("profile run", "target"): {"a file": 1},
@@ -260,7 +270,7 @@ def words_with(verb: str, parameter: Any, path: str, kit: Path) -> list[str]:
     if parameter.param_type_name == "option":
         given = [parameter.opts[0], *given]
         return [*verb.split(), *given, *sound]
-    before = [sound.pop(0)] if parameter.name in ("right", "images", "after") else []
+    before = [sound.pop(0)] if parameter.name in ("right", "images", "after", "b") else []
     return [*verb.split(), *before, *given, *(["run/dump"] if parameter.name == "left" else []), *sound]
 
 

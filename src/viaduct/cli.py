@@ -29,6 +29,7 @@ VERBS = {
     "predict": "Say what a trained network sees in images: the most probable classes of each.",
     "export": "Write a trained network for another runtime: ONNX, torch.export, SavedModel; checked against PyTorch.",
     "serve": "Serve a trained classifier over HTTP: the Open Inference Protocol, /predict, a page to try it.",
+    "runs": "List training runs and what became of them; compare, trace, draw, watch and export them.",
     "bench": "Measure a training step: images/s, where its time goes, and what others need for the same work.",
     "migrate": "Carry PyTorch and TensorFlow 1 scripts to another accelerator: changes, advice, what is left.",
     "rehearse": "Run a migrated script without the accelerator, on a stand-in that keeps the card's limits.",
@@ -70,7 +71,10 @@ def load_verb(name: str) -> Any:
 def check_words(command: Any, words: list[str]) -> None:
     """Refuse what no verb could use: paths that no file can have, numbers that are not finite."""
     if inner := getattr(command, "commands", {}):
-        return check_words(inner[words[0]], words[1:]) if words[:1] and words[0] in inner else None
+        if words[:1] and words[0] in inner:
+            return check_words(inner[words[0]], words[1:])
+        default = inner.get(getattr(command, "default", ""))
+        return check_words(default, words) if default else None
     own = words[: words.index("--")] if "--" in words else words
     check_paths(command, own)
     return check_numbers(command, own)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from viaduct import __version__
-from viaduct.data.atomic import replacing
 from viaduct.plain_files import read_plain_file
 from viaduct.runs.facts import RunFacts, to_entry
 from viaduct.runs.metrics import MetricsDigest
@@ -59,6 +58,8 @@ class RunIndex:
         gone = self.entries.keys() - folders
         if not self.changed and not gone:
             return
+        from viaduct.data.atomic import replacing  # with numpy, which a second look does without
+
         kept = {folder: entry for folder, entry in self.entries.items() if folder not in gone}
         try:
             body = json.dumps(kept, separators=(",", ":")).encode("ascii")

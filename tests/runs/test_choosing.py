@@ -1,0 +1,85 @@
+"""Filters, order and the best run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runs.made_up_runs import make_run
+from viaduct.errors import BadValue, UnknownName
+from viaduct.runs.choosing import find_best, parse_conditions, sort_runs
+from viaduct.runs.facts import RunFacts
+from viaduct.runs.listing import open_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[RunFacts]:
+    low = make_run(tmp_path / "low", lr=0.01, top1=0.5)
+    high = make_run(tmp_path / "high", lr=0.2, top1=0.9, name="resnet")
+    unevaluated = make_run(tmp_path / "none", lr=0.1, done=0, finished=False)
+    found = [open_run(path) for path in (low, high, unevaluated)]
+    for run in found:
+        run.name = Path(run.path).name
+    return found
+
+
+def choose(runs: list[RunFacts], *texts: str) -> list[str]:
+    conditions = parse_conditions(list(texts), runs)
+    return [run.name for run in runs if all(condition.holds(run) for condition in conditions)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["top1>60"], ["high"]),
+        (["top1<=60"], ["low"]),
+        (["recipe=res*"], ["high"]),
+        (["recipe!=res*"], ["low", "none"]),
+        (["optimizer.lr>=0.1"], ["high", "none"]),
+        (["optimizer.lr=.20"], ["high"]),
+        (["state=finished", "optimizer.lr<0.1"], ["low"]),
+        (["top1=none"], ["none"]),
+        (["optimizer.nesterov=false"], ["low", "high", "none"]),
+    ],
+)
+def test_filters_choose_by_fields_of_runs_and_recipes(runs: list[RunFacts], texts: list[str], names: list[str]) -> None:
+    assert choose(runs, *texts) == names
+
+
+def test_an_unknown_field_is_answered_with_the_closest(runs: list[RunFacts]) -> None:
+    with pytest.raises(BadValue, match=r"Closest is 'optimizer\.lr'"):
+        choose(runs, "optimiser.lr>1")
+    with pytest.raises(BadValue, match="Closest is 'top1'"):
+        sort_runs(runs, "topl")
+
+
+def test_a_filter_that_cannot_be_understood_is_refused(runs: list[RunFacts]) -> None:
+    with pytest.raises(BadValue, match="is no condition"):
+        choose(runs, "top1")
+    with pytest.raises(BadValue, match="which is no number"):
+        choose(runs, "top1>high")
+
+
+def test_runs_without_a_value_come_last_in_any_order(runs: list[RunFacts]) -> None:
+    assert [run.name for run in sort_runs(runs, "top1")] == ["high", "low", "none"]
+    assert [run.name for run in sort_runs(runs, "-top1")] == ["low", "high", "none"]
+    assert [run.name for run in sort_runs(runs, "optimizer.lr")] == ["low", "none", "high"]
+
+
+def test_the_best_run_is_that_with_the_highest_accuracy_or_the_lowest_loss(runs: list[RunFacts]) -> None:
+    found = find_best(runs, "top1", 1)
+    assert ([run.name for run in found.runs], found.considered, found.without) == (["high"], 2, 1)
+    assert [run.name for run in find_best(runs, "loss", 5).runs] == ["high", "low"]
+
+
+def test_noise_is_no_candidate_for_accuracy(runs: list[RunFacts]) -> None:
+    runs[1].fingerprint = "synthetic"
+    found = find_best(runs, "top1", 1)
+    assert ([run.name for run in found.runs], found.on_noise) == (["low"], 1)
+    assert find_best(runs, "images_per_s", 3).on_noise == 0
+
+
+def test_an_unknown_measure_is_refused(runs: list[RunFacts]) -> None:
+    with pytest.raises(UnknownName, match="no measure called 'top2'"):
+        find_best(runs, "top2", 1)

@@ -1,0 +1,101 @@
+"""Where weights and data came from: found by id and checksum, and said to be missing where they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from runs.made_up_runs import describe_origin, make_run
+from viaduct.runs.lineage import Node, render_tree, trace_lineage
+from viaduct.runs.listing import list_runs, open_run
+
+
+def describe_init(run: Path, **changes: Any) -> dict[str, Any]:
+    file = run / "checkpoints" / "step-600" / "model.safetensors"
+    init = {"source": str(run), "file": str(file), "kind": "run", "step": 600, "sha256": "ab" * 32, "bytes": 3}
+    return init | {"run": str(run), "run_id": None} | changes
+
+
+def make_child(folder: Path, init: dict[str, Any]) -> Path:
+    return make_run(folder, provenance=describe_origin(init=init), **{"init.source": init["source"]})
+
+
+def write_manifest(run: Path, checksum: str) -> None:
+    folder = run / "checkpoints" / "step-600"
+    folder.mkdir(parents=True)
+    files = {"model.safetensors": {"size": 3, "sha256": checksum}}
+    (folder / "manifest.json").write_text(json.dumps({"step": 600, "files": files}))
+
+
+def trace(run: Path, root: Path) -> Node:
+    return trace_lineage(open_run(run), list_runs([root]).runs)
+
+
+def test_a_run_that_began_anew_has_only_data_above_it(tmp_path: Path) -> None:
+    node = trace(make_run(tmp_path / "a"), tmp_path)
+    assert [parent.kind for parent in node.parents] == ["data"]
+    assert "fingerprint da7a (every pixel; all labels)" in node.parents[0].note
+
+
+def test_missing_parents_are_said_to_be_missing(tmp_path: Path) -> None:
+    child = make_child(tmp_path / "child", describe_init(tmp_path / "gone", run_id="77"))
+    weights = trace(child, tmp_path).parents[0]
+    assert weights.parents[0].kind == "missing"
+    assert "is not there any more" in weights.parents[0].note
+
+
+def test_another_run_in_the_same_place_is_not_taken_for_the_parent(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=describe_origin(id="new"))
+    child = make_child(tmp_path / "child", describe_init(parent, run_id="old"))
+    node = trace(child, tmp_path)
+    assert "there is another run now" in render_tree(node)
+    assert node.parents[0].parents[0].kind == "missing"
+
+
+def test_a_run_that_was_renamed_is_found_by_its_id(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=describe_origin(id="77"))
+    child = make_child(tmp_path / "child", describe_init(parent, run_id="77"))
+    parent.rename(tmp_path / "renamed")
+    found = trace(child, tmp_path).parents[0].parents[0]
+    assert found.label == str(tmp_path / "renamed")
+    assert f"found by its id; it was at {parent} then" in found.note
+
+
+def test_a_run_without_id_is_found_by_the_checksum_of_its_weights(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=None)
+    write_manifest(parent, "ab" * 32)
+    child = make_child(tmp_path / "child", describe_init(parent))
+    parent.rename(tmp_path / "renamed")
+    found = trace(child, tmp_path).parents[0].parents[0]
+    assert found.label == str(tmp_path / "renamed")
+    assert "found by the checksum" in found.note
+
+
+def test_a_parent_that_is_known_by_path_alone_is_said_to_be(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=None)
+    child = make_run(tmp_path / "child", provenance=None, **{"init.source": str(parent)})
+    text = render_tree(trace(child, tmp_path))
+    assert "checksum not recorded" in text
+    assert "found by its path alone" in text
+
+
+def test_records_that_form_a_circle_end(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "a", provenance=describe_origin(id="1", init=describe_init(tmp_path / "b", run_id="2")))
+    make_run(tmp_path / "b", provenance=describe_origin(id="2", init=describe_init(first, run_id="1")))
+    assert "the records form a circle" in render_tree(trace(first, tmp_path))
+
+
+def test_how_records_were_built_stands_above_the_data(tmp_path: Path) -> None:
+    origin = describe_origin()
+    build = {"source": {"pictures": 1200, "classes": 3, "bytes": 99, "digest": "x"}, "options": {"seed": 5}}
+    origin["sessions"][0]["data"] = {"fingerprint": "f", "basis": "names and sizes", "build": build}
+    text = render_tree(trace(make_run(tmp_path / "a", provenance=origin, data="/data/photos"), tmp_path))
+    assert "data /data/photos: fingerprint f (names and sizes)" in text
+    assert "1,200 pictures, 3 classes, 99 bytes, seed 5" in text
+
+
+def test_averaged_weights_are_named(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=describe_origin(id="7"))
+    init = describe_init(parent, run_id="7", file=str(parent / "ema.safetensors"))
+    assert "averaged weights" in render_tree(trace(make_child(tmp_path / "child", init), tmp_path))

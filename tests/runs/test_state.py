@@ -1,0 +1,92 @@
+"""States of runs: none is claimed that files and lock do not show."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+from runs.made_up_runs import make_run
+from viaduct.runs.listing import open_run
+from viaduct.runs.state import is_locked
+
+
+def state_of(run: Path) -> tuple[str, str]:
+    found = open_run(run)
+    return found.state, found.reason
+
+
+def write_ending(run: Path, outcome: str, reason: str) -> None:
+    record = {"outcome": outcome, "step": 100, "steps": 600, "reason": reason, "time": 1.0}
+    (run / "ending.json").write_text(json.dumps(record))
+
+
+def test_a_run_is_running_only_while_its_lock_is_held(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    with (run / ".lock").open("w") as lock:
+        lock.write("4711")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert state_of(run) == ("running", "process 4711 on here")
+    assert state_of(run)[0] == "crashed"
+
+
+def test_a_finished_run_that_is_continued_is_running(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    assert state_of(run) == ("finished", "")
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert state_of(run)[0] == "running"
+
+
+def test_looking_at_a_lock_leaves_it_free(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as lock:
+        assert is_locked(str(tmp_path)) is False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert is_locked(str(tmp_path)) is True
+
+
+def test_a_run_that_was_made_longer_has_not_finished(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    record = json.loads((run / "recipe.json").read_text())
+    record["recipe"]["steps"] = 900
+    (run / "recipe.json").write_text(json.dumps(record))
+    assert state_of(run)[0] == "crashed"
+
+
+def test_a_clean_stop_is_interrupted_and_says_by_what(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    write_ending(run, "interrupted", "SIGTERM")
+    assert state_of(run) == ("interrupted", "SIGTERM")
+
+
+def test_an_error_is_a_crash_with_its_reason(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    write_ending(run, "failed", "the loss became nan at step 101")
+    assert state_of(run) == ("crashed", "the loss became nan at step 101")
+
+
+def test_a_run_without_any_ending_was_killed(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    state, reason = state_of(run)
+    assert state == "crashed"
+    assert "SIGKILL" in reason
+
+
+def test_an_older_run_counts_as_interrupted_if_its_last_step_was_saved(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False, provenance=None)
+    assert state_of(run)[0] == "crashed"
+    (run / "checkpoints" / "step-100").mkdir(parents=True)
+    assert state_of(run) == ("interrupted", "saved after step 100")
+
+
+def test_a_run_without_a_step_has_never_begun(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=0, finished=False)
+    assert state_of(run)[0] == "never begun"
+
+
+def test_a_loss_that_was_lost_is_the_reason_of_an_older_crash(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False, provenance=None)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "log", "step": 110, "loss": null}\n')
+    assert state_of(run) == ("crashed", "the loss was NaN or infinite at step 110")
