@@ -286,7 +286,8 @@ class Collector:
             self._notes.append(f"what was not read before the end is lost: {type(error).__name__}: {error}")
         if was_recording:
             self._notes.append("the script ended while operators were recorded: their figures are of fewer steps.")
-        reasons = [f"compiled again: {reason}" for reason in self._compilations.reasons()]
+        again = any(step.recompiled and not step.interrupted_by for step in self._steps["timed"])
+        reasons = [f"compiled again: {reason}" for reason in self._compilations.reasons()] if again else []
         notes = [*facts.notes, *self._notes, *filter(None, [self._compilations.missing]), *reasons]
         parts = self._steps
         return self._assemble(
