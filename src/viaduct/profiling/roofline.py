@@ -1,6 +1,6 @@
 """What a device can do at best, and how near an operator comes to it.
 
-    ceilings = load_ceilings("cpu", ["float32"])          # measured once, then read from the user's cache folder
+    ceilings = load_ceilings("cpu", ["float32"])          # measured, then read from the user's cache folder
     place_under_roofline(flops=2e9, bytes=3e7, time_us=900.0, dtype="float32", ceilings=ceilings)
 
 The ceilings are a large copy and a large matrix product of each dtype (devices/ceilings.py), measured on this device
