@@ -37,13 +37,15 @@ def heavy_import(path: Path) -> str | None:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, at any depth; `from a import b` may mean a.b."""
+    """Yield the modules that a file imports, at any depth; `from a import b` may mean a.b, `.a` is beside it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            folders = path.relative_to(TESTS).parent.parts if node.level else ()
+            module = ".".join([*folders[: len(folders) - max(node.level, 1) + 1], node.module])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def is_quick(item: pytest.Item) -> bool:

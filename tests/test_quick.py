@@ -27,6 +27,11 @@ def test_what_starts_processes_or_needs_tensorflow_is_left_out(tmp_path: Path, t
     assert heavy_import(path) == reason
 
 
+def test_a_helper_in_the_same_folder_is_looked_into() -> None:
+    browsing = TESTS / "reporting" / "test_in_browser.py"
+    assert heavy_import(browsing) == "reporting.browser, which imports subprocess"
+
+
 def test_most_modules_are_quick() -> None:
     modules = [path for path in TESTS.rglob("test_*.py") if heavy_import(path) is None]
     assert len(modules) > 200
