@@ -8,6 +8,7 @@ from typing import Any
 
 from viaduct.profiling.measures import SHORT_PHASE_NAMES, RankFigures, operator_time, roofline_share
 from viaduct.profiling.record import Kernel, Operator, Profile
+from viaduct.profiling.summary import write_ms_column
 from viaduct.reporting import DataColumn, Part, Table, Value, VirtualTable
 
 FEW_ROWS = 12
@@ -19,11 +20,17 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*")
 
 def list_steps(figures: RankFigures) -> Table:
     """Return the four times of one rank."""
-    rows = [
-        [name, write_time(phase.median_us), write_time(phase.mean_us), write_share(phase.share)]
-        for name, phase in zip(("iteration", *SHORT_PHASE_NAMES), (figures.iteration, *figures.phases), strict=False)
-    ]
-    return Table(["time", "median ms", "mean ms", "share"], rows)
+    times = (figures.iteration, *figures.phases)
+    medians = write_times([phase.median_us for phase in times])
+    means = write_times([phase.mean_us for phase in times])
+    shares = [write_share(phase.share) for phase in times]
+    names = ("iteration", *SHORT_PHASE_NAMES)[: len(times)]
+    return Table(["time", "median ms", "mean ms", "share"], list(zip(names, medians, means, shares, strict=True)))
+
+
+def write_times(times_us: Sequence[float]) -> list[Value]:
+    """Write microseconds that stand under each other as milliseconds, short enough for a phone."""
+    return [Value(text, time) for text, time in zip(write_ms_column(times_us), times_us, strict=True)]
 
 
 def list_ranks(ranks: Sequence[RankFigures]) -> Table:
