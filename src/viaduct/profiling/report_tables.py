@@ -25,7 +25,7 @@ def list_steps(figures: RankFigures) -> Table:
     means = write_times([phase.mean_us for phase in times])
     shares = [write_share(phase.share) for phase in times]
     names = ("iteration", *SHORT_PHASE_NAMES)[: len(times)]
-    return Table(["time", "median ms", "mean ms", "share"], list(zip(names, medians, means, shares, strict=True)))
+    return Table(["ms", "median", "mean", "share"], list(zip(names, medians, means, shares, strict=True)))
 
 
 def write_times(times_us: Sequence[float]) -> list[Value]:
