@@ -119,6 +119,12 @@ def test_modules_nest_by_phase_and_path_and_keep_all_the_time():
     assert graph.root.value == pytest.approx(sum(operator.self_us for operator in profile.operators) / 1000)
 
 
+def test_scopes_of_tensorflow_nest_as_modules_do():
+    operator = replace(small_profile().operators[0], module="resnet/block1/conv")
+    (graph,) = parts(replace(small_profile(), operators=[operator]), "Modules", FlameGraph)
+    assert graph.root.children[0].children[0].children[0].name == "block1"
+
+
 def test_modules_stand_in_the_order_of_their_numbers():
     profile = small_profile()
     operators = [replace(profile.operators[0], module=f"layer{number}") for number in (10, 9, 2)]

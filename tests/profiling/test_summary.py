@@ -50,6 +50,13 @@ def test_images_per_second_are_left_out_where_the_batch_is_not_known():
     assert "images/s" not in write_summary(replace(profile, facts=replace(profile.facts, batch=None)))
 
 
+def test_steps_that_were_all_recorded_are_not_called_timed():
+    profile = small_profile()
+    read = replace(profile, facts=replace(profile.facts, timed_steps=0, recorded_steps=3))
+    assert "3 steps, all of them under a profiler of operators" in write_summary(read, 200)
+    assert "0 steps" not in write_summary(read, 200)
+
+
 def test_every_rank_has_a_line():
     lines = write_summary(large_profile(steps=20, operators=20)).splitlines()
     rows = [line.split() for line in lines if line[:4].strip().isdigit() and "░" in line]

@@ -90,7 +90,7 @@ def describe_setting(facts: Facts) -> str:
         f"batch {facts.batch:,}" if facts.batch is not None else "",
         facts.precision,
         facts.mode,
-        count_steps(facts.timed_steps),
+        count_steps(facts.timed_steps or facts.recorded_steps),
         f"read from {KINDS[facts.kind]}" if facts.kind in READ else "",
     ]
     return "; ".join([", ".join(filter(None, parts)), *filter(None, [write_date(facts.date)])])

@@ -124,7 +124,7 @@ def draw_modules(profile: Profile) -> FlameGraph | None:
         return None
     root = ModuleTimes()
     for operator in operators:
-        path = [operator.phase, *filter(None, operator.module.split(".")), operator.name]
+        path = [operator.phase, *filter(None, re.split(r"[./]", operator.module)), operator.name]
         root.add(path, operator_time(operator), operator.calls)
     present = [phase for phase in PHASES if phase in root.children]
     node = FlameNode(

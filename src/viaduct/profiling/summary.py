@@ -63,6 +63,8 @@ def describe_run(facts: Facts) -> str:
 
 def describe_length(facts: Facts) -> str:
     """Say how many steps gave the figures."""
+    if not facts.timed_steps and facts.recorded_steps:
+        return f"{count_steps(facts.recorded_steps)}, all of them under a profiler of operators"
     parts = [f"{count_steps(facts.timed_steps)} timed"]
     if facts.warmup_steps:
         parts.append(f"after {facts.warmup_steps:,} of warm-up")
