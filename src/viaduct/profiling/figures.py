@@ -34,7 +34,7 @@ LOW_PRECISION = ("bfloat16", "float16")
 
 _PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
 _CONVOLUTIONS = re.compile(r"conv(?!ert)")
-_OPTIMIZER = re.compile(r"^Optimizer\.step|::_foreach|::_fused_(sgd|adam)|::(addcdiv|addcmul|lerp)_$")
+_UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
@@ -200,8 +200,8 @@ class Figures:
     @cached_property
     def optimizer_locations(self) -> frozenset[str]:
         """Lines of the script from which an optimizer updates: what torch does inside is not the script's doing."""
-        found = (row.location for row in self.operators if _OPTIMIZER.search(row.name))
-        return frozenset(location for location in found if location)
+        rows = (row for row in self.operators if row.phase == "update" and row.location)
+        return frozenset(row.location for row in rows if _UPDATES.search(row.name))
 
     @cached_property
     def heavy(self) -> list[Operator]:

@@ -18,6 +18,11 @@ def test_an_optimizer_that_reads_its_own_counters_is_no_fault() -> None:
     assert find(make_profile(operators=[step, read_value(calls=8, location="train.py:50")])) is None
 
 
+def test_a_gradient_scaler_that_looks_for_overflow_is_no_fault() -> None:
+    step = Operator("aten::add_", 6, 40.0, 40.0, phase="update", location="train.py:51")
+    assert find(make_profile(operators=[step, read_value(location="train.py:51")])) is None
+
+
 def test_values_that_a_loader_reads_are_no_fault() -> None:
     assert find(make_profile(operators=[read_value(calls=64, phase="data")])) is None
 
