@@ -28,7 +28,7 @@ def test_a_large_difference_stands_apart_and_seeds_are_still_named_as_not_measur
     assert verdict is not None
     assert verdict.alike == []
     text = " ".join(write_verdict(verdict, "top1"))
-    assert "All others are further below" in text
+    assert "All others trained to their end differ by more" in text
     assert "Noise between seeds was not measured" in text
 
 

@@ -183,7 +183,7 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
             f"differences up to {margin} are within the noise of {verdict.source}."
         )
     else:
-        lines.append(f"All others are further below it than the noise of {verdict.source} ({margin}).")
+        lines.append(f"All others trained to their end differ by more than the noise of {verdict.source} ({margin}).")
     if "seeds" not in verdict.source:
         lines.append("Noise between seeds was not measured and comes on top: train the best ones with several --seed.")
     return lines

@@ -20,6 +20,9 @@ FEWEST_RANDOM, MOST_RANDOM = 4, 10
 """Trials drawn at random before a model is fitted: a quarter of all, within these bounds."""
 REDUCTION = 3
 """Hyperband keeps one in so many at each rung."""
+SPARED = 3
+"""One in so many evaluations of a trial stops nobody. Of 64 recorded trials the accuracy after a fifth of the training
+has a rank correlation of 0.31 and 0.58 (two seeds) with that at the end, after two fifths 0.87 and 0.86."""
 PARTS = 6
 """Evaluations that a trial has at least where weak ones shall be stopped early."""
 
@@ -50,9 +53,10 @@ def make_pruner(name: PrunerName, evaluations: int) -> BasePruner:
 
     if name == "none" or evaluations < 2:
         return optuna.pruners.NopPruner()
+    first = -(-evaluations // SPARED)
     if name == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=FEWEST_RANDOM)
-    return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=evaluations, reduction_factor=REDUCTION)
+        return optuna.pruners.MedianPruner(n_startup_trials=FEWEST_RANDOM, n_warmup_steps=first - 1)
+    return optuna.pruners.HyperbandPruner(min_resource=first, max_resource=evaluations, reduction_factor=REDUCTION)
 
 
 def count_evaluations(epochs: float, every_epochs: float) -> int:
