@@ -150,6 +150,13 @@ def test_operators_are_a_table_with_the_longest_first():
     assert "rank" not in [column.name for column in table.columns]
 
 
+def test_the_hosts_time_is_left_out_where_only_the_device_was_seen():
+    operators = [replace(operator, total_us=0.0, self_us=0.0, device_us=5.0) for operator in small_profile().operators]
+    (table,) = parts(replace(small_profile(), operators=operators), "Operators", Table)
+    assert "time ms" in table.columns
+    assert "host total ms" not in table.columns
+
+
 def test_few_kernels_make_a_plain_table():
     (table,) = parts(small_profile(), "Kernels", Table)
     assert len(table.rows) == 7

@@ -53,8 +53,9 @@ def test_images_per_second_are_left_out_where_the_batch_is_not_known():
 def test_steps_that_were_all_recorded_are_not_called_timed():
     profile = small_profile()
     read = replace(profile, facts=replace(profile.facts, timed_steps=0, recorded_steps=3))
-    assert "3 steps, all of them under a profiler of operators" in write_summary(read, 200)
-    assert "0 steps" not in write_summary(read, 200)
+    text = write_summary(read).replace("\n", " ")
+    assert "3 steps, all of them under a profiler of operators" in text
+    assert "0 steps" not in text
 
 
 def test_every_rank_has_a_line():

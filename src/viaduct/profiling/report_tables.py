@@ -80,7 +80,7 @@ def list_operators(profile: Profile) -> Part:
         DataColumn("share %", [scale(share, 100) for share in shares], 8, keep=3, decimals=1),
         DataColumn("roofline %", [find_share(operator, profile) for operator in operators], 10, decimals=1),
         DataColumn("calls", [operator.calls for operator in operators], 8, decimals=1),
-        DataColumn("host total ms", [scale(operator.total_us, 1e-3) for operator in operators], 11, decimals=3),
+        DataColumn("host total ms", [scale(operator.total_us or None, 1e-3) for operator in operators], 11, decimals=3),
         DataColumn("GFLOP", [scale(operator.flops, 1e-9) for operator in operators], 10, decimals=3),
         DataColumn("MB", [scale(operator.bytes, 1e-6) for operator in operators], 10, decimals=2),
         DataColumn("shapes", [operator.shapes for operator in operators], 34, wraps=True),
