@@ -40,7 +40,7 @@ class ProfileMarks(StepMarks):
         self._watches_buckets = training.group.ranks > 1
 
     @property
-    def open(self) -> Collector | None:
+    def active_collector(self) -> Collector | None:
         """The collector, while there is something to collect."""
         collector = self._collector
         return None if collector is None or collector.done or self._paused else collector
@@ -50,17 +50,17 @@ class ProfileMarks(StepMarks):
             self._collector = self._collect()
         began = read_host_us()
         batch = next(batches)
-        if self.open:
-            self.open.mark_loader_wait(began, read_host_us())
+        if self.active_collector:
+            self.active_collector.mark_loader_wait(began, read_host_us())
         return batch
 
     def begin_forward(self) -> None:
-        if self.open and not self.points.forward:
-            self.open.mark_forward_start()
+        if self.active_collector and not self.points.forward:
+            self.active_collector.mark_forward_start()
 
     def watch_backward(self, loss: Tensor) -> None:
         """With several ranks `backward` returns after the last bucket has arrived: be called before that wait."""
-        if self.open and self._watches_buckets and can_queue():
+        if self.active_collector and self._watches_buckets and can_queue():
             loss.register_hook(self._queue_end)  # type: ignore[no-untyped-call]
 
     def _queue_end(self, gradient: Tensor) -> None:
@@ -69,36 +69,36 @@ class ProfileMarks(StepMarks):
 
     def _end_gradients(self) -> None:
         self._gradients_done = True
-        if self.open and not self.points.backward:
-            self.open.mark_backward_end()
+        if self.active_collector and not self.points.backward:
+            self.active_collector.mark_backward_end()
 
     def end_backward(self) -> None:
-        if self.open and not self.points.backward and not self._gradients_done:
-            self.open.mark_backward_end()
+        if self.active_collector and not self.points.backward and not self._gradients_done:
+            self.active_collector.mark_backward_end()
         self._gradients_done = False
 
     def begin_replay(self) -> None:
-        if self.open:
-            self.open.mark_forward_start()
+        if self.active_collector:
+            self.active_collector.mark_forward_start()
 
     def end_replay(self) -> None:
-        if self.open:
+        if self.active_collector:
             self.replayed.add(self.training.step)
-            self.open.mark_backward_end()
+            self.active_collector.mark_backward_end()
 
     def end_step(self) -> None:
-        if self.open:
+        if self.active_collector:
             began = time.monotonic()
-            self.open.mark_step_end()  # after the last step this evaluates what was recorded
+            self.active_collector.mark_step_end()  # after the last step this evaluates what was recorded
             self.training.leave_out_of_window(time.monotonic() - began)
 
     def note_interruption(self, kind: str) -> None:
         """Say what else lies between the step before and the coming one."""
-        if self.open:
-            self.open.mark_interruption(kind)
+        if self.active_collector:
+            self.active_collector.mark_interruption(kind)
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         self._paused = True
         try:
             yield
@@ -151,17 +151,17 @@ class Points:
         self._handles.clear()
 
     def _begin(self, module: nn.Module, inputs: Any) -> None:
-        if self.marks.open:
-            self.marks.open.mark_forward_start()
+        if self.marks.active_collector:
+            self.marks.active_collector.mark_forward_start()
 
     def _watch_inputs(self, module: nn.Module, inputs: Any) -> None:
         for tensor in inputs:
-            if self.marks.open and isinstance(tensor, Tensor) and tensor.requires_grad:
+            if self.marks.active_collector and isinstance(tensor, Tensor) and tensor.requires_grad:
                 tensor.register_hook(self._end)  # type: ignore[no-untyped-call]
 
     def _end(self, gradient: Tensor) -> None:
-        if self.marks.open:
-            self.marks.open.mark_backward_end()
+        if self.marks.active_collector:
+            self.marks.active_collector.mark_backward_end()
 
 
 def check_point(key: str, name: str, network: nn.Module) -> None:

@@ -171,7 +171,7 @@ class Sink:
         if self.replay is None:
             try:
                 step.capturing = True
-                with self.training.marks.paused():
+                with self.training.marks.pause():
                     self.replay = self.capture(step)
             except RuntimeError as error:
                 self.give_up(error)

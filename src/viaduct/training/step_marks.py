@@ -33,6 +33,6 @@ class StepMarks:
     def end_replay(self) -> None: ...
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Take no marks meanwhile: a step is captured, not taken."""
         yield
