@@ -35,6 +35,7 @@ LOW_PRECISION = ("bfloat16", "float16")
 _PRODUCTS = re.compile(r"(?:::|^)_?(mm|addmm|bmm|baddbmm|linear|mkldnn_linear\w*|addmm_activation)$|matmul|gemm")
 _CONVOLUTIONS = re.compile(r"conv(?!ert)")
 _UPDATES = re.compile(r"::_foreach|::_fused_(sgd|adam)|::(add|mul|addcdiv|addcmul|lerp|copy)_$")
+_CORE = re.compile(r"cpu \d+ %$")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
@@ -188,6 +189,12 @@ class Figures:
         """Time per step that collectives add by themselves: what the rank has that waits for no other."""
         return min(self.exposed_shares.values(), default=0.0) * self.iteration_us
 
+    @cached_property
+    def processor_load(self) -> float | None:
+        """Mean load of the processor's cores while the profile was taken, from 0 to 1; None if not sampled."""
+        loads = [mean(found) for row in self.profile.samples if (found := list_core_loads(row.values))]
+        return mean(loads) / 100 if loads else None
+
     def read_column(self, table: str, column: str) -> list[float]:
         """Return the numbers of a column of one of the profile's tables; none where it has no such column."""
         found = self.profile.tables.get(table)
@@ -297,6 +304,11 @@ def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> 
             if abs(sides[0] * sides[1] - pixels) < 0.5:
                 return stride, padding
     return None
+
+
+def list_core_loads(values: dict[str, float]) -> list[float]:
+    """Return the percentages of single cores in a sample of the system."""
+    return [value for name, value in values.items() if _CORE.match(name)]
 
 
 def parse_number(value: object) -> float | None:

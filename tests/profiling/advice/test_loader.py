@@ -1,6 +1,6 @@
 from profiling.advice.made_profiles import make_profile, make_steps, multiply
 from viaduct.profiling.advice import advise
-from viaduct.profiling.record import Advice, Operator, Profile
+from viaduct.profiling.record import Advice, Operator, Profile, Sample
 
 
 def find(profile: Profile) -> Advice | None:
@@ -54,6 +54,21 @@ def test_on_the_cpu_loading_and_computing_share_the_cores() -> None:
     assert advice is not None
     assert advice.gain_us == 20_000.0 - 20_000.0 / 4 - 500.0
     assert any("mostly waits for a disk" in sentence for sentence in advice.evidence)
+
+
+def test_cores_that_idle_leave_room_for_workers() -> None:
+    steps = make_steps(data_us=20_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=20_000.0)
+    samples = [Sample(0.0, {"cpu 0 %": 60.0, "cpu 1 %": 20.0, "memory MiB": 900.0})]
+    advice = find(make_profile(steps, samples=samples))
+    assert advice is not None
+    assert advice.gain_us == 19_500.0
+
+
+def test_a_second_worker_may_help_although_the_cores_are_busy() -> None:
+    steps = make_steps(data_us=6000.0, compute_us=13_000.0, update_us=1000.0, loader_wait_us=6000.0)
+    advice = find(make_profile(steps, facts={"workers": 1}))
+    assert advice is not None
+    assert "num_workers=2 (now 1)" in advice.action
 
 
 def test_no_more_workers_than_cores_are_advised() -> None:

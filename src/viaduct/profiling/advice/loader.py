@@ -15,6 +15,8 @@ from viaduct.profiling.figures import IDLE, WORTH, Figures, show_time
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 0.8
+FULL = 0.8
+"""Load of the cores from which more workers take time from the network."""
 HANDOVER_US = 500.0
 """What taking a batch from a worker process costs (measured: 0.2 to 0.6 ms on two cores): no worker can win that."""
 
@@ -27,7 +29,7 @@ class Loading:
     compute_us: float  # of a step, without the wait
     workers: int
     cores: int | None
-    on_same_cores: bool  # the network computes on the processor, too
+    shares_cores: bool  # the network computes on the processor, too, and leaves no core idle
     is_recipe: bool = False
 
     @property
@@ -52,9 +54,19 @@ class Loading:
         return max(0.0, self.wait_us - left - HANDOVER_US)
 
     @property
+    def is_sure(self) -> bool:
+        """Return True if more workers win something worth it even where loading is work of the processor."""
+        return self.gain_if_busy_us >= WORTH * (self.compute_us + self.wait_us)
+
+    @property
+    def gain_us(self) -> float:
+        """What is sure to be won; where that is next to nothing, the most that can be."""
+        return self.gain_if_busy_us if self.is_sure else self.gain_if_waiting_us
+
+    @property
     def gain_if_busy_us(self) -> float:
         """Time won if preparing a batch is work of the processor, which the network may need as well."""
-        if not self.on_same_cores or not self.cores:
+        if not self.shares_cores or not self.cores:
             return self.gain_if_waiting_us
         left = self.batch_us / self.cores
         return max(0.0, min(self.gain_if_waiting_us, self.wait_us - left - HANDOVER_US))
@@ -73,7 +85,7 @@ def find_wait(figures: Figures) -> Advice | None:
         return None
     loading = describe_loading(figures, wait, figures.mean_iteration_us)
     more = loading.workers_advised > loading.workers
-    gain = loading.gain_if_busy_us if more else wait - HANDOVER_US
+    gain = loading.gain_us if more else wait - HANDOVER_US
     if gain < WORTH * figures.mean_iteration_us:
         return None
     return Advice(
@@ -92,7 +104,7 @@ def find_unseen(figures: Figures) -> Advice | None:
     """Return advice where batches are prepared between the steps without a loader."""
     time, step = figures.between_us, figures.iteration_us
     loading = describe_loading(figures, time, step)
-    if not figures.operators or time < IDLE * step or loading.gain_if_busy_us < WORTH * step:
+    if not figures.operators or time < IDLE * step or loading.gain_us < WORTH * step:
         return None
     return Advice(
         name="loader",
@@ -106,7 +118,7 @@ def find_unseen(figures: Figures) -> Advice | None:
             f"operator of torch accounts for; the step takes {show_time(step)}.",
             *describe(loading, more=True)[1:],
         ),
-        gain_us=loading.gain_if_busy_us,
+        gain_us=loading.gain_us,
         gain_basis=explain_gain(loading, more=True),
     )
 
@@ -116,7 +128,9 @@ def describe_loading(figures: Figures, wait_us: float, step_us: float) -> Loadin
     facts = figures.facts
     is_recipe = facts.kind == "recipe"
     workers = facts.workers if facts.workers is not None else (facts.cores or 1) * is_recipe
-    return Loading(wait_us, max(0.0, step_us - wait_us), workers, facts.cores, not figures.on_accelerator, is_recipe)
+    load = figures.processor_load
+    shares_cores = not figures.on_accelerator and (load is None or load > FULL)
+    return Loading(wait_us, max(0.0, step_us - wait_us), workers, facts.cores, shares_cores, is_recipe)
 
 
 def suggest_workers(loading: Loading) -> str:
@@ -146,7 +160,7 @@ def describe(loading: Loading, more: bool) -> tuple[str, ...]:
         f"One worker prepares a batch in {show_time(loading.batch_us)}: {loading.workers_needed} of them would keep up "
         f"with the network; there are {loading.workers} now.",
     ]
-    if more and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us:
+    if more and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us and loading.shares_cores:
         rows.append(
             f"If preparing a batch mostly waits for a disk or network, {show_time(loading.gain_if_waiting_us)} would "
             f"be won; if it is work of the processor, {show_time(loading.gain_if_busy_us)}, because the network "
@@ -159,7 +173,9 @@ def explain_gain(loading: Loading, more: bool) -> str:
     """Say where the figure comes from."""
     if not more:
         return "the measured wait, all of which would vanish if a batch cost so much less"
-    limit = f" and its {loading.cores} cores" if loading.cores else ""
+    if not loading.is_sure:
+        return "at most the measured wait; hardly any of it would vanish if preparing a batch is work of the processor"
+    limit = f" on {loading.cores} cores" if loading.cores else ""
     return f"the measured wait that {loading.workers_advised} workers{limit} would hide"
 
 
