@@ -59,6 +59,9 @@ def run(
         list[str] | None,
         typer.Option("--set", help="Of a recipe: change a field; may be repeated.", metavar="FIELD=VALUE"),
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Of a recipe: try the first advice that it can follow, and measure it.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run a script, unmodified, or a recipe for some steps, and write what their time went into.
@@ -71,8 +74,8 @@ def run(
     plan = Plan(skip, steps, recorded)
     if not module and is_recipe(target):
         refuse_arguments(arguments)
-        raise typer.Exit(profile_recipe(target, plan, device, ranks, out, force, data, settings, json))
-    refuse_recipe_options(target, data, settings)
+        raise typer.Exit(profile_recipe(target, plan, device, ranks, out, force, data, settings, apply, json))
+    refuse_recipe_options(target, data, settings, apply)
     raise typer.Exit(profile_script(target, arguments or [], module, plan, device, ranks, out, force, json))
 
 
@@ -180,6 +183,7 @@ def profile_recipe(
     force: bool,
     data: Path | None,
     settings: list[str] | None,
+    apply: bool,
     json: bool,
 ) -> int:
     """Profile steps of a recipe in this process, or in one for each rank."""
@@ -198,15 +202,23 @@ def profile_recipe(
     profile = train_some_steps(
         loaded, out=out, plan=plan, device=device, data=data, ranks=ranks, settings=changes, command=command()
     )
-    conclude(profile, out, read_events(out), json)
+    profile = conclude(profile, out, read_events(out), json)
+    if apply:
+        from viaduct.training.profile_apply import apply_advice
+
+        applied = apply_advice(
+            profile.advice, loaded, plan=plan, device=device, data=data, ranks=ranks, settings=changes, tell=tell
+        )
+        found = applied.describe() if applied else "--apply: no advice that the recipe could follow; nothing was tried."
+        print(found, file=sys.stderr if json else sys.stdout)
     return 0
 
 
 # Scripts
 
 
-def refuse_recipe_options(target: str, data: Path | None, settings: list[str] | None) -> None:
-    for flag, value in (("--data", data), ("--set", settings)):
+def refuse_recipe_options(target: str, data: Path | None, settings: list[str] | None, apply: bool) -> None:
+    for flag, value in (("--data", data), ("--set", settings), ("--apply", apply)):
         if value:
             raise BadValue(
                 f"{flag} goes with a recipe; {target!r} is a script.", "What a script is given stands after --."
@@ -276,13 +288,14 @@ def make_empty(target: str, ended: ScriptRun) -> RankProfile:
 # Output
 
 
-def conclude(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json: bool) -> None:
-    """Write the folder, print the summary, name the files."""
+def conclude(profile: Profile, out: Path, events: Sequence[dict[str, Any]], json: bool) -> Profile:
+    """Write the folder, print the summary, name the files; return the profile with its advice."""
     from viaduct.profiling import outputs
 
     profile, files = outputs.complete_folder(profile, out, events, tell)
     print_profile(profile, json)
     list_files(files)
+    return profile
 
 
 def print_profile(profile: Profile, json: bool) -> None:
