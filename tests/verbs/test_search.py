@@ -106,6 +106,20 @@ def test_a_search_that_was_killed_resumes_its_trial_and_repeats_none(tmp_path: P
     assert not (tmp_path / "study" / "trial-002").exists()
 
 
+@pytest.mark.slow
+def test_eight_trials_beat_the_worst_quarter(tmp_path: Path) -> None:
+    space = ["--space", "optimizer.lr=0.001..3:log", "optimizer.momentum=0,0.5,0.9,0.95"]
+    sizes = {"data__train_images": 4800, "data__validation_images": 1000, "data__global_batch": 32}
+    flags = [word for word in tiny(150, **sizes, schedule__warmup_epochs=0.1) if word not in ("--prune", "none")]
+    answer = viaduct("search", "shapes_taster", *space, *flags, "--trials", "8", "--study", tmp_path / "study")
+    assert answer.returncode == 0, answer.stderr
+    rows = [line.split() for line in answer.stdout.splitlines() if line.startswith("trial-")]
+    reached = sorted(float(row[row.index("%") - 1]) for row in rows)
+    assert len(rows) == 8
+    assert reached[-1] > 1.5 * reached[2]
+    assert reached[-1] > 30
+
+
 def wait_for(condition: object, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 
 from runs.search.replay import (
     LR,
+    RECORDED,
     RecordedLauncher,
     RecordedRun,
     look_up,
@@ -170,6 +171,14 @@ def test_past_runs_are_added_once_and_are_no_trials() -> None:
     make_conductor(study, Plan(3), launcher).conduct()
     assert [number for number, _ in launcher.started] == [0, 1, 2]
     assert [result.number for result in read_results(study, space)] == [None, 0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_eight_trials_beat_the_worst_quarter_of_what_was_recorded(seed: int) -> None:
+    study = make_study()
+    make_conductor(study, Plan(8, seed=seed, pruner="hyperband", evaluations=5)).conduct()
+    recorded = sorted(row["top1"][-1] for row in RECORDED["trials"] if row["seed"] == 1)
+    assert study.best_value > 2 * recorded[len(recorded) // 4]
 
 
 @pytest.mark.lengthy

@@ -66,7 +66,7 @@ def test_the_page_has_history_importance_contours_and_all_trials(tmp_path: Path,
     page = (tmp_path / "report.html").read_text()
     assert "<h3>History</h3>" in page
     assert page.count("trial-") >= trials
-    assert ("part chart contour" in page) == (trials > 2)
+    assert ("part chart own contour" in page) == (trials > 2)
     assert ("Not said:" in page) == (trials <= 2)
     if past:
         assert "12 past runs came before them" in page

@@ -83,8 +83,8 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
     """Search. Everything that can be refused is refused before anything is written; the images are opened last."""
     check_metric(request)
     space = parse_space(apply_settings(request.loaded.recipe, request.settings), request.space, [*request.settings])
-    if request.sampler == "grid":
-        space.grid()
+    if request.sampler == "grid" and len(space.grid()) > request.trials:
+        say(f"The grid has {len(space.grid())} combinations; --trials {request.trials} takes the first of them.")
     facts = read_facts()
     settings, evaluations = plan_evaluations(request, facts, say)
     environments, shared = divide_machine(request.device, request.parallel)
