@@ -10,6 +10,7 @@ import numpy as np
 
 from viaduct.data.balance import class_quotas
 from viaduct.data.synthetic import SyntheticSet
+from viaduct.profiling.outputs import REPORT
 from viaduct.recipes import Loaded, Top1
 from viaduct.recipes._fields import to_record
 from viaduct.reporting import (
@@ -30,7 +31,7 @@ from viaduct.reporting import (
 from viaduct.training.curves import NOISE, curves, evaluation_table, write_percent
 from viaduct.training.loop import Training
 from viaduct.training.metrics import MOST_CONFUSION, Score
-from viaduct.training.profile_callback import FOLDER, REPORT, Profiling
+from viaduct.training.profile_callback import FOLDER, Profiling
 
 SAMPLES = 32  # pictures in the grid
 WRONG_AT_MOST = 16
