@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 
 from viaduct.profiling.collector import Collector, Plan
 from viaduct.profiling.interruptions import clear_constant_interruptions
+from viaduct.profiling.network_facts import is_capturing
 from viaduct.profiling.outer_calls import OuterCalls
 from viaduct.profiling.record import Facts, Profile
 from viaduct.profiling.script_phases import ScriptPhases
@@ -386,6 +388,21 @@ for epoch in range(9):
     assert [step.recompiled for step in watched.profile.steps] == [0, 1, 0, 0]
     assert [step.compile_us > 0 for step in watched.profile.steps] == [False, True, False, False]
     assert any("size mismatch" in note for note in watched.profile.facts.notes)
+
+
+def test_nothing_is_marked_while_a_device_records_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viaduct.profiling.script_phases.is_capturing", lambda device: True)
+    watched = Watched(TRAIN, Plan(1, 3, 0))
+    assert not watched.stopped
+    assert not watched.profile.steps
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(lambda: True, True), (lambda: False, False), (None, False)])
+def test_capturing_is_asked_of_the_device_itself(answer: Any, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    vendor = SimpleNamespace(**({"is_current_stream_capturing": answer} if answer else {}))
+    monkeypatch.setattr(torch, "npu", vendor, raising=False)
+    assert is_capturing("npu") is expected
+    assert not is_capturing("cpu")
 
 
 def test_networks_that_are_copied_or_pickled_carry_nothing_of_us() -> None:

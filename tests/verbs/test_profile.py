@@ -48,10 +48,11 @@ def test_a_folder_that_is_not_empty_is_refused_before_the_script_runs(script: Pa
     assert ended.stdout == ""
 
 
-def test_options_of_recipes_are_refused_for_a_script(script: Path, tmp_path: Path) -> None:
-    ended = viaduct("profile", "run", script, "--set", "steps=3", cwd=tmp_path)
+@pytest.mark.parametrize("option", [("--set", "steps=3"), ("--apply",)], ids=lambda option: option[0])
+def test_options_of_recipes_are_refused_for_a_script(option: tuple[str, ...], script: Path, tmp_path: Path) -> None:
+    ended = viaduct("profile", "run", script, *option, cwd=tmp_path)
     assert ended.returncode == 2
-    assert "--set goes with a recipe" in ended.stderr
+    assert f"{option[0]} goes with a recipe" in ended.stderr
 
 
 def test_arguments_are_refused_for_a_recipe(tmp_path: Path) -> None:
@@ -117,9 +118,12 @@ def test_a_script_that_ends_early_is_written_and_says_why(script: Path, tmp_path
     assert (facts["ended"], facts["timed_steps"]) == (reason, 3)
 
 
-def test_a_script_without_a_step_is_written_too(tmp_path: Path) -> None:
-    (tmp_path / "empty.py").write_text("print('nothing')\n")
-    ended = viaduct("profile", "run", "empty.py", cwd=tmp_path)
+def test_a_module_without_a_step_is_run_as_python_runs_it_and_written_too(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "empty.py").write_text("import sys\nassert __package__ == 'package'\nprint(sys.argv[1])\n")
+    ended = viaduct("profile", "run", "-m", "package.empty", "--", "hello", cwd=tmp_path)
+    assert "hello" in ended.stdout
     assert ended.returncode == 2
     assert "no training step was found" in ended.stderr
     facts = json.loads((tmp_path / "prof" / "profile.json").read_text())["facts"]

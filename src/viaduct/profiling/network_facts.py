@@ -82,6 +82,16 @@ def find_used_device() -> str:
 
     for kind in ("npu", "mlu", "cuda"):
         vendor: Any = getattr(torch, kind, None)
-        if vendor is not None and vendor.is_initialized():
+        if vendor is not None and getattr(vendor, "is_initialized", lambda: False)():
             return kind
     return "cpu"
+
+
+def is_capturing(kind: str) -> bool:
+    """Return True while the device records a graph, in which no event may be read later."""
+    if kind == "cpu":
+        return False
+    import torch
+
+    ask = getattr(getattr(torch, kind), "is_current_stream_capturing", None)
+    return bool(ask()) if ask is not None else False

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from viaduct.profiling import patches
 from viaduct.profiling.collector import Collector
 from viaduct.profiling.compilations import count_graphs
-from viaduct.profiling.network_facts import NetworkFacts, describe_pass, find_used_device
+from viaduct.profiling.network_facts import NetworkFacts, describe_pass, find_used_device, is_capturing
 from viaduct.profiling.outer_calls import OuterCalls
 from viaduct.scripts.steps import OptimizerSteps, Watcher
 
@@ -236,8 +236,10 @@ class ScriptPhases(Watcher):
             self.facts = self.facts.with_passes(self._step_batches)
 
     def _is_here(self) -> bool:
-        """Return True in the thread that trains."""
-        return self._thread is None or self._thread == threading.get_ident()
+        """Return True in the thread that trains, unless it records a graph of the device."""
+        if self._thread is not None and self._thread != threading.get_ident():
+            return False
+        return not is_capturing(self.collector.device)
 
     # What to say of it
 
