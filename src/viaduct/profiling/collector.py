@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from viaduct.profiling.clocks import Clock, open_clock, read_host_us
 from viaduct.profiling.compilations import Compilations
+from viaduct.profiling.garbage_pauses import GarbagePauses
 from viaduct.profiling.merge import shift_profile
 from viaduct.profiling.record import Collective, Facts, Profile, Sample, Step
 
@@ -126,6 +127,7 @@ class Collector:
         self._recorded: Recorded | None = None
         self._sampler: Sampler | None = None
         self._samples: list[Sample] = []
+        self._pauses = GarbagePauses(lambda: self.plan.part_of(self.taken) == "timed")
         self._has_failed = False
         self._roots: list[Any] = []
         self._notes: list[str] = []
@@ -198,6 +200,7 @@ class Collector:
         """Open the clock with the first mark; begin to sample the system."""
         if self._clock is None:
             self._clock = open_clock(self._device)
+            self._pauses.start()
         if self._sampler is None and self._system:
             self._sampler = self._make_sampler()
             self._sampler.start()
@@ -249,6 +252,7 @@ class Collector:
 
     def _stop(self) -> None:
         """Read what is left, stop sampler and recorder; a second call does nothing."""
+        self._pauses.stop()
         self._read_steps(only_ready=False)
         if self._sampler is not None:
             sampler, self._sampler = self._sampler, None
@@ -305,7 +309,7 @@ class Collector:
     def _assemble(self, facts: Facts) -> Profile:
         recorded = self._recorded
         steps = assign_collectives([*self._steps["timed"], *self._steps["recorded"]], recorded)
-        profile = Profile(facts, steps=steps, samples=self._samples)
+        profile = Profile(facts, steps=steps, samples=self._samples, tables=self._pauses.make_tables())
         if recorded is not None:
             profile = replace(
                 profile,

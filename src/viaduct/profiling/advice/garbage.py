@@ -1,22 +1,19 @@
 """Python's garbage collector interrupts steps.
 
-A collector of profiles that watches `gc.callbacks` writes the table "garbage collection" with a row for each pause.
+The profile's table "garbage collection" has a row for each long pause in timed steps (garbage_pauses.py).
 """
 
 from __future__ import annotations
 
 from viaduct.profiling.figures import WORTH, Figures, show_time
+from viaduct.profiling.garbage_pauses import COLUMN, LONG_US, TABLE
 from viaduct.profiling.record import Advice
 
 CERTAINTY = 1.0
-TABLE = "garbage collection"
-COLUMN = "pause_us"
-LONG_US = 1000.0
-"""Pause from which a collection is counted: the limit of the Ascend advisor."""
 
 
 def find(figures: Figures) -> Advice | None:
-    pauses = [pause for pause in figures.read_column(TABLE, COLUMN) if pause >= LONG_US]
+    pauses = figures.read_column(TABLE, COLUMN)
     time = sum(pauses) / len(figures.steps)
     if figures.share(time) < WORTH:
         return None
