@@ -27,6 +27,18 @@ def test_values_that_a_loader_reads_are_no_fault() -> None:
     assert find(make_profile(operators=[read_value(calls=64, phase="data")])) is None
 
 
+def test_copying_a_batch_to_a_busy_device_is_no_fault() -> None:
+    copy = Operator(
+        "aten::copy_", 1, 3000.0, 3000.0, shapes="[64, 3, 32, 32]", synchronises=True, location="train.py:30"
+    )
+    busy = [launch("gemm", 9800.0, 50, "matrix product")]
+    assert find(make_profile(make_steps(), device="cuda", operators=[copy], kernels=busy)) is None
+    idle = [launch("gemm", 6000.0, 50, "matrix product")]
+    advice = find(make_profile(make_steps(), device="cuda", operators=[copy], kernels=idle))
+    assert advice is not None
+    assert advice.action.startswith("Copy batches from pinned memory")
+
+
 def test_operators_that_do_not_wait_are_no_fault() -> None:
     assert find(make_profile(operators=[replace(read_value(), synchronises=False)])) is None
 

@@ -2,17 +2,20 @@
 
 Until the value arrives the host queues no further work, and the device idles while it does so again. What an optimizer,
 a gradient scaler or a loader does inside of torch is not the script's and is not counted. Logging every tenth step
-stays below one call a step.
+stays below one call a step. A batch that is copied to the device from pageable memory waits as well; as nearly every
+script does that, it counts only where the device idles long enough meanwhile.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
-from viaduct.profiling.figures import EVERY_STEP, Figures, show_names, show_time
+from viaduct.profiling.figures import EVERY_STEP, Figures, parse_shapes, show_names, show_time
 from viaduct.profiling.record import Advice, Operator
 
 CERTAINTY = 0.9
+COPIES = ("aten::copy_", "aten::_to_copy", "aten::to")
 
 
 @dataclass
@@ -23,6 +26,7 @@ class Line:
     calls: float = 0.0
     time_us: float = 0.0
     names: list[str] = field(default_factory=list)
+    is_copy: bool = True  # of a batch, and nothing else
 
 
 def find(figures: Figures) -> Advice | None:
@@ -35,10 +39,7 @@ def find(figures: Figures) -> Advice | None:
     return Advice(
         name="synchronisation",
         title=f"The host waits for the device {number} in each step, at {names}",
-        action=(
-            "Keep the value on the device (total += loss.detach()) and read it every some steps, or after the epoch; "
-            "compute with tensors instead of branching on their values."
-        ),
+        action=suggest(lines),
         evidence=(*map(describe, lines), explain_cost(figures, time)),
         gain_us=estimate_gain(figures, time),
         gain_basis=(
@@ -50,6 +51,17 @@ def find(figures: Figures) -> Advice | None:
     )
 
 
+def suggest(lines: list[Line]) -> str:
+    """Say what to do about values that are read, and about batches that are copied."""
+    values = (
+        "Keep the value on the device (total += loss.detach()) and read it every some steps, or after the epoch; "
+        "compute with tensors instead of branching on their values."
+    )
+    copies = "Copy batches from pinned memory: DataLoader(pin_memory=True) and batch.to(device, non_blocking=True)."
+    kinds = {line.is_copy for line in lines}
+    return " ".join([values] * (False in kinds) + [copies] * (True in kinds))
+
+
 def collect_lines(figures: Figures) -> list[Line]:
     """Return the lines that synchronise in every step, most expensive first."""
     lines: dict[str, Line] = {}
@@ -59,8 +71,18 @@ def collect_lines(figures: Figures) -> list[Line]:
             line.calls = max(line.calls, row.calls)  # aten::item contains aten::_local_scalar_dense: one wait
             line.time_us = max(line.time_us, row.total_us)
             line.names.append(row.name)
+            line.is_copy = line.is_copy and figures.on_accelerator and is_batch_copy(row)
     found = [line for line in lines.values() if line.calls >= EVERY_STEP]
+    found = [
+        line for line in found if not line.is_copy or figures.is_worth(estimate_gain(figures, line.time_us) or 0.0)
+    ]
     return sorted(found, key=lambda line: -line.time_us)
+
+
+def is_batch_copy(operator: Operator) -> bool:
+    """Return True for a copy of more than a single value."""
+    shapes = parse_shapes(operator.shapes)
+    return operator.name in COPIES and bool(shapes) and prod(shapes[0]) > 1
 
 
 def is_scripts_own(operator: Operator) -> bool:
