@@ -18,6 +18,7 @@ HIDDEN = 0.5
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where collectives are mostly exposed."""
     share, rank = min(((share, rank) for rank, share in figures.exposed_shares.items()), default=(0.0, 0))
     steps = figures.communicating_steps.get(rank, [])
     if share < IDLE or not steps:

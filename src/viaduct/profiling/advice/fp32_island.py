@@ -28,6 +28,7 @@ MOSTLY = 0.5
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where heavy float32 operators stand in a low-precision network."""
     heavy = figures.heavy
     island = [row for row in heavy if dtype_of(row) == "float32"]
     low = [row for row in heavy if dtype_of(row) in LOW_PRECISION]

@@ -13,6 +13,7 @@ CERTAINTY = 1.0
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where long pauses take a part of the steps."""
     pauses = figures.read_column(TABLE, COLUMN)
     time = sum(pauses) / len(figures.steps)
     if figures.share(time) < WORTH:

@@ -29,6 +29,7 @@ CONVERSIONS = ("nchwtonhwc", "nhwctonchw", "transdata")
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return the more valuable of both advices about layouts."""
     conversions = find_conversions(figures)
     faster = find_faster_layout(figures)
     if conversions and (faster is None or (conversions.gain_us or 0) > (faster.gain_us or 0)):

@@ -73,6 +73,7 @@ class Loading:
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where steps wait for data."""
     return find_wait(figures) or find_unseen(figures)
 
 

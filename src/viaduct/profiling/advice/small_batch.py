@@ -48,6 +48,7 @@ class Parts:
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where the estimated fixed cost dominates a step."""
     batch = figures.facts.batch
     if figures.on_accelerator or not figures.operators:
         return None

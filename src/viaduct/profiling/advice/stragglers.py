@@ -20,6 +20,7 @@ FEWEST_STEPS = 5
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where the same rank is steadily slower."""
     rows = list_common_steps(figures)
     if len(rows) < FEWEST_STEPS:
         return None

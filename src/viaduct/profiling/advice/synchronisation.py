@@ -30,6 +30,7 @@ class Line:
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where lines of the script read values in every step."""
     lines = collect_lines(figures)
     if not lines:
         return None

@@ -16,6 +16,7 @@ _ACTIVATION = re.compile(r"relu|threshold|clamp_min|silu|gelu|hardswish|sigmoid"
 
 
 def find(figures: Figures) -> Advice | None:
+    """Return advice where activations have kernels of their own."""
     if figures.facts.device != "cuda":
         return None
     norms = sum(row.time_us for row in figures.kernels if row.kind == "normalisation")
