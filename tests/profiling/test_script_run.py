@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
-from viaduct.profiling.gather import list_folders, rebuild_profile
-from viaduct.profiling.record import Step
+from viaduct.profiling.gather import gather_ranks, list_folders
+from viaduct.profiling.record import Facts, Step
 from viaduct.profiling.script_job import STEPS, ScriptJob
 from viaduct.profiling.script_run import ScriptRun, build_environment, run_script_job
 
@@ -175,11 +176,22 @@ def test_torchrun_inside_a_script_is_profiled(tmp_path: Path) -> None:
     check_ranks(run(tmp_path, f"import subprocess\nsys.exit(subprocess.call([sys.executable, *{words!r}]))\n"))
 
 
-def test_a_torn_line_ends_what_is_read(tmp_path: Path) -> None:
+def test_a_line_that_was_torn_by_a_kill_is_left_out(tmp_path: Path) -> None:
     job = make_job(tmp_path, "")
-    profile = rebuild_profile(job, [])
-    assert profile.steps == []
-    assert "the process was killed" in profile.facts.notes[0]
+    folder = Path(job.record) / "7"
+    folder.mkdir()
+    steps = [Step(1, number, number + 0.2, number + 0.7, number + 1.0, float(number)) for number in (0, 1)]
+    lines: list[dict[str, Any]] = [
+        {"kind": "facts", "rank": 1, "facts": asdict(Facts("train.py", "script", batch=8))},
+        *({"kind": "step", "part": "timed", "step": asdict(step)} for step in steps),
+    ]
+    text = "\n".join(json.dumps(line) for line in lines)
+    (folder / STEPS).write_text(text + '\n{"kind": "step", "part": "ti')
+    (rank,) = gather_ranks(job)
+    assert (rank.rank, rank.taken, rank.done) == (1, 2, False)
+    assert [step.iteration_us for step in rank.profile.steps] == [1.0, 1.0]
+    assert rank.profile.facts.batch == 8
+    assert "the process was killed" in rank.profile.facts.notes[0]
 
 
 def test_the_script_finds_the_variables_it_would_find_without_us(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,8 +244,6 @@ class Parts:
 
 @pytest.mark.slow
 def test_phases_agree_with_timers_placed_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
-
     found = []
     for attempt in range(4):  # a loaded machine may stand still between two calls of the clock
         folder = tmp_path / str(attempt)
@@ -268,3 +278,11 @@ def test_a_child_without_a_job_says_who_starts_it() -> None:
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 2
     assert "started by `viaduct profile run`" in ended.stderr
+
+
+def test_of_several_ranks_the_one_that_failed_first_is_named(tmp_path: Path) -> None:
+    body = DISTRIBUTED + "train_on = train\ndef train(net):\n    train_on(net, end)\n"
+    body += "def end(number):\n    if number == 4 and dist.get_rank() == 1:\n        sys.exit(9)\nwork()\n"
+    found = run(tmp_path, body, plan=(1, 20, 0), ranks=2)
+    assert (found.code, found.reason) == (9, "rank 1 ended with exit code 9 after 4 of 21 steps")
+    assert [len(rank.profile.steps) for rank in found.ranks] == [3, 3]

@@ -59,7 +59,7 @@ def end_script(number: int, frame: Any) -> NoReturn:
 def write_end(session: Session, ended: Ended) -> None:
     note = {
         "code": ended.code,
-        "stopped": ended.stopped,
+        "rank": session.collector.rank,
         "failure": ended.failure,
         "absence": "" if session.collector.taken else session.phases.describe_absence(),
     }

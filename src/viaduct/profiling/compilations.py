@@ -16,6 +16,7 @@ from typing import Any
 from viaduct.profiling.clocks import read_host_us
 
 LONGEST_REASON = 300  # characters
+MOST_REASONS = 5  # that a profile names
 
 
 class Compilations:
@@ -64,7 +65,9 @@ class Compilations:
 
     def reasons(self) -> list[str]:
         """Return why code was compiled again, in torch's words, each reason once."""
-        return [reason for reason in list_failures() if reason not in self._known]
+        found = [reason for reason in list_failures() if reason not in self._known]
+        more = [f"{len(found) - MOST_REASONS} more reasons"] if len(found) > MOST_REASONS else []
+        return found[:MOST_REASONS] + more
 
 
 def count_graphs() -> int:

@@ -35,7 +35,7 @@ class ScriptEnd:
 
     failure: str = ""  # the last line of a traceback
     absence: str = ""  # why no step was found
-    stopped: bool = False
+    rank: int | None = None
 
 
 def gather_ranks(job: ScriptJob) -> list[RankProfile]:
@@ -115,10 +115,11 @@ def rebuild_profile(job: ScriptJob, lines: Sequence[dict[str, Any]]) -> Profile:
     return clear_constant_interruptions(shift_profile(profile, -zero))
 
 
-def read_end(job: ScriptJob) -> ScriptEnd:
-    """Return what the first process that said something said of the script's end."""
+def read_end(job: ScriptJob, code: int) -> ScriptEnd:
+    """Return what the process that ended with this exit code said of it; nothing where it could not."""
     for folder in list_folders(job):
         if (folder / ENDED).exists():
             note = json.loads((folder / ENDED).read_text(encoding="utf-8"))
-            return ScriptEnd(note["failure"], note["absence"], note["stopped"])
+            if note.pop("code") == code:
+                return ScriptEnd(**note)
     return ScriptEnd()

@@ -172,8 +172,10 @@ def explain_end(job: ScriptJob, code: int, found: list[RankProfile], interrupted
     if found and all(rank.done for rank in found):
         return ""
     taken = min((rank.taken for rank in found), default=0)
-    end = read_end(job)
+    end = read_end(job, code)
     what = describe_code(code) + (f" ({end.failure})" if end.failure else "")
+    if len(found) > 1 and end.rank is not None and code:
+        what = what.replace("the script", f"rank {end.rank}", 1)
     if interrupted:
         what = f"the script was interrupted by {signal.Signals(interrupted).name}"
     if taken:
