@@ -157,8 +157,8 @@ def count_steps(record: Mapping[str, Any]) -> int:
     batch, epochs = count_of(recipe.get("data"), "global_batch"), recipe.get("epochs")
     if not images or not batch or not isinstance(epochs, int | float):
         return 0
-    steps = epochs * float(images // batch)
-    return max(1, int(steps)) if 0 <= steps < LATEST_STEP else 0
+    product = epochs * float(images // batch)
+    return max(1, int(product)) if 0 <= product < LATEST_STEP else 0
 
 
 def count_of(record: Any, name: str) -> int:
