@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from statistics import mean, median
 
-from viaduct.profiling.figures import WORTH, Figures, exposed_us, show_time
+from viaduct.profiling.figures import Figures, exposed_us, show_time
 from viaduct.profiling.record import Advice, Step
 
 CERTAINTY = 0.8
 UNEVEN = 0.05
 """(max - min) / mean over ranks from which a rank counts as slow: the limit of Ascend's cluster analysis."""
-STEADY = 0.5
-"""Share of the median difference that four steps of five must show: a rank that is slow by chance is not so steady."""
+STEADY = 0.4
+"""Share of the usual difference that four steps of five must show: a rank that is slow by chance is not so steady."""
 FEWEST_STEPS = 5
 
 
@@ -27,11 +27,11 @@ def find(figures: Figures) -> Advice | None:
     own = {rank: median(own_us(steps[rank]) for steps in rows) for rank in rows[0]}
     slow, fast = max(own, key=lambda rank: own[rank]), min(own, key=lambda rank: own[rank])
     gap = own[slow] - own[fast]
-    gaps = sorted(own_us(steps[slow]) - own_us(steps[fast]) for steps in rows)
+    gaps = sorted(compare_ranks(steps, slow, fast) for steps in rows)
     least = gaps[(len(gaps) - 1) // 5]  # more than four of five are at least as large
-    step = median(row[slow].iteration_us for row in rows)
-    if gap / mean(own.values()) <= UNEVEN or least < STEADY * gap or gap < WORTH * step:
+    if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
         return None
+    step = median(row[slow].iteration_us for row in rows)
     gain = (own[slow] - mean(own.values())) / step * figures.iteration_us
     return Advice(
         name="stragglers",
@@ -43,8 +43,7 @@ def find(figures: Figures) -> Advice | None:
         evidence=(
             "Own time per step, without waiting in collectives: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own.items())
-            + f"; (max - min) / mean is {gap / mean(own.values()):.0%}.",
-            f"In four of five of {len(rows)} steps the difference was {show_time(least)} or more.",
+            + f"; (max - min) / mean is {median(gaps):.0%}, and {least:.0%} or more in four of five of {len(rows)} steps.",
         ),
         gain_us=gain,
         gain_basis="the work of the slowest rank, spread evenly over all",
@@ -64,6 +63,11 @@ def list_common_steps(figures: Figures) -> list[dict[int, Step]]:
 def own_us(step: Step) -> float:
     """Return the time of a step in which this rank did not wait for others."""
     return step.iteration_us - exposed_us(step.collectives)
+
+
+def compare_ranks(steps: dict[int, Step], slow: int, fast: int) -> float:
+    """Return how much longer one rank's own time was than another's in a step, as a share of the mean of all ranks."""
+    return (own_us(steps[slow]) - own_us(steps[fast])) / max(mean(map(own_us, steps.values())), 1e-3)
 
 
 def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
