@@ -65,6 +65,7 @@ REFUSES = {
     "models resnet50_v1": "train",
     "devices --test": "train",
     "serve run_a": "train",
+    "search shapes_taster --space optimizer.lr=0.1..1": "train",
     "export run_a --recipe shapes_taster --to pt2 --out exported.pt2": "train",
     "weights import checkpoint --out imported.safetensors": "train",
     "weights export weights.safetensors --out exported": "train",

@@ -152,6 +152,10 @@ BESIDE: dict[str, dict[str, list[str]]] = {
         "weights": ["--device", "cpu", "--port", "0"],
         "access_log": ["read", "--port", "0", "--name", "a/b"],  # refused after the log is opened: no server is left
     },
+    "search": {
+        "": ["tiny.py", "--space", "optimizer.lr=0.1..1", "--trials", "1", "--device", "cpu"],
+        "data": ["records.py", "--space", "optimizer.lr=0.1..1", "--trials", "1", "--device", "cpu"],
+    },
     "runs list": {},
     "runs best": {},
     "runs show": {},
@@ -211,6 +215,8 @@ REPLACED = {"a link to itself": 0, "a link to nothing": 0}
 OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     # A folder that is written to is made where it is missing, whatever its name; an empty one is used.
     ("train", "run"): MADE,
+    ("search", "study"): {wrong: 0 for wrong in MADE if wrong != "bytes that are no text"},
+    ("search", "past"): {"an empty folder": 0},
     ("migrate", "out"): MADE,
     ("rehearse", "record"): MADE,
     ("carry", "out"): MADE,
@@ -233,7 +239,7 @@ OTHERWISE: dict[tuple[str, str], dict[str, int]] = {
     ("profile run", "target"): {"a file": 1},
     ("ranktable check", "file"): {"a file": 1},
 }
-SLOW = ("rehearse", "carry", "profile run")  # a script is run in a process of its own, which takes seconds
+SLOW = ("rehearse", "carry", "profile run", "search")  # a script is run in a process of its own, which takes seconds
 
 
 def verb_functions() -> dict[str, Callable[..., Any]]:

@@ -59,7 +59,7 @@ def main(
     The first trial has the recipe's own values. Ctrl-C ends with a checkpoint; the same command continues the search,
     also after it was killed. Finished trials are never repeated.
     """
-    require("optuna", "torch", *["scipy"] * (sampler == "gp"))
+    require("torch", "optuna", *["scipy"] * (sampler == "gp"))
     from viaduct.recipes import load
     from viaduct.runs.search.output import print_findings
     from viaduct.runs.search.session import SearchRequest, search
@@ -69,7 +69,7 @@ def main(
     loaded = load(recipe)
     request = SearchRequest(
         loaded=loaded,
-        word=recipe,
+        argument=recipe,
         settings=fixed,
         space=[*(space or []), *more],
         data=data,

@@ -77,11 +77,11 @@ def test_a_range_has_bounds_a_scale_and_a_step() -> None:
     assert parse_one("optimizer.lr=0.01..1:log") == Range("optimizer.lr", "0.01..1:log", 0.01, 1.0, log=True)
     stepped = parse_one("schedule.warmup_epochs=0..9.5:step=2")
     assert isinstance(stepped, Range)
-    assert (stepped.high, stepped.step, stepped.whole) == (8.0, 2.0, False)
-    whole = parse_one("data.cutout=0..16")
-    assert isinstance(whole, Range)
-    assert whole.whole
-    assert whole.write(8) == "8"
+    assert (stepped.high, stepped.step, stepped.integer) == (8.0, 2.0, False)
+    found = parse_one("data.cutout=0..16")
+    assert isinstance(found, Range)
+    assert found.integer
+    assert found.write(8) == "8"
 
 
 def test_lists_keep_the_texts_that_set_takes() -> None:

@@ -41,16 +41,16 @@ def test_a_search_that_was_refused_leaves_no_folder(tmp_path: Path) -> None:
 )
 def test_a_folder_with_another_study_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:
     folder = StudyFolder(tmp_path)
-    folder.begin(DEFINITION)
-    folder.begin(DEFINITION)
+    folder.write_definition(DEFINITION)
+    folder.write_definition(DEFINITION)
     with pytest.raises(BadRun, match=said):
-        folder.begin(replace(DEFINITION, **change))  # type: ignore[arg-type]
+        folder.write_definition(replace(DEFINITION, **change))  # type: ignore[arg-type]
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(BadRun, match=r"holds no study \(notes.txt\)"):
-        StudyFolder(tmp_path).begin(DEFINITION)
+        StudyFolder(tmp_path).write_definition(DEFINITION)
 
 
 def test_a_damaged_database_is_named(tmp_path: Path) -> None:

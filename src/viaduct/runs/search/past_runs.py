@@ -76,6 +76,7 @@ def gather_past_runs(folder: Path, wanted: Wanted, space: Space, beside: Path | 
     """Return the runs below a folder that are observations of this search; `beside` is the search's own folder."""
     if not folder.is_dir():
         raise BadData(f"--from {folder}: there is no such folder.", "It is a folder with run directories, as runs/.")
+    os.listdir(folder)  # one that may not be read is an error; os.walk would find nothing in it
     gathered = Gathered()
     for run in sorted(find_runs(folder)):
         if beside is not None and beside.resolve() in (run.resolve(), *run.resolve().parents):

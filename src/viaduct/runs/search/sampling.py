@@ -63,5 +63,5 @@ def count_evaluations(epochs: float, every_epochs: float) -> int:
     """Return how often a trial of this length is evaluated, the last one included."""
     if not every_epochs > 0:
         return 1
-    whole = int(epochs / every_epochs + 1e-9)
-    return max(1, whole + (epochs - whole * every_epochs > 1e-9 * epochs))
+    full = int(epochs / every_epochs + 1e-9)
+    return max(1, full + (epochs - full * every_epochs > 1e-9 * epochs))

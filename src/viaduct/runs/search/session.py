@@ -17,7 +17,7 @@ from viaduct.recipes import Loaded
 from viaduct.run_files import SCORE
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
 from viaduct.runs.search.conductor import Conductor, End, Plan
-from viaduct.runs.search.past_runs import Wanted, add_past_runs, gather_past_runs
+from viaduct.runs.search.past_runs import PastRun, Wanted, add_past_runs, gather_past_runs
 from viaduct.runs.search.results import TrialResult, Verdict, describe_values, format_value, judge, read_results
 from viaduct.runs.search.sampling import PARTS, PrunerName, SamplerName, count_evaluations
 from viaduct.runs.search.space import Space, parse_space
@@ -38,7 +38,7 @@ class SearchRequest:
 
     loaded: Loaded
     """The recipe that is searched, without the settings of the command line."""
-    word: str
+    argument: str
     """The recipe as `viaduct train` is given it."""
     settings: dict[str, str]
     """Fields that all trials have: --set, --epochs, --steps."""
@@ -88,16 +88,17 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
     facts = read_facts()
     settings, evaluations = plan_evaluations(request, facts, say)
     environments, shared = divide_machine(request.device, request.parallel)
+    taken = take_past_runs(request, settings, facts, space, say)
     folder = StudyFolder(request.folder)
     definition = define(request, settings)
     with folder.lock():
-        folder.begin(definition)
+        folder.write_definition(definition)
         study = folder.open_study(definition)
-        take_past_runs(request, settings, facts, study, space, say)
+        add_past_runs(study, taken, space)
         if shared:
             say(shared)
         flags = [*data_flags(request), *(word for path in settings for word in ("--set", f"{path}={settings[path]}"))]
-        launcher = TrainLauncher(folder, request.word, request.metric, flags, environments)
+        launcher = TrainLauncher(folder, request.argument, request.metric, flags, environments)
         plan = make_plan(request, evaluations, space, study)
         with note_signals(say) as received:
             conductor = Conductor(
@@ -156,17 +157,17 @@ def data_flags(request: SearchRequest) -> list[str]:
 
 
 def take_past_runs(
-    request: SearchRequest, settings: dict[str, str], facts: DataFacts, study: Study, space: Space, say: Say
-) -> None:
-    """Add the runs of --from to the study."""
+    request: SearchRequest, settings: dict[str, str], facts: DataFacts, space: Space, say: Say
+) -> list[PastRun]:
+    """Return the runs of --from that are observations of this search, and say how many there are."""
     if request.past is None:
-        return
+        return []
     recipe = apply_settings(request.loaded.recipe, settings)
     wanted = Wanted(request.loaded.name, recipe, facts.pictures, request.metric)
     gathered = gather_past_runs(request.past, wanted, space, request.folder)
     for line in gathered.lines(request.past):
         say(line)
-    add_past_runs(study, gathered.taken, space)
+    return gathered.taken
 
 
 def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Study) -> Plan:

@@ -46,12 +46,12 @@ class Range:
     high: float
     log: bool = False
     step: float | None = None
-    whole: bool = False
+    integer: bool = False
     """True: whole numbers only."""
 
     def suggest(self, trial: Trial) -> Value:
         """Draw a value; one that the trial has already is returned."""
-        if self.whole:
+        if self.integer:
             step = int(self.step or 1)
             return trial.suggest_int(self.path, int(self.low), int(self.high), log=self.log, step=step)
         return trial.suggest_float(self.path, self.low, self.high, log=self.log, step=self.step)
@@ -59,27 +59,27 @@ class Range:
     def distribution(self) -> BaseDistribution:
         from optuna.distributions import FloatDistribution, IntDistribution
 
-        if self.whole:
+        if self.integer:
             return IntDistribution(int(self.low), int(self.high), log=self.log, step=int(self.step or 1))
         return FloatDistribution(self.low, self.high, log=self.log, step=self.step)
 
     def write(self, value: Value) -> str:
         """Return the value as `--set` takes it."""
-        return repr(int(value)) if self.whole else repr(float(value))
+        return repr(int(value)) if self.integer else repr(float(value))
 
     def find(self, stored: Any) -> Value | None:
         """Return a value of a recipe as the study holds it; None where it is outside the range."""
         if isinstance(stored, bool) or not isinstance(stored, int | float):
             return None
-        if not self.low <= stored <= self.high or (self.whole and stored != int(stored)):
+        if not self.low <= stored <= self.high or (self.integer and stored != int(stored)):
             return None
         if self.step and not is_multiple(stored - self.low, self.step):
             return None
-        return int(stored) if self.whole else float(stored)
+        return int(stored) if self.integer else float(stored)
 
     def points(self) -> list[Value]:
         """Return the values of a grid search."""
-        step = self.step or (1 if self.whole and not self.log else None)
+        step = self.step or (1 if self.integer and not self.log else None)
         if step is None:
             raise BadValue(
                 f"--space {self.path}={self.text}: a grid needs to know which values of the range.",
@@ -89,7 +89,7 @@ class Range:
         if count > MOST_CHOICES:
             raise BadValue(f"--space {self.path}={self.text} has {count:,} steps; a grid has at most {MOST_CHOICES:,}.")
         values = [self.low + number * step for number in range(count)]
-        return [int(value) if self.whole else float(f"{value:.12g}") for value in values]
+        return [int(value) if self.integer else float(f"{value:.12g}") for value in values]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ Dimension = Range | Choices
 
 @dataclass(frozen=True)
 class Space:
-    """All dimensions of a search; whole parts of a recipe come before their fields."""
+    """All dimensions of a search; complete parts of a recipe come before their fields."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -219,15 +219,15 @@ def find_type(recipe: Recipe, path: str) -> Any:
 
 def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
     """Return the range that a text such as `0.01..1:log` means."""
-    whole = number_kind(kind)
-    if whole is None:
+    integer = number_kind(kind)
+    if integer is None:
         raise BadValue(
             f"--space {path}={text}: a range needs a field that is a number; {path} is {spell(kind)}.",
             f"List its values: {path}={example_values(kind)}",
         )
     ends, *options = text.split(":")
-    low, high = (parse_bound(path, end, whole) for end in ends.split("..", 1))
-    log, step = parse_options(path, text, options, whole)
+    low, high = (parse_bound(path, end, integer) for end in ends.split("..", 1))
+    log, step = parse_options(path, text, options, integer)
     if not low < high:
         raise BadValue(f"--space {path}={text}: {low:g} is not below {high:g}.", "Write the smaller value first.")
     if log and not low > 0:
@@ -236,25 +236,25 @@ def parse_range(recipe: Recipe, path: str, text: str, kind: Any) -> Range:
         raise BadValue(f"--space {path}={text}: the step {step:g} is larger than the range.")
     if step is not None:  # the last value that the steps reach
         high = float(f"{low + step * math.floor((high - low) / step + TOLERANCE):.12g}")
-    found = Range(path, text, low, high, log, step, whole)
+    found = Range(path, text, low, high, log, step, integer)
     for bound in (low, high):
         try_value(recipe, path, text, found.write(bound))
     return found
 
 
-def parse_bound(path: str, text: str, whole: bool) -> float:
+def parse_bound(path: str, text: str, integer: bool) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
         raise BadValue(f"--space {path}: {text!r} is not a number.", f"Write a range as {path}=0.01..1")
-    if whole and value != int(value):
+    if integer and value != int(value):
         raise BadValue(f"--space {path}: {text} is not a whole number, and {path} takes only those.")
     return value
 
 
-def parse_options(path: str, text: str, options: list[str], whole: bool) -> tuple[bool, float | None]:
+def parse_options(path: str, text: str, options: list[str], integer: bool) -> tuple[bool, float | None]:
     """Return whether the range is on a log scale, and its step."""
     log, step = False, None
     for option in options:
@@ -262,7 +262,7 @@ def parse_options(path: str, text: str, options: list[str], whole: bool) -> tupl
         if name == "log" and not value:
             log = True
         elif name == "step":
-            step = parse_bound(path, value, whole)
+            step = parse_bound(path, value, integer)
             if not step > 0:
                 raise BadValue(f"--space {path}={text}: the step is {step:g}; it must be above 0.")
         else:

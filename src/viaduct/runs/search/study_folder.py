@@ -29,7 +29,7 @@ from viaduct.typed_fields import show_value
 if TYPE_CHECKING:
     from optuna import Study
 
-DEFINITION, DATABASE, LOCK, LOGS = "study.json", "study.sqlite3", ".lock", "logs"
+DEFINITION, DATABASE, LOCK, LOGS = "study.json", "study.sqlite3", ".study.lock", "logs"
 NAME = "search"
 """Name of the study in its database; Hyperband's brackets follow from it."""
 LOWER_IS_BETTER = ("loss",)
@@ -73,6 +73,10 @@ class StudyFolder:
     def lock(self) -> Iterator[None]:
         """Keep a second search out; a search that was refused before its first trial leaves no folder behind."""
         try:
+            str(self.path.resolve()).encode()
+        except UnicodeEncodeError:
+            raise BadRun(f"{str(self.path)!r} is no text in UTF-8, as the name of a database must be.") from None
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / LOCK).open("a+")
         except OSError as error:
@@ -101,7 +105,7 @@ class StudyFolder:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
 
-    def begin(self, definition: Definition) -> None:
+    def write_definition(self, definition: Definition) -> None:
         """Write down what is searched; refuse a folder in which something else is."""
         file = self.path / DEFINITION
         if file.exists():
