@@ -14,7 +14,7 @@ from viaduct.profiling.record import Advice, Step
 CERTAINTY = 0.8
 UNEVEN = 0.05
 """(max - min) / mean over ranks from which a rank counts as slow: the limit of Ascend's cluster analysis."""
-STEADY = 0.4
+STEADY = 0.25
 """Share of the usual difference that four steps of five must show: a rank that is slow by chance is not so steady."""
 FEWEST_STEPS = 5
 
@@ -43,7 +43,7 @@ def find(figures: Figures) -> Advice | None:
         evidence=(
             "Own time per step, without waiting in collectives: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own.items())
-            + f"; (max - min) / mean is {median(gaps):.0%}, and {least:.0%} or more in four of five of {len(rows)} steps.",
+            + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(rows)} steps {least:.0%} or more.",
         ),
         gain_us=gain,
         gain_basis="the work of the slowest rank, spread evenly over all",
