@@ -254,3 +254,16 @@ def refuse_special_file(path: Path | str) -> None:
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/")):
         return
     raise OSError(errno.ENXIO, "it is a pipe, socket or device, not a file", str(path))
+
+
+def refuse_replacing_special_file(path: Path | str) -> None:
+    """Raise an OSError where a whole file would take the place of a device, pipe or socket.
+
+    A rename replaces such a node itself: as root, a page written to /dev/null would destroy it for the whole system.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # nothing there, or the write itself will say what is wrong
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        raise OSError(errno.ENXIO, "it is a pipe, socket or device, not a file", str(path))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from viaduct.errors import BadData
+from viaduct.path_errors import refuse_replacing_special_file
 
 LEFTOVERS = ".*.part"
 """What a killed process leaves behind, as a pattern."""
@@ -23,6 +24,7 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
     `durable` waits until the disk has it, so that even a power cut leaves the old file or the whole new one.
     """
+    refuse_replacing_special_file(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with open(temporary, "wb") as file:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from viaduct import __version__
+from viaduct.path_errors import refuse_replacing_special_file
 from viaduct.reporting.png import data_uri
 from viaduct.reporting.texts import dump_visible, offer_breaks, show_hidden
 
@@ -111,6 +112,7 @@ def render_page(page: Page) -> str:
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
     """Write the page whole or not at all: a reader never meets half of it, a failure leaves the old one."""
     target = Path(path)
+    refuse_replacing_special_file(target)
     html = render_page(page)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
