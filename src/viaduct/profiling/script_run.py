@@ -67,6 +67,7 @@ def build_environment(job: Path) -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if OURS.get(name) != value}
     paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # torch's profiler warns of memory that was allocated before it began
         **given,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *paths]),
         VARIABLE: str(job),
