@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from data.record_files import png, write_split
+from runs.made_up_runs import make_run
 from viaduct.data.example import encode_example
 from viaduct.data.shards import shard_name
 from viaduct.data.tfrecord import RecordWriter
@@ -32,6 +33,12 @@ WORKS = {
     "compare left right --out drift --explain": (1, "likely cause"),
     "compare right right": (0, "within their thresholds"),
     "compare run_a run_b": (0, "curves"),
+    "runs": (0, "1 run: 1 finished"),
+    "runs show runs/a": (0, "Learning rate"),
+    "runs diff runs/a runs/a": (0, "equal in every bit"),
+    "runs lineage runs/a": (0, "fingerprint"),
+    "runs page --out runs.html": (0, ""),
+    "runs export --to mlflow --out mlruns": (0, ""),
     "ranktable make --servers 10.0.0.1,10.0.0.2 --device-ips auto --out table.json": (0, "16 devices"),
     "ranktable check table.json": (0, "0 errors"),
     "ranktable show table.json": (0, "10.0.0.2"),
@@ -77,6 +84,7 @@ REFUSES = {
 
 def make_files(folder: Path) -> None:
     """Write what the commands are given; later ones also use what earlier ones leave."""
+    make_run(folder / "runs" / "a")
     (folder / "train.py").write_text(SCRIPT)
     (folder / "tf1.py").write_text(TF1_SCRIPT)
     (folder / "project").mkdir()

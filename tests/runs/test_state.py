@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import threading
 from pathlib import Path
 
+import pytest
+
 from runs.made_up_runs import make_run
+from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
-from viaduct.runs.state import is_locked
+from viaduct.runs.state import is_locked, judge_state
+from viaduct.training.rundir import take_lock
 
 
 def state_of(run: Path) -> tuple[str, str]:
@@ -90,3 +95,33 @@ def test_a_loss_that_was_lost_is_the_reason_of_an_older_crash(tmp_path: Path) ->
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "log", "step": 110, "loss": null}\n')
     assert state_of(run) == ("crashed", "the loss was NaN or infinite at step 110")
+
+
+def test_a_lock_that_may_not_be_opened_leaves_the_state_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", done=100, finished=False)
+    (run / ".lock").write_text("")
+
+    def refuse(path: str, *rest: int) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("viaduct.runs.state.os.open", refuse)
+    assert is_locked(str(run)) is None
+    found = open_run_with_state(run)
+    assert found == ("unknown", "its .lock may not be opened: a process may be at work")
+
+
+def open_run_with_state(run: Path) -> tuple[str, str]:
+    """Judge facts that were made by hand: nothing may be opened here."""
+    facts = RunFacts(str(run), "run", "made_up", {}, steps=100)
+    judge_state(facts)
+    return facts.state, facts.reason
+
+
+def test_a_run_that_is_looked_at_while_it_starts_starts(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as looking, (tmp_path / ".lock").open("w") as starting:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.03, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        take_lock(starting)
+        assert is_locked(str(tmp_path)) is True

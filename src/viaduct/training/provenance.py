@@ -141,7 +141,7 @@ def update_with_pixels(digest: Any, stored: Any) -> str:
     chunk = max(1, (16 << 20) // max(1, int(stored[0].nbytes) if len(stored) else 1))
     for start in range(0, len(stored), chunk * stride):
         digest.update(stored[start : start + chunk].tobytes())
-    return "every pixel" if stride == 1 else f"pixels of every {stride}th block of images"
+    return "every pixel" if stride == 1 else f"pixels of one in {stride} blocks of images"
 
 
 def describe_files(files: Iterable[Path]) -> Iterator[str]:
