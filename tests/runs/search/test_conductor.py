@@ -130,6 +130,14 @@ def test_trials_that_all_fail_for_one_reason_end_the_search() -> None:
     assert len(launcher.started) == 3
 
 
+def test_a_search_whose_cause_of_failure_is_mended_goes_on() -> None:
+    study, launcher = make_study(), RecordedLauncher(1, lambda number, settings: "no data")
+    assert make_conductor(study, Plan(6), launcher).conduct() == "failing"
+    mended = RecordedLauncher(seed=1)
+    assert make_conductor(study, Plan(6), mended).conduct() == "done"
+    assert [number for number, _ in mended.started] == [3, 4, 5]
+
+
 def test_a_search_whose_trials_all_diverge_tries_all_of_them() -> None:
     study, launcher = make_study(), RecordedLauncher(1, lambda number, settings: f"the loss became nan at {number}")
     assert make_conductor(study, Plan(6), launcher).conduct() == "done"

@@ -82,6 +82,8 @@ class Conductor:
     active: list[Active] = field(default_factory=list)
     unfinished: list[tuple[int, FrozenTrial]] = field(default_factory=list)
     """Trials of an earlier search that are resumed before others are started."""
+    failures: list[str] = field(default_factory=list)
+    """Why trials of this search have failed; those of an earlier one may have had a cause that is mended."""
     began: float = field(default_factory=time.monotonic)
 
     def conduct(self) -> End:
@@ -210,7 +212,8 @@ class Conductor:
         elif active.pruned:
             self.study.tell(trial, state=TrialState.PRUNED)
         else:
-            trial.set_user_attr("reason", run.reason())
+            self.failures.append(run.reason())
+            trial.set_user_attr("reason", self.failures[-1])
             self.study.tell(trial, state=TrialState.FAIL)
         result = next(result for result in read_results(self.study, self.space) if result.number == active.number)
         run.mark(result.state, result.value, result.reason)
@@ -234,11 +237,11 @@ class Conductor:
         """Return True if the first trials have all failed for one reason, which is not that their loss diverged."""
         from optuna.trial import TrialState
 
-        ended = [trial for trial in self.own_trials() if trial.state.is_finished()]
-        if len(ended) < ALIKE or any(trial.state != TrialState.FAIL for trial in ended):
+        states = {trial.state for trial in self.own_trials()}
+        if len(self.failures) < ALIKE or states & {TrialState.COMPLETE, TrialState.PRUNED}:
             return False
-        reasons = {NUMBERS.sub("#", trial.user_attrs.get("reason", "")) for trial in ended}
-        return len(reasons) == 1 and not next(iter(reasons)).startswith(DIVERGED)
+        reasons = {NUMBERS.sub("#", reason) for reason in self.failures}
+        return len(reasons) == 1 and not self.failures[0].startswith(DIVERGED)
 
     def stop_all(self, end: End) -> End:
         """Ask the running trials to write a checkpoint, and wait for them."""

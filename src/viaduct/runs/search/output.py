@@ -38,6 +38,8 @@ def print_findings(findings: Findings) -> None:
 def describe_end(findings: Findings) -> str:
     own = [result for result in findings.results if result.number is not None]
     ended = sum(result.state != "unfinished" for result in own)
+    if findings.end == "done":
+        return "No trial was trained to its end, so there is no best one. --prune none trains all to theirs."
     why = {"timeout": "The time is over", "interrupted": "Interrupted"}.get(findings.end, "Ended")
     return f"{why}: {ended} of {findings.request.trials} trials have ended; the same command continues the search."
 

@@ -225,9 +225,9 @@ def conclude(
 
 def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
     """Raise an error, with each reason once, if all trials have failed."""
-    own = [result for result in results if result.number is not None]
-    failed = [result for result in own if result.state == "failed"]
-    if not failed or len(failed) < len(own) or any(result.is_measured for result in results):
+    ended = [result for result in results if result.number is not None and result.state != "unfinished"]
+    failed = [result for result in ended if result.state == "failed"]
+    if end not in ("done", "failing") or not failed or len(failed) < len(ended):
         return
     reasons = dict.fromkeys(result.reason for result in failed)
     stopped = " The others were not tried." if end == "failing" else ""
