@@ -57,7 +57,8 @@ def check_root(root: Path) -> None:
         raise BadValue(f"{str(root)!r} is a file, not a folder of runs.", "Give a run or a folder of runs.") from None
     except FileNotFoundError:
         raise BadValue(
-            f"there is no folder {str(root)!r}.", "Give a run or a folder of runs; `runs` is usual."
+            f"there is no folder {str(root)!r}.",
+            "Give a run or a folder of runs; `viaduct train shapes_taster --run runs/try1` makes one.",
         ) from None
     except OSError as error:
         raise BadValue(
