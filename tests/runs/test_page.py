@@ -28,7 +28,7 @@ def test_what_is_watched_is_no_hyper_parameter(tmp_path: Path) -> None:
 def test_curves_axes_table_and_lineage_are_on_the_page(tmp_path: Path) -> None:
     parent = make_run(tmp_path / "parent", lr=0.1, provenance=describe_origin(id="7"))
     init = {"source": str(parent), "file": "m", "sha256": "a", "run": str(parent), "run_id": "7", "step": 600}
-    make_run(tmp_path / "child", lr=0.01, provenance=describe_origin(init=init))
+    make_run(tmp_path / "child", lr=0.01, top1=0.7, provenance=describe_origin(init=init))
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "metrics.jsonl").write_text("")
     listing = list_runs([tmp_path])
@@ -39,7 +39,7 @@ def test_curves_axes_table_and_lineage_are_on_the_page(tmp_path: Path) -> None:
     assert [curve.title for curve in curves] == ["Training loss", "Validation top-1"]
     assert {series.name for series in curves[0].series} == {"parent", "child"}
     (plot,) = (part for part in page.parts if isinstance(part, ParallelPlot))
-    assert [axis.name for axis in plot.axes] == ["optimizer.lr", "images/s", "last loss", "best top-1"]
+    assert [axis.name for axis in plot.axes] == ["optimizer.lr", "last loss", "best top-1"]
     assert render_page(page).startswith("<!doctype html>")
 
 

@@ -170,7 +170,7 @@ def parameter_section(runs: Sequence[RunFacts]) -> Section | None:
         return None
     axes = [PlotAxis(name, [plain_value(run.fields.get(name)) for run in shown]) for name in names[:MOST_PARAMETERS]]
     results = [PlotAxis(name, [read(run) for run in shown], unit) for name, unit, read in RESULTS]
-    axes += [axis for axis in results if axis.known]
+    axes += [axis for axis in results if len(axis.known) > 1]
     text = f"Fields of the recipe that differ between runs{describe_left_out(names, len(runs))}."
     plot = ParallelPlot("Hyper-parameters and results", [run.name for run in shown], axes)
     return Section("Hyper-parameters", text, [plot])
