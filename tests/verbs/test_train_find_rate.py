@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from command import viaduct
+from viaduct.recipes import load
+from viaduct.verbs.train import rate_flag
 
 RECIPE = """
 from training.tiny import RECIPE
@@ -37,3 +39,8 @@ def test_only_a_page_is_left_and_the_run_can_begin_afterwards(tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["rate_finder.html"]
     trained = viaduct(*words, "--steps", "2", PYTHONPATH=tests)
     assert trained.returncode == 0, trained.stderr
+
+
+def test_the_flag_sets_the_peak_also_where_the_schedule_has_it() -> None:
+    assert rate_flag(load("shapes_taster").recipe, 0.14) == "--lr 0.14"
+    assert rate_flag(load("resnet50_lars_imagenet").recipe, 5.0) == "--set schedule.peak=5 --lr 1"

@@ -18,7 +18,7 @@ from viaduct.errors import BadValue
 
 if TYPE_CHECKING:
     from viaduct.profiling.options import ProfilingOptions, Window
-    from viaduct.recipes import Init, Loaded
+    from viaduct.recipes import Init, Loaded, Recipe
     from viaduct.training.session import Request
 
 # Flag -> the field of the recipe that it is another name for; `--set` reaches all the others.
@@ -236,8 +236,15 @@ def find_rate(given: dict[str, Any]) -> None:
     page = asked.run / PAGE
     write_range_page(page, asked.loaded.name, measured.rates, measured.losses, suggestion)
     if suggestion.rate is not None:
-        tell(f"Train with it: --lr {suggestion.rate:g}")
+        tell(f"Train with it: {rate_flag(asked.loaded.recipe, suggestion.rate)}")
     tell(f"Curve: {page}")
+
+
+def rate_flag(recipe: Recipe, rate: float) -> str:
+    """Return the flag that makes this the peak rate; one schedule has its peak itself, times the optimizer's rate."""
+    if type(recipe.schedule).__name__ == "LarsPolynomial":
+        return f"--set schedule.peak={rate:g} --lr 1"
+    return f"--lr {rate:g}"
 
 
 def check(words: list[str], ranks: int, here: int, first: bool) -> list[str]:
