@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,16 @@ def test_an_index_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeyp
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert [run.name for run in list_runs([tmp_path / "runs"]).runs] == ["a"]
+
+
+def test_several_at_once_leave_a_whole_index(tmp_path: Path) -> None:
+    for number in range(20):
+        make_run(tmp_path / f"r{number}", steps=20)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: len(list_runs([tmp_path]).runs), range(24)))
+    assert answers == [20] * 24
+    assert len(open_index([tmp_path]).entries) == 20
+    assert [path.name for path in choose_place([tmp_path]).parent.iterdir()] == [choose_place([tmp_path]).name]
 
 
 def test_runs_that_are_gone_leave_the_index(tmp_path: Path) -> None:

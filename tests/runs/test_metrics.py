@@ -10,7 +10,16 @@ from viaduct.runs.metrics import MetricsDigest, read_on
 
 
 def line(**fields: Any) -> str:
-    record = {"kind": "log", "epoch": 0.1, "loss": 1.0, "top1": 0.5, "lr": 0.1, "images_per_s": 100.0, "time": 1.0}
+    record: dict[str, Any] = {
+        "kind": "log",
+        "step": 0,
+        "epoch": 0.1,
+        "loss": 1.0,
+        "top1": 0.5,
+        "lr": 0.1,
+        "images_per_s": 100.0,
+        "time": 1.0,
+    }
     return json.dumps(record | fields) + "\n"
 
 
@@ -74,3 +83,16 @@ def test_a_missing_file_and_a_folder_are_empty(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").mkdir()
     assert read_on(str(tmp_path / "metrics.jsonl"), None) == MetricsDigest()
     assert read_on(str(tmp_path / "none"), None) == MetricsDigest()
+
+
+def test_lines_between_the_first_and_the_last_are_counted_and_not_parsed(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [line(step=step, images_per_s=float(step)) for step in range(1, 101)]
+    lines[50] = '{"kind": "log", "step": 51, this is never parsed}\n'
+    lines[60] = line(step=61, loss=None, losses=[None])
+    file.write_text("".join(lines[:20]) + evaluation(20, 0.7) + "".join(lines[20:]))
+    digest = read_on(str(file), None)
+    assert (digest.step, digest.logs, digest.damaged, digest.lost) == (100, 100, 0, 61)
+    assert (digest.best_top1, digest.images_per_s) == (0.7, 92.5)
+    whole = read_on(str(file), None)
+    assert whole == digest
