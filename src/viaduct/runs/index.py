@@ -88,7 +88,7 @@ def open_index(roots: list[Path]) -> RunIndex:
 
 def choose_place(roots: list[Path]) -> Path:
     """Return the file of the index of these folders; their paths as given count, for runs are named by them."""
-    key = "\0".join([os.path.abspath("."), *map(str, roots)])
+    key = "\0".join(f"{root}\0{os.path.abspath(root)}" for root in roots)
     name = hashlib.sha256(os.fsencode(key)).hexdigest()[:24]
     return (
         Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "viaduct" / "runs" / f"{name}.json"

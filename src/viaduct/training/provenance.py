@@ -33,7 +33,7 @@ TRAINING_CODE = ("training", "data", "models", "kernels", "devices", "recipes", 
 """Packages whose source decides what a run computes."""
 SUFFIXES = (".py", ".c", ".h", ".cu", ".json")
 MOST_SESSIONS = 32
-MOST_BYTES = 2 << 30
+MOST_BYTES = 512 << 20
 """Images in memory beyond this are fingerprinted by a sample of them."""
 LARGEST_BUILD = 1 << 20
 
@@ -175,6 +175,8 @@ def describe_init(source: str) -> dict[str, Any] | None:
 
     with open_weights(Path(source)) as stored:
         file = stored.path
+        if not file.is_file():  # of a TensorFlow checkpoint the index, which has checksums of all tensors
+            file = Path(f"{file}.index")
         found = {"kind": stored.kind, "step": stored.facts.step}
     record = {"source": source, "file": str(file.absolute()), **found, "sha256": None, "bytes": None}
     if file.is_file():
