@@ -225,6 +225,20 @@ def test_wrong_input_is_refused(words: list[str], said: str, shapes_run: Path, t
     assert (tmp_path / "other.csv").read_text() == "name,age\n"
 
 
+def test_a_folder_that_takes_no_files_is_named_as_given(shapes_run: Path, images: Path) -> None:
+    done = viaduct("predict", shapes_run, sorted(images.iterdir())[0], "--csv", "/proc/x.csv", "--device", "cpu")
+    assert done.returncode == 2
+    assert "--csv '/proc/x.csv': the operation is not permitted" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_longest_name_of_a_csv_can_be_written(shapes_run: Path, images: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"{'a' * 251}.csv"
+    done = viaduct("predict", shapes_run, sorted(images.iterdir())[0], "--csv", out, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tmp_path) == [out.name]
+
+
 def test_weights_after_the_images_are_pointed_out(shapes_run: Path, tmp_path: Path) -> None:
     done = viaduct("predict", "photo.jpg", shapes_run, cwd=tmp_path)
     assert done.returncode == 2

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from viaduct.data.atomic import replacing
+from viaduct.data.atomic import remove_leftovers, replacing
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.errors import BadData
 from viaduct.handover.classifier import Classifier
@@ -50,6 +50,7 @@ def open_outputs(
         yield [*outputs, CsvOutput(text, columns)]
         text.flush()
         text.detach()
+    remove_leftovers(csv)
 
 
 def describe(classifier: Classifier, engine: Engine) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -16,6 +18,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from command import viaduct
+from viaduct.data.atomic import name_temporary
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import Classifier, open_run
@@ -52,6 +55,16 @@ def test_a_pt2_file_takes_pixels_in_batches_of_any_size(classifier: Classifier, 
             probabilities, classes = module(images[:count])
             assert torch.allclose(probabilities, expected[:count], atol=1e-5)
             assert torch.equal(classes, expected[:count].argmax(1))
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next_one(classifier: Classifier, tmp_path: Path) -> None:
+    out, ended = tmp_path / "model.safetensors", subprocess.Popen(["true"])
+    ended.wait()
+    leftover = tmp_path / name_temporary(out).name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    leftover.mkdir()
+    (leftover / "model.safetensors").write_bytes(b"half")
+    make(classifier, out, "safetensors", "tensor")
+    assert list_names(tmp_path) == ["model.safetensors", "model.safetensors.json", "model.safetensors.md"]
 
 
 def test_a_card_says_what_the_file_is(classifier: Classifier, tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ REFUSED = [
     ("--to pt2 --out m.pt2 --check-images nowhere", "there is no such folder"),
     ("--to pt2 --out m.pt2 --check-count 0", "--check-count"),
     ("--to pt2 --out there.pt2/inner/m.pt2", "is a file, not a folder"),
+    ("--to safetensors --no-check --out /proc/m.safetensors", "--out '/proc/m.safetensors': the operation is not"),
+    (f"--to pt2 --out {'a' * 250}.pt2", "a name of 259 bytes is too long"),
 ]
 
 

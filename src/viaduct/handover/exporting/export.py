@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from viaduct.data.atomic import name_temporary, naming_errors, remove_leftovers
 from viaduct.errors import ViaductError
 from viaduct.extras import MissingExtra, is_installed
 from viaduct.handover.classifier import Classifier
@@ -70,13 +71,18 @@ def require_packages(form: Format, request: Request) -> None:
 
 @contextmanager
 def stage(out: Path) -> Iterator[Path]:
-    """Provide a folder beside the file for everything that is not finished; it is gone afterwards."""
+    """Provide a folder beside the file for everything that is not finished; it is gone afterwards.
+
+    So is, if all went well, what killed exports of the same file left.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = out.parent / f".{out.name}.{os.getpid()}.part"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder = name_temporary(out)
     try:
-        yield folder
+        with naming_errors(folder, out):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            yield folder
+        remove_leftovers(out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from viaduct.errors import BadValue
-from viaduct.path_errors import refuse_replacing_special_file
+from viaduct.path_errors import refuse_impossible, refuse_replacing_special_file
 
 Form = Literal["onnx", "pt2", "safetensors", "savedmodel", "frozen-pb"]
 Input = Literal["pixels", "tensor", "image-bytes"]
@@ -83,6 +83,7 @@ def check_request(request: Request) -> None:
     if not suffix and out.suffix in SUFFIXES.values() and out.suffix:
         raise BadValue(f"--out {out} names a file, and a SavedModel is a folder.", f"Try --out {out.with_suffix('')}")
     for path in (out, *request.cards):
+        refuse_impossible("--out", str(path))
         refuse_replacing_special_file(path)
         if path.is_dir() and not (path == out and form == "savedmodel"):
             raise BadValue(f"{path} is a folder.", "Give another --out.")
