@@ -72,7 +72,9 @@ class PlotAxis:
         if len(shown) > 5 and self.is_numeric:
             shown = [shown[0], *spread_between(self), shown[-1]]
         elif len(shown) > MOST_CATEGORIES:
-            shown = [shown[round(place * (len(shown) - 1) / (MOST_CATEGORIES - 1))] for place in range(MOST_CATEGORIES)]
+            shown = [
+                shown[round(position * (len(shown) - 1) / (MOST_CATEGORIES - 1))] for position in range(MOST_CATEGORIES)
+            ]
         ticks = [(self.place(value), write_cell(value)) for value in shown]
         return [*ticks, (0.0, "none")] if any(value is None for value in self.values) else ticks
 
@@ -89,7 +91,7 @@ def spread_between(axis: PlotAxis) -> list[Cell]:
     for quarter in (0.25, 0.5, 0.75):
         nearest = min(axis.known, key=lambda value: abs(axis.place(value) - quarter))
         taken = [axis.place(value) for value in (axis.known[0], axis.known[-1], *found)]
-        if all(abs(axis.place(nearest) - place) > 0.12 for place in taken):
+        if all(abs(axis.place(nearest) - height) > 0.12 for height in taken):
             found.append(nearest)
     return found
 

@@ -51,7 +51,7 @@ class RunDifference:
         return unequal or results or any(aspect.same is False for aspect in self.aspects)
 
     @property
-    def unrecorded(self) -> list[Aspect]:
+    def unrecorded_aspects(self) -> list[Aspect]:
         return [aspect for aspect in self.aspects if aspect.same is None]
 
     def lines(self) -> list[str]:

@@ -49,4 +49,4 @@ def rank_importance(field: str) -> int:
     """Return the place of a field among differences: the smaller, the earlier it is told."""
     if is_bookkeeping(field):
         return len(ORDER)
-    return next(place for place, pattern in enumerate(ORDER) if fnmatchcase(field, pattern))
+    return next(position for position, pattern in enumerate(ORDER) if fnmatchcase(field, pattern))

@@ -170,11 +170,11 @@ def describe_file(init: dict[str, Any]) -> str:
 
 
 def describe_data(run: RunFacts) -> Node:
-    place = run.data_path or f"{run.data} (built in)"
+    location = run.data_path or f"{run.data} (built in)"
     if run.fingerprint is None:
-        return Node("data", f"data {place}", "fingerprint not recorded")
+        return Node("data", f"data {location}", "fingerprint not recorded")
     note = f"fingerprint {run.fingerprint[:12]} ({run.fingerprint_basis})"
-    node = Node("data", f"data {place}", note)
+    node = Node("data", f"data {location}", note)
     if run.build:
         node.parents.append(Node("data", "built by `viaduct data build`", describe_build(run.build)))
     return node
@@ -191,8 +191,8 @@ def describe_build(build: dict[str, Any]) -> str:
 def render_tree(node: Node, prefix: str = "") -> str:
     """Return a node and what it came from as text."""
     lines = [escape_controls(node.text)]
-    for place, parent in enumerate(node.parents):
-        last = place == len(node.parents) - 1
+    for position, parent in enumerate(node.parents):
+        last = position == len(node.parents) - 1
         branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
         lines.append(prefix + branch + render_tree(parent, prefix + below))
     return "\n".join(lines)

@@ -123,7 +123,7 @@ def take_log(digest: MetricsDigest, step: int, record: dict[str, Any]) -> None:
 def first_lost(step: int, losses: object) -> int:
     """Return the first step of a log line whose loss is null; the line's own where it does not list its steps."""
     values: Iterable[object] = losses if isinstance(losses, list) else ()
-    lost = next((place for place, loss in enumerate(values) if loss is None), None)
+    lost = next((position for position, loss in enumerate(values) if loss is None), None)
     return step if lost is None or not isinstance(losses, list) else step - len(losses) + 1 + lost
 
 

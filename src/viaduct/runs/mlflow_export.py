@@ -91,7 +91,7 @@ def write_experiment(store: Path, number: str, name: str, out: Path) -> None:
     write_meta(folder, meta | {"lifecycle_stage": "active", "name": name or "unnamed"})
 
 
-def write_run(experiment: Path, place: Path, run: RunFacts) -> bool:
+def write_run(experiment: Path, location: Path, run: RunFacts) -> bool:
     """Write one run; return False if not all of its artifacts could be linked."""
     path = str(Path(run.path).absolute())
     identity = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
@@ -101,10 +101,10 @@ def write_run(experiment: Path, place: Path, run: RunFacts) -> bool:
     linked = link_artifacts(Path(path), folder / "artifacts")
     ended = run.state in ("finished", "crashed", "interrupted") and run.changed is not None
     meta: dict[str, Any] = {
-        "artifact_uri": (place / identity / "artifacts").as_uri(),
+        "artifact_uri": (location / identity / "artifacts").as_uri(),
         "end_time": int(run.changed * 1000) if ended and run.changed is not None else None,
         "entry_point_name": "",
-        "experiment_id": place.name,
+        "experiment_id": location.name,
         "lifecycle_stage": "active",
         "run_id": identity,
         "run_name": run.name,

@@ -150,7 +150,7 @@ def read_series(name: str, records: list[Json], field: str, factor: float = 1.0)
     values = [None if value is None else factor * value for value in by_step.values()]
     kept = thin(np.array(values, dtype=np.float64), POINTS)
     steps = list(by_step)
-    return Series(name, [steps[place] for place in kept], [values[place] for place in kept])
+    return Series(name, [steps[position] for position in kept], [values[position] for position in kept])
 
 
 def spans_decades(series: Sequence[Series]) -> bool:

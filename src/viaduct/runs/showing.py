@@ -114,7 +114,9 @@ def write_end(value: float | None) -> str:
 def draw_sparkline(values: Sequence[float | None], width: int = WIDTH) -> str:
     """Return a curve as blocks of eight heights, each the median of its share of the values; × where none is finite."""
     count = min(width, len(values))
-    groups = [values[place * len(values) // count : (place + 1) * len(values) // count] for place in range(count)]
+    groups = [
+        values[position * len(values) // count : (position + 1) * len(values) // count] for position in range(count)
+    ]
     heights = [median(known) if (known := [v for v in group if v is not None]) else None for group in groups]
     known = [height for height in heights if height is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)

@@ -45,7 +45,7 @@ class RunsPage:
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.port}/"
 
-    def look(self) -> tuple[Listing, str]:
+    def read_runs(self) -> tuple[Listing, str]:
         """Return the runs as they are now, and a version that changes with them."""
         with self._lock:
             listing = list_runs([self.root])
@@ -53,7 +53,7 @@ class RunsPage:
         return listing, hashlib.sha256(repr((facts, listing.problems)).encode()).hexdigest()[:16]
 
     def answer_page(self, query: dict[str, list[str]]) -> str:
-        listing, version = self.look()
+        listing, version = self.read_runs()
         if self._rendered[0] != version:
             page = build_page(listing.runs, listing.problems, str(self.root), version)
             self._rendered = (version, render_page(page))
@@ -62,7 +62,7 @@ class RunsPage:
     def answer_data(self, query: dict[str, list[str]]) -> dict[str, Any]:
         if "since" in query:
             self._ended.wait(IDLE_WAIT_S if "idle" in query else WAIT_S)
-        listing, version = self.look()
+        listing, version = self.read_runs()
         tiles = [{"label": tile.label, "value": tile.value, "note": tile.note} for tile in build_tiles(listing.runs)]
         return {"version": version, "tiles": tiles, "ended": None, "runs": [describe(run) for run in listing.runs]}
 
@@ -85,15 +85,15 @@ def describe(run: RunFacts) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def open_page(place: Path, port: int) -> Iterator[LivePage | RunsPage]:
+def open_page(folder: Path, port: int) -> Iterator[LivePage | RunsPage]:
     """Serve the page of a run, or of the runs below a folder, until the block ends."""
     page: LivePage | RunsPage
-    if (place / "recipe.json").exists():
-        open_run(place)  # says what is wrong with it
-        page = LivePage(place, port)
+    if (folder / "recipe.json").exists():
+        open_run(folder)  # says what is wrong with it
+        page = LivePage(folder, port)
         threading.Thread(target=follow_run, args=(page,), daemon=True).start()
     else:
-        page = RunsPage(place, port)
+        page = RunsPage(folder, port)
     with contextlib.closing(page):
         yield page
 

@@ -97,11 +97,11 @@ def collect(dirs: list[Path] | None, conditions: list[str] | None) -> tuple[List
     from viaduct.runs.choosing import looks_like_condition, parse_conditions
     from viaduct.runs.listing import list_runs, require_runs
 
-    words = dirs or []
+    paths = dirs or []
     texts = list(conditions or [])
     if texts:
-        texts += [str(word) for word in words if looks_like_condition(str(word)) and not word.exists()]
-    roots = [word for word in words if str(word) not in texts]
+        texts += [str(path) for path in paths if looks_like_condition(str(path)) and not path.exists()]
+    roots = [path for path in paths if str(path) not in texts]
     listing = list_runs(roots)
     require_runs(listing, roots)
     wanted = parse_conditions(texts, listing.runs)
@@ -207,7 +207,7 @@ def page(
 
 @app.command()
 def watch(
-    place: Annotated[Path, typer.Argument(help="A run, or a folder of runs.", metavar="RUN|DIR")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="A run, or a folder of runs.", metavar="RUN|DIR")] = Path("runs"),
     port: Annotated[int, typer.Option(help="0: any that is free.", min=0, max=65535)] = 0,
 ) -> int:
     """Serve the page of a run, or of all runs of a folder, on 127.0.0.1 while they go on; Ctrl-C ends it."""
@@ -217,10 +217,10 @@ def watch(
     from viaduct.runs.listing import list_runs, require_runs
     from viaduct.runs.watching import open_page
 
-    check_root(place)
-    require_runs(list_runs([place]), [place])
-    with open_page(place, port) as served:
-        print(f"Watch {place} at {served.url} (Ctrl-C ends it)", flush=True)
+    check_root(folder)
+    require_runs(list_runs([folder]), [folder])
+    with open_page(folder, port) as served:
+        print(f"Watch {folder} at {served.url} (Ctrl-C ends it)", flush=True)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -229,7 +229,7 @@ def watch(
 
 
 def describe_place(dirs: list[Path] | None) -> str:
-    return ", ".join(str(word) for word in dirs or [Path("runs")])
+    return ", ".join(str(path) for path in dirs or [Path("runs")])
 
 
 @app.command()
