@@ -71,7 +71,14 @@ class Saved:
             files = self.manifest()["files"]
         except BadRun as error:
             return error.what.rstrip(".")
-        names = (MODEL, STATE, EMA) if EMA in files else (MODEL, STATE)
+        return self.damage_of((MODEL, STATE, EMA) if EMA in files else (MODEL, STATE))
+
+    def damage_of(self, names: tuple[str, ...]) -> str | None:
+        """Return what is wrong with some of its files; None if they are as they were written."""
+        try:
+            files = self.manifest()["files"]
+        except BadRun as error:
+            return error.what.rstrip(".")
         if not set(names) <= set(files):
             return f"{self.path / MANIFEST} does not say what belongs to the checkpoint"
         expected = {name: (files[name]["size"], files[name]["sha256"]) for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from itertools import islice
 
 from torch import nn
 
@@ -22,42 +22,68 @@ def choose_weights(run: RunDir, recipe: Recipe, step: int | None, every: bool) -
     final = run.path / ("ema.safetensors" if recipe.ema else "model.safetensors")
     if step is None and not checkpoint.checkpoints(run.checkpoints) and final.is_file():
         return [WeightsFile(final)]
-    return list(choose_checkpoints(run, step, every))
+    return list(choose_checkpoints(run, recipe, step, every))
 
 
-def choose_checkpoints(run: RunDir, step: int | None, every: bool) -> list[checkpoint.Saved]:
-    """Return the newest undamaged checkpoint of a run, the one of a step, or all of them, oldest first."""
+def choose_checkpoints(run: RunDir, recipe: Recipe, step: int | None, every: bool) -> list[checkpoint.Saved]:
+    """Return the newest checkpoint of a run whose weights are undamaged, the one of a step, or all, oldest first.
+
+    Which are damaged, and which is used instead, goes to stderr.
+    """
     found = checkpoint.checkpoints(run.checkpoints)
     if not found:
         raise BadRun(f"{str(run.path)!r} has no checkpoint.", "It has not saved one yet, or they were removed.")
     if step is not None:
-        matching = [saved for saved in found if saved.step == step]
-        if not matching:
-            there = ", ".join(str(saved.step) for saved in found)
-            raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {there}.")
-        found = matching
-    whole = list(skip_damaged(found if every or step is not None else newest_undamaged(found)))
-    if not whole:
-        raise BadRun(f"no whole checkpoint is left in {run.checkpoints}.")
-    return whole
+        return [choose_step(run, recipe, step, found)]
+    if every:
+        usable = [saved for saved in found if is_usable(saved, recipe)]
+    else:
+        usable = list(islice((saved for saved in reversed(found) if is_usable(saved, recipe)), 1))
+        if usable and usable[0] != found[-1]:
+            print(f"Using the checkpoint of step {usable[0].step} instead.", file=sys.stderr)
+    if not usable:
+        raise BadRun(f"no checkpoint with undamaged weights is left in {run.checkpoints}.")
+    return usable
 
 
-def newest_undamaged(found: list[checkpoint.Saved]) -> list[checkpoint.Saved]:
-    """Return the newest undamaged checkpoint and the damaged ones after it."""
-    for position in range(len(found) - 1, -1, -1):
-        if found[position].damage() is None:
-            return found[position:]
-    return found
+def choose_step(run: RunDir, recipe: Recipe, step: int, found: list[checkpoint.Saved]) -> checkpoint.Saved:
+    """Return the checkpoint of a step; BadRun, with those that can be used, if it is missing or damaged."""
+    matching = [saved for saved in found if saved.step == step]
+    if not matching:
+        there = ", ".join(str(saved.step) for saved in found)
+        raise BadRun(f"{str(run.path)!r} has no checkpoint of step {step}.", f"There are: {there}.")
+    damage = find_damage(matching[0], recipe)
+    if damage is None:
+        mention_damaged_state(matching[0])
+        return matching[0]
+    others = [str(saved.step) for saved in found if saved != matching[0] and find_damage(saved, recipe) is None]
+    hint = f"Undamaged are those of the steps {', '.join(others)}." if others else "No other one is undamaged."
+    raise BadRun(f"the checkpoint of step {step} is damaged: {damage}.", hint)
 
 
-def skip_damaged(found: list[checkpoint.Saved]) -> Iterator[checkpoint.Saved]:
-    """Yield the checkpoints that can be read; say on stderr which cannot."""
-    for saved in found:
-        damage = saved.damage()
-        if damage is None:
-            yield saved
-        else:
-            print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
+def is_usable(saved: checkpoint.Saved, recipe: Recipe) -> bool:
+    """Return True if the weights can be read; say on stderr what is damaged."""
+    damage = find_damage(saved, recipe)
+    if damage is None:
+        mention_damaged_state(saved)
+    else:
+        print(f"Skipping a damaged checkpoint: {damage}.", file=sys.stderr)
+    return damage is None
+
+
+def find_damage(saved: checkpoint.Saved, recipe: Recipe) -> str | None:
+    """Return what is wrong with the weights that are scored or handed over; None if they are as they were written."""
+    return saved.damage_of((checkpoint.EMA if recipe.ema else checkpoint.MODEL,))
+
+
+def mention_damaged_state(saved: checkpoint.Saved) -> None:
+    """Say on stderr if a checkpoint whose weights can be used is damaged in what only training needs."""
+    damage = saved.damage()
+    if damage is not None:
+        print(
+            f"{damage}. Training cannot continue from step {saved.step}; its weights are undamaged and are used.",
+            file=sys.stderr,
+        )
 
 
 def load_weights(
