@@ -35,6 +35,13 @@ def test_a_rank_that_is_slow_now_and_then_is_no_straggler() -> None:
     assert find(make_profile([*fast, *make_rank(1, 0.0)])) is None
 
 
+def test_one_odd_step_does_not_hide_a_large_difference() -> None:
+    fast = [make_rank(0, wait, count=5)[number] for number, wait in enumerate([0.0, 5000.0, 5000.0, 4000.0, 5000.0])]
+    assert find(make_profile([*fast, *make_rank(1, 0.0, count=5)])) is not None
+    hardly = [make_rank(0, wait, count=5)[number] for number, wait in enumerate([0.0, 1000.0, 1000.0, 800.0, 1000.0])]
+    assert find(make_profile([*hardly, *make_rank(1, 0.0, count=5)])) is None
+
+
 def test_a_few_steps_do_not_make_a_straggler() -> None:
     assert find(make_profile([*make_rank(0, 3000.0, count=4), *make_rank(1, 0.0, count=4)])) is None
 

@@ -16,6 +16,8 @@ UNEVEN = 0.05
 """(max - min) / mean over ranks from which a rank counts as slow: the limit of Ascend's cluster analysis."""
 STEADY = 0.25
 """Share of the usual difference that four steps of five must show: a rank that is slow by chance is not so steady."""
+LARGE = 0.25
+"""Difference that chance hardly ever reaches: one step in five may be an exception; of a smaller one fewer than that."""
 FEWEST_STEPS = 5
 
 
@@ -28,7 +30,8 @@ def find(figures: Figures) -> Advice | None:
     slow, fast = max(own, key=lambda rank: own[rank]), min(own, key=lambda rank: own[rank])
     gap = own[slow] - own[fast]
     gaps = sorted(compare_ranks(steps, slow, fast) for steps in rows)
-    least = gaps[(len(gaps) - 1) // 5]  # more than four of five are at least as large
+    exceptions = (len(gaps) if median(gaps) >= LARGE else len(gaps) - 1) // 5  # of five steps one, or none
+    least = gaps[exceptions]
     if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
         return None
     step = median(row[slow].iteration_us for row in rows)
