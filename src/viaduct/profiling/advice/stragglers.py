@@ -17,7 +17,7 @@ UNEVEN = 0.05
 STEADY = 0.25
 """Share of the usual difference that four steps of five must show: a rank that is slow by chance is not so steady."""
 LARGE = 0.25
-"""Difference that chance hardly ever reaches: one step in five may be an exception; of a smaller one fewer than that."""
+"""Difference that chance hardly ever reaches: one step in five may be an exception; of a smaller one fewer."""
 FEWEST_STEPS = 5
 
 
