@@ -16,7 +16,7 @@ from viaduct.recipes import as_page, load, names
 from viaduct.reporting.results import read_results, render
 
 ROOT = Path(__file__).parents[1]
-WITH_VERBS_OF_THEIR_OWN = ("data", "weights", "ranktable")
+WITH_VERBS_OF_THEIR_OWN = ("data", "weights", "ranktable", "profile", "runs")
 README = (ROOT / "README.md").read_text()
 
 
