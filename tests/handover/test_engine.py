@@ -1,4 +1,4 @@
-"""Inference made fast: the engine answers as the network does, for every batch size, and says how close it is."""
+"""Inference made fast: the engine answers as the network does, for every batch size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def test_an_engine_answers_as_the_network_does(classifier: Classifier, count: in
         expected = classifier.network(inputs)
     assert engine.folded == fold
     assert torch.allclose(engine.run(inputs), expected, atol=1e-4)
-    assert engine.difference < 1e-5
 
 
 def test_an_engine_without_folding_is_exactly_what_evaluate_runs(classifier: Classifier) -> None:
@@ -46,10 +45,9 @@ def test_an_engine_without_folding_is_exactly_what_evaluate_runs(classifier: Cla
     assert torch.equal(build_engine(classifier, device="cpu", precision="fp32", fold=False).run(inputs), expected)
 
 
-def test_reduced_precision_says_how_far_it_is_from_the_network(classifier: Classifier) -> None:
+def test_reduced_precision_gives_outputs_in_float32(classifier: Classifier) -> None:
     engine = build_engine(classifier, device="cpu", precision="bf16")
     assert engine.precision == "bf16"
-    assert 0 < engine.difference < 0.1
     assert engine.run(images(2, classifier)).dtype == torch.float32
 
 

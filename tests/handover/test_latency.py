@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from command import viaduct
 from viaduct.errors import BadValue
 from viaduct.handover.classifier import open_run
 from viaduct.handover.engine import build_engine
@@ -60,4 +61,13 @@ def test_evaluate_prints_a_row_for_each_batch_size(shapes_run: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [row["batch"] for row in found["rows"]] == [1, 3]
-    assert found["largest_difference_of_a_probability"] < 0.1
+    assert found["folding"]["origin"] == "16 of the run's validation images"
+    assert found["folding"]["largest_difference_of_a_probability"] < 1e-4  # in fp32
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--batch", "4"), ("--warm-up", "0"), ("--repeats", "9")])
+def test_flags_of_latency_are_refused_without_it(flag: str, value: str, shapes_run: Path) -> None:
+    done = viaduct("evaluate", shapes_run, flag, value, "--device", "cpu")
+    assert done.returncode == 2
+    assert f"{flag} is for --latency, which is not given." in done.stderr
+    assert done.stdout == ""

@@ -109,6 +109,8 @@ def test_more_classes_than_there_are_give_all_of_them(shapes_run: Path, images: 
 def test_the_fast_network_gives_the_same_classes(shapes_run: Path, images: Path) -> None:
     exact, fast = (read_json(shapes_run, images, "--top", "1", *flags) for flags in ((), ("--fast",)))
     assert (exact["folded"], fast["folded"]) == (False, True)
+    assert "folding" not in exact
+    assert (fast["folding"]["images"], fast["folding"]["origin"]) == (32, "the first 32 images")
     rows = [[row["predictions"][0] for row in document["images"]] for document in (exact, fast)]
     assert [row["probability"] for row in rows[1]] == pytest.approx([row["probability"] for row in rows[0]], abs=1e-4)
 

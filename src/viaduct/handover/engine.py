@@ -5,8 +5,7 @@
 
 With `fold` the batch norms are folded into the convolutions, sums and ReLUs fused into them, the weights brought to the
 precision of computation, and on NVIDIA cards the whole pass is captured once for each batch size and replayed. How far
-the outputs are from the network's own is measured when the engine is built (`difference`). Without `fold` the network
-runs as `viaduct evaluate` runs it.
+that moves the outputs is measured in folding_effect.py. Without `fold` the network runs as `viaduct evaluate` runs it.
 
 An engine belongs to one thread.
 """
@@ -30,7 +29,6 @@ from viaduct.recipes._fields import override
 from viaduct.training.networks import place_model
 from viaduct.training.precision import DTYPES, Computation, Plan, plan_for
 
-SAMPLES = 4  # noise images on which the engine is compared with the network
 LARGEST_CAPTURE = 1024  # images in a captured pass; larger batches run in parts
 
 
@@ -46,7 +44,6 @@ class Engine:
     dtype: torch.dtype
     folded: bool
     note: str = ""
-    difference: float = 0.0  # largest, of probabilities, from the network itself; 0 where it is the network itself
     passes: dict[int, CapturedPass] = field(default_factory=dict)
 
     @torch.inference_mode()
@@ -106,9 +103,7 @@ def build_engine(
             engine = run_as_evaluated(classifier, room, torch_device, plan)
             engine.note = f"Not folded: {error.what}"
             return engine
-        engine = run_folded(folded, classifier, room, torch_device, plan, batch)
-        engine.difference = measure_difference(engine, classifier)
-        return engine
+        return run_folded(folded, classifier, room, torch_device, plan, batch)
     return run_as_evaluated(classifier, room, torch_device, plan)
 
 
@@ -127,14 +122,6 @@ def run_as_evaluated(classifier: Classifier, room: Device, device: torch.device,
     computation = Computation(model, plan, device, graph=False, device_graphs=False)
     computation.train(False)
     return Engine(classifier.size, device, room, plan.compute, computation, torch.float32, folded=False)
-
-
-@torch.inference_mode()
-def measure_difference(engine: Engine, classifier: Classifier) -> float:
-    """Return the largest difference of a probability between the engine and the network, on noise."""
-    inputs = torch.randn(SAMPLES, 3, engine.size, engine.size, generator=torch.Generator().manual_seed(0))
-    expected = classifier.network(inputs.contiguous(memory_format=torch.channels_last)).float().softmax(1)
-    return float((engine.run(inputs).softmax(1) - expected).abs().max())
 
 
 def round_up(count: int) -> int:

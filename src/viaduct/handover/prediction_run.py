@@ -21,8 +21,9 @@ from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.errors import BadData
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.engine import Engine
+from viaduct.handover.folding_effect import ComparedRun
 from viaduct.handover.image_files import FoundFiles
-from viaduct.handover.predicting import Reader, Result, choose_batch, predict_files
+from viaduct.handover.predicting import Reader, Result, Run, choose_batch, predict_files
 from viaduct.handover.prediction_output import CsvOutput, JsonOutput, Output, TableOutput
 from viaduct.terminal import escape_controls, show_progress
 
@@ -77,20 +78,24 @@ def write_predictions(
     top: int,
     batch: int | None = None,
     reader: Reader | None = None,
+    run: Run | None = None,
 ) -> None:
     """Write the results of all files, after the paths that lead to none; raise BadData if nothing was predicted."""
     unread = [Result(path, error=f"{reason}.") for path, reason in found.errors]
     reader = reader or Reader(classifier.prepare)
     batch = batch or choose_batch(engine.device)
-    results = predict_files(classifier, engine.run, found.files, top=top, batch=batch, reader=reader)
+    results = predict_files(classifier, run or engine.run, found.files, top=top, batch=batch, reader=reader)
     with show_progress("files", tally.quiet) as show, contextlib.closing(results):
         for part in itertools.chain([unread], results):
             for output in outputs:
                 output.write(part)
             tally.count(part)
             show(tally.done, tally.total)
+    summary: dict[str, Any] = {"passed_over": tally.passed_over, "hidden": tally.hidden}
+    if isinstance(run, ComparedRun) and run.effect is not None:
+        summary["folding"] = run.effect.as_dict()
     for output in outputs:
-        output.finish({"passed_over": tally.passed_over, "hidden": tally.hidden})
+        output.finish(summary)
     tally.require_any()
 
 

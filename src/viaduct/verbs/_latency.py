@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from viaduct.errors import BadValue
 if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
 
+BATCHES, WARM_UP, REPEATS = "1,8,64", 100, 300
+
 
 def refuse_scoring_flags(every: bool, data: Path | None, recompute: int, save: Path | None) -> None:
     """Refuse what only scoring uses."""
@@ -20,32 +23,49 @@ def refuse_scoring_flags(every: bool, data: Path | None, recompute: int, save: P
             raise BadValue(f"{flag}: --latency scores nothing.", "Leave one of them out.")
 
 
+def refuse_latency_flags(batch: str | None, warm_up: int | None, repeats: int | None) -> None:
+    """Refuse what only --latency uses."""
+    for flag, given in {"--batch": batch, "--warm-up": warm_up, "--repeats": repeats}.items():
+        if given is not None:
+            raise BadValue(f"{flag} is for --latency, which is not given.", f"Add --latency, or leave {flag} out.")
+
+
 def show_latency(
-    classifier: Classifier, device: str, precision: str | None, batch: str, warm_up: int, repeats: int, as_json: bool
+    classifier: Classifier,
+    device: str,
+    precision: str | None,
+    batch: str | None,
+    warm_up: int | None,
+    repeats: int | None,
+    as_json: bool,
 ) -> None:
     """Measure and print call times of a classifier, a row for each batch size."""
     from viaduct.handover.engine import build_engine
+    from viaduct.handover.folding_effect import draw_sample, measure_effect
     from viaduct.handover.latency import measure_latency, read_batches
 
-    batches = read_batches(batch)
-    rows = []
+    batches, sample = read_batches(BATCHES if batch is None else batch), draw_sample(classifier, device, precision)
+    calls_before, calls = WARM_UP if warm_up is None else warm_up, REPEATS if repeats is None else repeats
+    rows, effects = [], []
     for count in batches:
         engine = build_engine(classifier, device=device, precision=precision, batch=count)
-        rows.append(measure_latency(engine, count, warm_up=warm_up, repeats=repeats))
+        if engine.folded:
+            effects.append(measure_effect(engine, sample))
+        rows.append(measure_latency(engine, count, warm_up=calls_before, repeats=calls))
+    effect = max(effects, key=lambda effect: (math.isnan(effect.largest), effect.largest), default=None)
     facts = {
         "network": classifier.name,
         "size": classifier.size,
         "device": engine.room.description(),
         "precision": engine.precision,
         "folded": engine.folded,
-        "largest_difference_of_a_probability": engine.difference,
+        "folding": effect and effect.as_dict(),
     }
     if as_json:
         print(json.dumps({**facts, "rows": rows}, indent=1))
         return
     print(f"{facts['network']} at {facts['size']}, {facts['precision']}, {facts['device']}", file=sys.stderr)
-    folded = f"batch norms folded, probabilities within {engine.difference:.1e} of the network's on noise"
-    print(engine.note or folded, file=sys.stderr)
+    print(effect or engine.note, file=sys.stderr)
     print_latency(rows)
 
 

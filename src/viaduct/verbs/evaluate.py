@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from viaduct.addresses import read_address
-from viaduct.verbs._latency import refuse_scoring_flags, show_latency
+from viaduct.verbs._latency import BATCHES, REPEATS, WARM_UP, refuse_latency_flags, refuse_scoring_flags, show_latency
 from viaduct.verbs._weights import (
     ClassesOption,
     DeviceOption,
@@ -55,9 +55,17 @@ def main(
     latency: Annotated[
         bool, typer.Option("--latency", help="Measure how long answers take instead, by batch size; needs no data.")
     ] = False,
-    batch: Annotated[str, typer.Option(help="With --latency: batch sizes.", metavar="N,N,…")] = "1,8,64",
-    warm_up: Annotated[int, typer.Option("--warm-up", help="With --latency: calls left out before.", min=0)] = 100,
-    repeats: Annotated[int, typer.Option(help="With --latency: calls measured, or 30 s of them.", min=1)] = 300,
+    batch: Annotated[
+        str | None, typer.Option(help="With --latency: batch sizes.", metavar="N,N,…", show_default=BATCHES)
+    ] = None,
+    warm_up: Annotated[
+        int | None,
+        typer.Option("--warm-up", help="With --latency: calls left out before.", min=0, show_default=str(WARM_UP)),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(help="With --latency: calls measured, or 30 s of them.", min=1, show_default=str(REPEATS)),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with each class's figures.")] = False,
 ) -> None:
     """Measure a run's checkpoints, or weights from elsewhere, on the validation pictures; each counts exactly once.
@@ -78,6 +86,7 @@ def main(
         classifier = open_classifier(weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema)
         show_latency(classifier, device, precision, batch, warm_up, repeats, as_json)
         return
+    refuse_latency_flags(batch, warm_up, repeats)
     found = find_run(weights, step)
     if found is None:
         loaded = load_recipe(weights, recipe, settings, classes, precision, step, data)

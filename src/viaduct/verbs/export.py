@@ -98,5 +98,5 @@ def main(
     for port in done.written.outputs:
         print(f"gives  {port}")
     size = f"{done.size / 1e6:,.1f} MB" if done.size >= 1e5 else f"{done.size / 1e3:,.1f} kB"
-    step = "" if classifier.step is None else f" of step {classifier.step:,}"
-    print(f"{done.path}: {classifier.name}{step}, {form}, {size}; card: {', '.join(map(str, done.cards))}")
+    trained = "" if classifier.step is None else f" of step {classifier.step:,}"
+    print(f"{done.path}: {classifier.name}{trained}, {form}, {size}; card: {', '.join(map(str, done.cards))}")

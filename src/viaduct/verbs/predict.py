@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
     from viaduct.handover.engine import Engine
     from viaduct.handover.image_files import FoundFiles
+    from viaduct.handover.predicting import Run
     from viaduct.handover.prediction_sheet import SheetOutput
 
 STDIN = STDOUT = Path("-")
@@ -99,6 +100,7 @@ def main(
     from viaduct.handover.prediction_run import Tally, open_outputs, write_predictions
 
     engine = start_engine(classifier, device, precision, fast, batch)
+    run = choose_run(classifier, engine, device, precision)
     quiet = csv in (None, STDOUT) and sys.stdout.isatty()  # there the results themselves show how far it is
     tally = Tally(found, quiet)
     try:
@@ -107,7 +109,7 @@ def main(
             if page:
                 outputs.append(page)
                 reader = Reader(classifier.prepare, page.draw, page.most)
-            write_predictions(classifier, engine, found, outputs, tally, top=top, batch=batch, reader=reader)
+            write_predictions(classifier, engine, found, outputs, tally, top=top, batch=batch, reader=reader, run=run)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
         kept = "what was printed is not complete" if csv in (None, STDOUT) else f"{csv} was not written"
@@ -186,13 +188,20 @@ def start_engine(classifier: Classifier, device: str, precision: str | None, fas
     from viaduct.handover.engine import build_engine
 
     engine = build_engine(classifier, device, precision, fold=fast, batch=batch or 32)
-    if fast and engine.folded:
-        tell(
-            f"--fast: probabilities of noise differ by at most {engine.difference:.1e} from those of the network itself"
-        )
-    elif engine.note:
+    if engine.note:
         tell(engine.note)
     return engine
+
+
+def choose_run(classifier: Classifier, engine: Engine, device: str, precision: str | None) -> Run:
+    """Return what computes outputs: the engine, which if it is folded shows with the first batch what that changes."""
+    from viaduct.handover.engine import build_engine
+    from viaduct.handover.folding_effect import ComparedRun
+
+    if not engine.folded:
+        return engine.run
+    reference = build_engine(classifier, device, precision, fold=False)
+    return ComparedRun(engine, reference, lambda effect: tell(str(effect)))
 
 
 def open_sheet(sheet: Path | None) -> SheetOutput | None:

@@ -84,14 +84,15 @@ def main(
     model = choose_name(name, classifier)
     from viaduct.devices import pick
     from viaduct.handover.engine import build_engine
+    from viaduct.handover.folding_effect import draw_sample, measure_effect
     from viaduct.handover.serving.limits import Limits
     from viaduct.handover.serving.server import build_server
 
     kind = pick(device)[1].type
     images = max_batch or (16 if kind == "cpu" else 64)
     engine = build_engine(classifier, device, precision, batch=images)
-    if engine.note:
-        print(engine.note, file=sys.stderr)
+    effect = measure_effect(engine, draw_sample(classifier, device, precision)) if engine.folded else engine.note
+    print(effect, file=sys.stderr)
     limits = Limits(
         max_batch=images,
         latency_budget=latency_budget / 1000,
@@ -100,9 +101,13 @@ def main(
         max_pixels=max_pixels,
     )
 
+    trained = "" if classifier.step is None else f", step {classifier.step:,}"
+    folded = ", batch norms folded," if engine.folded else ""
+
     def say_ready() -> None:
         print(
-            f"Serving {model} ({len(classifier.labels)} classes) on {kind} in {engine.precision} at {address.url}",
+            f"Serving {model} ({len(classifier.labels)} classes{trained}) on {kind} in {engine.precision}{folded} "
+            f"at {address.url}",
             flush=True,
         )
 

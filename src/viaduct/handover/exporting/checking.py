@@ -22,8 +22,7 @@ from viaduct.data import jpeg, png, preprocess
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.records import Records
 from viaduct.data.shapes import Shapes
-from viaduct.data.source import Images, Split
-from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.data.source import Images
 from viaduct.errors import BadData, BadValue, ViaductError, lacks_memory
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import decode_image
@@ -31,7 +30,7 @@ from viaduct.handover.exporting.format import Batch, Runner
 from viaduct.handover.exporting.graph import first_line
 from viaduct.handover.exporting.request import Request
 from viaduct.handover.preparing import fit_pixels
-from viaduct.training.rundir import RunDir
+from viaduct.handover.validation_images import read_validation
 
 Floats = npt.NDArray[np.float32]
 Value = TypeVar("Value")
@@ -83,9 +82,9 @@ def find_images(classifier: Classifier, request: Request) -> CheckImages:
     count = request.check_count
     if request.check_images is not None:
         return read_folder(request.check_images, count)
-    found = read_validation(classifier, count)
-    if found is not None:
-        return found
+    encoded = read_validation(classifier, count)
+    if encoded:
+        return CheckImages(encoded, "the run's validation images")
     side = max(32, min(classifier.size + 32, 256))
     height, width = classifier.image_shape or classifier.recipe.data.image_shape or (side, side)
     drawn = Shapes(global_batch=1, size=max(height, width), train_images=1, validation_images=count).load(None)
@@ -112,43 +111,6 @@ def read_folder(folder: Path, count: int) -> CheckImages:
 
 def is_image_name(file: Path) -> bool:
     return file.suffix.lower() in ENDINGS and file.is_file()
-
-
-def read_validation(classifier: Classifier, count: int) -> CheckImages | None:
-    """Return validation images of the run; None where there is no run or its data are gone."""
-    if classifier.run is None:
-        return None
-    source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).stored())
-    if path == SYNTHETIC or (source.needs_path and (path is None or not path.exists())):
-        return None
-    try:
-        split = source.open_images(path).validation
-        encoded = tuple(islice(filter(is_decodable, encode_split(split)), count))
-    except (ViaductError, OSError):
-        return None  # moved, or changed since: the built-in shapes serve
-    return CheckImages(encoded, "the run's validation images") if encoded else None
-
-
-def is_decodable(encoded: bytes) -> bool:
-    """Return True for an image that is not damaged: evaluation may skip such records, a check need not meet them."""
-    try:
-        decode_image(encoded)
-    except BadData:
-        return False
-    return True
-
-
-def encode_split(split: object) -> Iterator[bytes]:
-    """Yield images of a split as files: those of records as they are, those in memory as PNG."""
-    if isinstance(split, Split):
-        for pixels in split.images:
-            yield encode_png(pixels)
-        return
-    folder = getattr(split, "folder", None)
-    if folder is None:
-        return
-    for index in range(len(folder)):
-        yield bytes(folder.fields(index).encoded)
 
 
 def compare(runner: Runner, classifier: Classifier, request: Request, images: CheckImages) -> Outcome:

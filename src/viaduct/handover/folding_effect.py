@@ -1,0 +1,109 @@
+"""How far folding moves probabilities: an engine beside the network as `viaduct evaluate` runs it, on images.
+
+    sample = draw_sample(classifier, "cpu", None)      validation images of the run; noise where there are none
+    print(measure_effect(engine, sample))
+
+    run = ComparedRun(engine, reference, print)        the same of the first batch that is predicted
+
+Both compute in the same precision, so that what is measured is what folding does. It is a figure of these images: of
+others, probabilities may move further. Noise tells least: in bf16 real images were seen to move 12 times as far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.engine import Engine, build_engine
+from viaduct.handover.validation_images import read_validation
+
+IMAGES = 16
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Prepared images with the probabilities of the network that is not folded."""
+
+    inputs: Tensor
+    expected: Tensor
+    origin: str  # after "on"
+    caution: str
+
+
+@dataclass(frozen=True)
+class FoldingEffect:
+    """What folding does to the probabilities of some images."""
+
+    largest: float  # difference of a probability; not finite if an output is not
+    equal: int  # images whose most probable class stays the same
+    images: int
+    origin: str
+    caution: str
+
+    def __str__(self) -> str:
+        return (
+            f"Batch norms folded: on {self.origin} probabilities differ by at most {self.largest:.1e} from those of "
+            f"the network as it is, top-1 equal on {self.equal:,} of {self.images:,}. {self.caution}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts for JSON."""
+        return {
+            "images": self.images,
+            "origin": self.origin,
+            "largest_difference_of_a_probability": self.largest if np.isfinite(self.largest) else None,
+            "equal_top1": self.equal,
+        }
+
+
+def draw_sample(classifier: Classifier, device: str, precision: str | None) -> Sample:
+    """Return validation images of the run, or noise where there are none, computed without folding."""
+    encoded = read_validation(classifier, IMAGES)
+    if encoded:
+        inputs = torch.from_numpy(np.stack([classifier.prepare(data) for data in encoded])).permute(0, 3, 1, 2)
+        origin, caution = f"{len(encoded)} of the run's validation images", "Other images may differ more."
+    else:
+        shape = (IMAGES, 3, classifier.size, classifier.size)
+        inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        origin = f"{IMAGES} images of noise"
+        caution = "There are no validation images to measure with; real images may differ much more."
+    reference = build_engine(classifier, device, precision, fold=False)
+    return Sample(inputs, reference.run(inputs).softmax(1), origin, caution)
+
+
+def measure_effect(engine: Engine, sample: Sample) -> FoldingEffect:
+    """Compare an engine's probabilities with those of the network that is not folded."""
+    return compare(engine.run(sample.inputs), sample)
+
+
+def compare(logits: Tensor, sample: Sample) -> FoldingEffect:
+    """Return how far probabilities are from the expected ones."""
+    found = logits.softmax(1)
+    equal = int((found.argmax(1) == sample.expected.argmax(1)).sum())
+    largest = float((found - sample.expected).abs().max())
+    return FoldingEffect(largest, equal, len(found), sample.origin, sample.caution)
+
+
+class ComparedRun:
+    """An engine whose first batch also runs through the network that is not folded; `report` gets what came of it."""
+
+    def __init__(self, engine: Engine, reference: Engine, report: Callable[[FoldingEffect], object]) -> None:
+        self.engine, self.report = engine, report
+        self.reference: Engine | None = reference
+        self.effect: FoldingEffect | None = None
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        logits = self.engine.run(inputs)
+        if self.reference is not None:
+            origin = "the first image" if len(inputs) == 1 else f"the first {len(inputs):,} images"
+            expected = self.reference.run(inputs).softmax(1)
+            self.effect = compare(logits, Sample(inputs, expected, origin, "Other images may differ more."))
+            self.reference = None  # its memory is free again
+            self.report(self.effect)
+        return logits

@@ -1,0 +1,50 @@
+"""Encoded validation images of a run, where its data are still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from viaduct.data.png_encoder import encode_png
+from viaduct.data.source import Split
+from viaduct.data.synthetic import SYNTHETIC, stored_data
+from viaduct.errors import BadData, ViaductError
+from viaduct.handover.classifier import Classifier
+from viaduct.handover.decoding import decode_image
+from viaduct.training.rundir import RunDir
+
+
+def read_validation(classifier: Classifier, count: int) -> tuple[bytes, ...]:
+    """Return so many validation images of the run; none where there is no run or its data are gone."""
+    if classifier.run is None:
+        return ()
+    source, path = classifier.recipe.data, stored_data(RunDir(classifier.run).stored())
+    if path == SYNTHETIC or (source.needs_path and (path is None or not path.exists())):
+        return ()
+    try:
+        split = source.open_images(path).validation
+        return tuple(islice(filter(is_decodable, encode_split(split)), count))
+    except (ViaductError, OSError):
+        return ()  # moved, or changed since
+
+
+def is_decodable(encoded: bytes) -> bool:
+    """Return True for an image that is not damaged: evaluation may skip such records, a check need not meet them."""
+    try:
+        decode_image(encoded)
+    except BadData:
+        return False
+    return True
+
+
+def encode_split(split: object) -> Iterator[bytes]:
+    """Yield images of a split as files: those of records as they are, those in memory as PNG."""
+    if isinstance(split, Split):
+        for pixels in split.images:
+            yield encode_png(pixels)
+        return
+    folder = getattr(split, "folder", None)
+    if folder is None:
+        return
+    for index in range(len(folder)):
+        yield bytes(folder.fields(index).encoded)
