@@ -64,3 +64,13 @@ def test_a_file_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
         search_folders([tmp_path / "file"])
     with pytest.raises(BadValue, match="there is no folder"):
         search_folders([tmp_path / "missing"])
+
+
+@pytest.mark.parametrize("mark", ["carry.json", "drift.csv", "plan.json", "profile.json"])
+def test_folders_of_other_verbs_are_no_damaged_runs(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "carried").mkdir()
+    for name in (mark, "summary.json"):
+        (tmp_path / "carried" / name).write_text("{}")
+    found = search_folders([tmp_path])
+    assert found.problems == []
+    assert found.runs == []

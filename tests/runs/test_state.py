@@ -65,6 +65,15 @@ def test_a_clean_stop_is_interrupted_and_says_by_what(tmp_path: Path) -> None:
     assert state_of(run) == ("interrupted", "SIGTERM")
 
 
+def test_a_trial_that_a_search_gave_up_is_pruned(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "trial-001", done=100, finished=False)
+    write_ending(run, "interrupted", "SIGTERM")
+    (run / "trial.json").write_text('{"trial": 1, "state": "running", "reason": ""}')
+    assert state_of(run)[0] == "interrupted"
+    (run / "trial.json").write_text('{"trial": 1, "state": "pruned", "reason": "behind the median"}')
+    assert state_of(run) == ("pruned", "behind the median")
+
+
 def test_an_error_is_a_crash_with_its_reason(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", done=100, finished=False)
     write_ending(run, "failed", "the loss became nan at step 101")

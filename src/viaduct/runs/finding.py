@@ -18,6 +18,8 @@ DEEPEST = 6
 """Levels of folders below the one that was named."""
 SIGNS = {"metrics.jsonl", "summary.json", "checkpoints", ".lock"}
 """What only a run leaves: a folder with one of them and without recipe.json is part of a run."""
+OTHER_VERBS = {"carry.json", "drift.csv", "plan.json", "profile.json", "study.json"}
+"""What other verbs leave (carry, compare, rehearse, profile, search): a folder with one of them is no part of a run."""
 LEFT_OUT = {"checkpoints", "node_modules", "__pycache__", "site-packages"}
 
 
@@ -79,8 +81,11 @@ def walk(folder: str, depth: int, found: Search, seen: set[tuple[int, int]]) -> 
     except OSError as error:
         found.problems.append(Problem(folder, f"cannot be read: {error.strerror}"))
         return
-    if signs := SIGNS & {entry.name for entry in listed}:
+    names = {entry.name for entry in listed}
+    if (signs := SIGNS & names) and not names & OTHER_VERBS:
         found.problems.append(Problem(folder, describe_part(signs)))
+        return
+    if "plan.json" in names:  # a rehearsal: its folder `work` is a copy of the user's
         return
     for path in subfolders(listed):
         if depth == DEEPEST:

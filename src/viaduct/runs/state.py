@@ -3,6 +3,7 @@
 running       a live process holds RUN/.lock
 finished      summary.json covers all steps that the recipe asks for
 interrupted   it was stopped after a step and saved: `viaduct train --run RUN` goes on
+pruned        the same by `viaduct search`, which gave this trial up
 crashed       it neither finished nor was it stopped; the reason, where one was written down
 never begun   no step was logged, none was saved, and no process is at work
 unknown       the lock may not be opened, so that nobody can say whether a process is at work
@@ -13,8 +14,14 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from pathlib import Path
 
+from viaduct.errors import BadRun
+from viaduct.run_files import read_json_object
 from viaduct.runs.facts import RunFacts
+
+TRIAL = "trial.json"
+"""What a search writes into the run of each of its trials."""
 
 KILLED = "no ending was written: the process was killed (SIGKILL, out of memory) or the machine went down"
 
@@ -69,6 +76,8 @@ def describe_process(run: RunFacts) -> str:
 
 def judge_stopped(run: RunFacts) -> tuple[str, str]:
     ending = run.ending
+    if ending is not None and ending["outcome"] == "interrupted" and (reason := read_pruning(run.path)) is not None:
+        return "pruned", reason
     if ending is not None and ending["outcome"] == "interrupted":
         return "interrupted", ending["reason"]
     if ending is not None:
@@ -79,6 +88,15 @@ def judge_stopped(run: RunFacts) -> tuple[str, str]:
         # Begun by a version that wrote no endings: a stop saves the very step that it logs.
         return "interrupted", f"saved after step {run.newest_checkpoint:,}"
     return "crashed", describe_crash(run)
+
+
+def read_pruning(folder: str) -> str | None:
+    """Return why a search stopped this trial early; None where no search did."""
+    try:
+        trial = read_json_object(Path(folder, TRIAL))
+    except (OSError, BadRun):
+        return None
+    return str(trial.get("reason") or "given up by the search") if trial.get("state") == "pruned" else None
 
 
 def describe_crash(run: RunFacts) -> str:

@@ -26,10 +26,9 @@ from viaduct.cluster.environment import VISIBLE
 from viaduct.data.atomic import replacing
 from viaduct.run_files import metric_lines, read_summary
 from viaduct.runs.search.study_folder import StudyFolder
+from viaduct.runs.state import TRIAL
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
-MARK = "trial.json"
-"""In a trial's run directory: finished, pruned or failed, and why; a pruned run looks interrupted otherwise."""
 MESSAGE = re.compile(r"viaduct train: (.*)")
 TAIL = 20_000  # bytes at the end of a log in which the reason is looked for
 
@@ -137,7 +136,7 @@ class TrainProcess:
         if not (self.run / "recipe.json").is_file():  # it failed before its run had begun
             return
         record = {"trial": self.number, "study": "..", "state": state, self.metric: value, "reason": reason}
-        with contextlib.suppress(OSError), replacing(self.run / MARK) as file:
+        with contextlib.suppress(OSError), replacing(self.run / TRIAL) as file:
             file.write((json.dumps(record, indent=1) + "\n").encode())
 
 
