@@ -71,6 +71,11 @@ def test_a_second_worker_may_help_although_the_cores_are_busy() -> None:
     assert "num_workers=2 (now 1)" in advice.action
 
 
+def test_a_short_wait_that_workers_may_not_shorten_is_no_fault() -> None:
+    steps = make_steps(data_us=1600.0, compute_us=17_400.0, update_us=1000.0, loader_wait_us=1600.0)
+    assert find(make_profile(steps, facts={"workers": 1})) is None
+
+
 def test_no_more_workers_than_cores_are_advised() -> None:
     steps = make_steps(data_us=90_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=90_000.0)
     advice = find(make_profile(steps, device="cuda"))

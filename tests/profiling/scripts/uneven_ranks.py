@@ -1,4 +1,4 @@
-"""Planted: rank 1 has batches twice as large as the others, which wait for it.  torchrun --nproc-per-node 2"""
+"""Planted: rank 1 has batches three times as large as the others, which wait for it.  torchrun --nproc-per-node 2"""
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,7 @@ def main():
     model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = nn.CrossEntropyLoss()
-    batch = 1024 if dist.get_rank() == 1 else 512
+    batch = 1536 if dist.get_rank() == 1 else 512
     x, y = torch.randn(batch, 512), torch.randint(10, (batch,))
     for _ in range(60):
         optimizer.zero_grad()

@@ -88,7 +88,8 @@ def find_wait(figures: Figures) -> Advice | None:
     loading = describe_loading(figures, wait, figures.mean_iteration_us)
     more = loading.workers_advised > loading.workers
     gain = loading.gain_us if more else wait - HANDOVER_US
-    if gain < WORTH * figures.mean_iteration_us:
+    enough = WORTH if loading.is_sure else IDLE  # a gain that may not come about must be larger
+    if gain < enough * figures.mean_iteration_us:
         return None
     return Advice(
         name="loader",
