@@ -139,7 +139,8 @@ class Figures:
     @cached_property
     def rank(self) -> int:
         """Rank whose operators and kernels are read: the first that has any."""
-        return min((row.rank for row in (*self.profile.operators, *self.profile.kernels)), default=0)
+        rows: list[Operator | Kernel] = [*self.profile.operators, *self.profile.kernels]
+        return min((row.rank for row in rows), default=0)
 
     @cached_property
     def operators(self) -> list[Operator]:
@@ -290,7 +291,7 @@ def parse_convolution(operator: Operator) -> Convolution | None:
     pixels = operator.flops / operator.calls / (2 * image[0] * prod(weight))
     found = _find_stride(image, weight, pixels)
     groups = image[1] // weight[1]
-    return found and Convolution(image, weight, *found, groups, dtype_of(operator))  # type: ignore[arg-type]
+    return found and Convolution(image, weight, *found, groups, dtype_of(operator))
 
 
 def _find_stride(image: Sequence[int], weight: Sequence[int], pixels: float) -> tuple[int, int] | None:
