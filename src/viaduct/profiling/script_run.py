@@ -23,7 +23,7 @@ from typing import Any
 import viaduct
 from viaduct.profiling.gather import RankProfile, gather_ranks, is_fulfilled, read_end
 from viaduct.profiling.script_job import PYTHON, VARIABLE, ScriptJob
-from viaduct.signals import stop_signals
+from viaduct.signals import forward_signals
 
 HOOK = Path(__file__).parent / "hook"
 ROOT = Path(viaduct.__file__).parents[1]
@@ -78,7 +78,7 @@ def build_environment(job: Path) -> dict[str, str]:
 def run_alone(job: ScriptJob, command: list[str], variables: dict[str, str], stdout: int | None) -> tuple[int, int]:
     """Return the exit code of the script's process and the signal that has interrupted it, or 0."""
     process = subprocess.Popen(command, env=variables, stdout=stdout, start_new_session=True)
-    with forward_signals(process) as signals:
+    with forward_signals(process.pid) as signals:
         try:
             wait_for_end(process, job, signals)
         finally:
@@ -97,24 +97,6 @@ def wait_for_end(process: subprocess.Popen[Any], job: ScriptJob, signals: list[i
             return
         if deadline is None and (signals or is_fulfilled(job)):
             deadline = time.monotonic() + GRACE_S
-
-
-@contextmanager
-def forward_signals(process: subprocess.Popen[Any]) -> Iterator[list[int]]:
-    """Pass Ctrl-C and its like on to the script, which may clean up; yield those that came."""
-    came: list[int] = []
-
-    def forward(number: int, frame: Any) -> None:
-        came.append(number)
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
-
-    before = {number: signal.signal(number, forward) for number in stop_signals()}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def run_ranks(

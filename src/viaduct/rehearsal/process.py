@@ -13,8 +13,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from viaduct.rehearsal.progress import last_signs
 from viaduct.rehearsal.summary import End, Summary, gather
 from viaduct.rehearsal.surroundings import ROOT, environment, of_rank, surroundings, write_table
 from viaduct.rehearsal.terminal import open_terminal
-from viaduct.signals import stop_signals
+from viaduct.signals import forward_signals
 
 # Not `-m`: that would put the folder where we stand before everything else that can be imported. The first entry is
 # that folder here too; it makes way for the viaduct that this process runs, which then makes way for the script's.
@@ -70,7 +70,7 @@ def run_with(stdin: int, plan: Plan, command: list[str]) -> End:
     process = subprocess.Popen(command, env=surroundings(plan), cwd=plan.work, stdin=stdin, start_new_session=True)
     bound = ""
     try:
-        with forwarded(process) as signals:
+        with forward_signals(process.pid) as signals:
             code = wait(process, plan.timeout + GRACE_S + IMPORTS_S if plan.timeout else None, signals)
     except subprocess.TimeoutExpired:
         print("viaduct rehearse: the process does not answer and is killed.", file=sys.stderr, flush=True)
@@ -93,24 +93,6 @@ def wait(process: subprocess.Popen[Any], limit: float | None, signals: list[int]
             limit = GRACE_S
         if end is not None and time.monotonic() > end:
             raise subprocess.TimeoutExpired(process.args, limit or 0.0)
-
-
-@contextmanager
-def forwarded(process: subprocess.Popen[Any]) -> Iterator[list[int]]:
-    """Ctrl-C and its like reach the script, which may clean up; we wait for it. Gives those that came."""
-    came: list[int] = []
-
-    def forward(number: int, frame: Any) -> None:
-        came.append(number)
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
-
-    before = {number: signal.signal(number, forward) for number in stop_signals()}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end_group(pid: int) -> None:

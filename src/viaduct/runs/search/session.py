@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from viaduct.errors import UnknownName, ViaductError
@@ -23,7 +21,7 @@ from viaduct.runs.search.sampling import PARTS, PrunerName, SamplerName, count_e
 from viaduct.runs.search.space import Space, parse_space
 from viaduct.runs.search.study_folder import Definition, StudyFolder
 from viaduct.runs.search.trial_process import TrainLauncher, divide_machine
-from viaduct.signals import stop_signals
+from viaduct.signals import collect_signals
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -188,19 +186,9 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
 @contextmanager
 def note_signals(say: Say) -> Iterator[list[int]]:
     """Collect the signals that ask the search to end, instead of ending at once."""
-    received: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if not received:
-            say("\nEnding: running trials write a checkpoint; once more ends at once. The same command continues.")
-        received.append(number)
-
-    before = {number: signal.signal(number, note) for number in stop_signals()}
-    try:
+    lines = ["\nEnding: running trials write a checkpoint; once more ends at once. The same command continues."]
+    with collect_signals(lambda number: say(lines.pop()) if lines else None) as received:
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def conclude(
