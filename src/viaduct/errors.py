@@ -4,7 +4,8 @@
     ├── UnknownName         a recipe, field, device, model … that does not exist; names the closest
     ├── BadValue            a value of the wrong type or out of range
     ├── BadData             a data file that is missing, truncated or mislabelled
-    │   └── BadRecord       the same of one record: file, number and byte (data/tfrecord.py)
+    │   ├── BadRecord       the same of one record: file, number and byte (data/tfrecord.py)
+    │   └── TooLarge        an image of more pixels than are decoded
     ├── BadRun              a run directory or checkpoint that cannot be used here
     ├── MissingExtra        a package that an extra of viaduct installs (extras.py)
     ├── MissingDevice       an accelerator that this machine does not have
@@ -57,6 +58,10 @@ class MetricFails(BadValue):
 
 class BadData(ViaductError):
     """A data file that is missing, truncated or mislabelled."""
+
+
+class TooLarge(BadData):
+    """An image of more pixels than are decoded, by its own account."""
 
 
 class BadRun(ViaductError):

@@ -241,6 +241,30 @@ def test_the_longest_name_of_a_csv_can_be_written(shapes_run: Path, images: Path
     assert os.listdir(tmp_path) == [out.name]
 
 
+def test_more_skipped_files_than_are_named_are_counted(shapes_run: Path, images: Path, tmp_path: Path) -> None:
+    for number in range(13):
+        (tmp_path / f"{number:02}.jpg").write_text("words")
+    done = viaduct("predict", shapes_run, tmp_path, sorted(images.iterdir())[0], "--device", "cpu")
+    assert done.stderr.count(".jpg: not an image") == 10
+    assert "skipped 3 more, which are not named here; --json and --csv list all with their reasons" in done.stderr
+
+
+def test_a_png_that_is_too_large_is_not_called_no_image(shapes_run: Path, tmp_path: Path) -> None:
+    Image.new("1", (9000, 9000)).save(tmp_path / "large.png")
+    done = viaduct("predict", shapes_run, tmp_path, "--device", "cpu")
+    assert done.returncode == 2
+    assert "large.png: the PNG has 9,000 x 9,000 pixels; at most 67,108,864 are decoded." in done.stderr
+    assert "no image was predicted: of 1 file none could be used." in done.stderr
+    assert "are read" not in done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--recipe", "shapes_taster"]])
+def test_a_folder_of_a_run_points_to_the_run(flags: list[str], shapes_run: Path, images: Path) -> None:
+    done = viaduct("predict", shapes_run / "checkpoints", images, *flags)
+    assert done.returncode == 2
+    assert f"Give the run itself: {shapes_run}" in done.stderr
+
+
 def test_weights_after_the_images_are_pointed_out(shapes_run: Path, tmp_path: Path) -> None:
     done = viaduct("predict", "photo.jpg", shapes_run, cwd=tmp_path)
     assert done.returncode == 2

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data import png
-from viaduct.errors import BadData, BadValue, ViaductError
+from viaduct.errors import BadData, BadValue, TooLarge, ViaductError
 from viaduct.extras import explain_import_error
 
 Pixels = npt.NDArray[np.uint8]
@@ -87,9 +87,12 @@ def jpeg_header(data: Encoded) -> tuple[int, int, str]:
         raise BadData(f"not a JPEG or PNG: {what_instead(data)}.")
     height, width, colours, _ = tolerate_warnings(binding().decode_jpeg_header, data)
     if height * width * 3 > MOST_BYTES:
-        raise BadData(f"the JPEG claims {width} x {height} pixels, which cannot be.")
+        raise TooLarge(f"the JPEG has {width:,} x {height:,} pixels; at most {MOST_BYTES // 3:,} are decoded.")
     if height * width > max(SMALL_PIXELS, PIXELS_A_BYTE * len(data)):
-        raise BadData(f"the JPEG claims {width} x {height} pixels, but has {len(data):,} bytes.")
+        raise TooLarge(
+            f"the JPEG claims {width:,} x {height:,} pixels, but has {len(data):,} bytes; beyond {SMALL_PIXELS:,} "
+            f"pixels, at most {PIXELS_A_BYTE} a byte are decoded."
+        )
     return height, width, colours
 
 

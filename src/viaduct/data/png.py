@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from viaduct.data.png_pillow import restore_samples
-from viaduct.errors import BadData
+from viaduct.errors import BadData, TooLarge
 
 Bytes = npt.NDArray[np.uint8]
 Shorts = npt.NDArray[np.int16]
@@ -33,6 +33,7 @@ CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type: grey, RGB, palette,
 DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 PALETTE = 3
 MOST_BYTES = 1 << 29  # of decoded pixels; TensorFlow's own limit
+MOST_PIXELS = MOST_BYTES // 8  # a pixel has up to eight bytes
 # Bytes of pixels that any PNG may unfold to; a larger one, so many times its size.
 UNFOLDED, UNFOLDING = 1 << 25, 200
 # Left, top, step across and step down of the seven pictures that an interlaced one consists of.
@@ -116,8 +117,10 @@ def read_header(found: dict[bytes, bytes]) -> Header:
         raise BadData(f"the PNG is damaged: colour type {header.colour_type} with {header.depth} bits does not exist.")
     if (header.compression, header.filtering) != (0, 0) or header.interlaced > 1:
         raise BadData("the PNG is damaged: its header names an unknown compression, filter or interlacing.")
-    if header.width == 0 or header.height == 0 or header.width * header.height * 8 > MOST_BYTES:
-        raise BadData(f"the PNG claims {header.width} x {header.height} pixels, which cannot be.")
+    if header.width == 0 or header.height == 0:
+        raise BadData(f"the PNG is damaged: by its header it has {header.width} x {header.height} pixels.")
+    if header.width * header.height > MOST_PIXELS:
+        raise TooLarge(f"the PNG has {header.width:,} x {header.height:,} pixels; at most {MOST_PIXELS:,} are decoded.")
     return header
 
 
@@ -131,7 +134,10 @@ def sizes(header: Header) -> list[tuple[int, int]]:
 
 def inflate(compressed: bytes, size: int) -> Bytes:
     if size > max(UNFOLDED, UNFOLDING * len(compressed)):
-        raise BadData(f"the PNG unfolds from {len(compressed):,} to {size:,} bytes of pixels; that is not read.")
+        raise TooLarge(
+            f"the PNG unfolds from {len(compressed):,} to {size:,} bytes of pixels; beyond {UNFOLDED:,} bytes, at most "
+            f"{UNFOLDING} times the compressed size is decoded."
+        )
     try:
         stream = zlib.decompressobj().decompress(compressed, size)
     except zlib.error as error:

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from viaduct.data import jpeg, png
-from viaduct.errors import BadData
+from viaduct.errors import BadData, TooLarge
 from viaduct.extras import MissingExtra, is_installed
 
 PILLOW_FORMATS = ("GIF", "BMP", "WEBP", "TIFF")
+NOT_AN_IMAGE = "not an image of a known format"
 MOST_PIXELS = 1 << 27  # 134 megapixels, 400 MB decoded
 HEAD_BYTES = 32  # that is_image looks at
 BITMAP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header of a BMP
@@ -45,16 +46,25 @@ def image_size(data: bytes) -> tuple[int, int]:
         return height, width
 
 
-def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MOST_PIXELS) -> jpeg.Pixels:
-    """Return the pixels; BadData, with the reason, for what cannot be decoded or has more than so many."""
+def check_size(data: bytes, most_pixels: int = MOST_PIXELS) -> tuple[int, int]:
+    """Return height and width; TooLarge for an image of more pixels than are decoded."""
     height, width = image_size(data)
     if height * width > most_pixels:
-        raise BadData(f"it has {width:,} x {height:,} pixels; at most {most_pixels:,} are decoded.")
+        raise TooLarge(f"it has {width:,} x {height:,} pixels; at most {most_pixels:,} are decoded.")
+    return height, width
+
+
+def decode_image(data: bytes, *, fancy_upsampling: bool = True, most_pixels: int = MOST_PIXELS) -> jpeg.Pixels:
+    """Return the pixels; BadData, with the reason, for what cannot be decoded or has more than so many."""
+    height, width = check_size(data, most_pixels)
     if png.is_png(data) or jpeg.is_jpeg(data):
         return jpeg.decode(data, fancy_upsampling=fancy_upsampling)
     with open_pillow(data) as image:
         if height * width > max(jpeg.SMALL_PIXELS, jpeg.PIXELS_A_BYTE * len(data)):
-            raise BadData(f"the {image.format} claims {width:,} x {height:,} pixels, but has {len(data):,} bytes.")
+            raise TooLarge(
+                f"the {image.format} claims {width:,} x {height:,} pixels, but has {len(data):,} bytes; beyond "
+                f"{jpeg.SMALL_PIXELS:,} pixels, at most {jpeg.PIXELS_A_BYTE} a byte are decoded."
+            )
         if image.mode in ("I", "F"):
             raise BadData(f"the {image.format} has 32 bits a sample, which are not read.")
         try:
@@ -70,7 +80,7 @@ def open_pillow(data: bytes) -> Any:
     """Open an image that is neither JPEG nor PNG; only its header is read."""
     instead = jpeg.what_instead(data)
     if not instead.startswith("it is a "):
-        raise BadData(f"not an image of a known format: {instead}.")
+        raise BadData(f"{NOT_AN_IMAGE}: {instead}.")
     if not is_installed("PIL"):
         missing = MissingExtra("PIL")
         raise BadData(f"{instead}, which needs Pillow; JPEG and PNG do not.", *missing.hints)
@@ -80,5 +90,9 @@ def open_pillow(data: bytes) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sizes: the caller has a limit of its own
             return Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except UnidentifiedImageError:  # whose message names an object in memory
+        raise BadData(f"{instead}, but its header is damaged or cut short.") from None
+    except Image.DecompressionBombError:
+        raise TooLarge(f"{instead} of more pixels than the {MOST_PIXELS:,} that are decoded.") from None
+    except (OSError, ValueError, SyntaxError) as error:
         raise BadData(f"{instead}, but it cannot be opened: {error}.") from None

@@ -20,6 +20,7 @@ from viaduct.data.atomic import remove_leftovers, replacing
 from viaduct.data.notices import NAMED_AT_MOST, tell
 from viaduct.errors import BadData
 from viaduct.handover.classifier import Classifier
+from viaduct.handover.decoding import NOT_AN_IMAGE
 from viaduct.handover.engine import Engine
 from viaduct.handover.folding_effect import ComparedRun
 from viaduct.handover.image_files import FoundFiles
@@ -108,6 +109,7 @@ class Tally:
         self.predicted = self.errors = self.passed_over = 0
         self.hidden = found.hidden
         self.others: list[str] = []
+        self.unknown_format = False  # whether a file was skipped because of it
 
     @property
     def done(self) -> int:
@@ -119,6 +121,7 @@ class Tally:
                 self.predicted += 1
             elif result.error:
                 self.errors += 1
+                self.unknown_format |= NOT_AN_IMAGE in result.error
                 if self.errors <= NAMED_AT_MOST:
                     tell(f"skipped {escape_controls(result.file)}: {result.error}")
             else:
@@ -130,10 +133,8 @@ class Tally:
         """Raise BadData if no image was predicted; what was skipped has been named."""
         if not self.predicted:
             self.report()
-            raise BadData(
-                f"no image was predicted: of {count_of(self.total, 'file')} none could be read as one.",
-                "JPEG, PNG, GIF, BMP, WebP and TIFF are read.",
-            )
+            hints = ["JPEG, PNG, GIF, BMP, WebP and TIFF are read."] if self.others or self.unknown_format else []
+            raise BadData(f"no image was predicted: of {count_of(self.total, 'file')} none could be used.", *hints)
 
     def report(self) -> None:
         """Say how much was left out, if anything was."""
@@ -142,6 +143,9 @@ class Tally:
             tell(f"passed over {count_of(self.passed_over, 'file')} in folders, no images: {names}")
         if self.hidden:
             tell(f"passed over {count_of(self.hidden, 'hidden name')}, beginning with a dot")
+        if self.errors > NAMED_AT_MOST:
+            more = self.errors - NAMED_AT_MOST
+            tell(f"skipped {more:,} more, which are not named here; --json and --csv list all with their reasons")
         if self.errors and self.predicted:
             tell(f"predicted {count_of(self.predicted, 'image')}, skipped {self.errors:,}")
 

@@ -23,7 +23,7 @@ from viaduct.data.geometry import resample
 from viaduct.data.records import Records
 from viaduct.data.source import Images, Source
 from viaduct.errors import BadValue
-from viaduct.handover.decoding import decode_image
+from viaduct.handover.decoding import check_size, decode_image
 
 Floats = npt.NDArray[np.float32]
 Prepare = Callable[[bytes], Floats]
@@ -53,6 +53,7 @@ def prepare_encoded(source: Records, data: bytes) -> Floats:
     """Return the input that evaluation makes of an encoded image."""
     name = source.preprocess
     if png.is_png(data) or jpeg.is_jpeg(data):
+        check_size(data)
         return preprocess.see(name, data, size=source.size, mode=source.decode, normalised=True)
     return prepare_decoded(source, decode_image(data))
 

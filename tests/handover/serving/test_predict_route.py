@@ -83,7 +83,8 @@ def test_five_predictions_are_given_unless_another_number_is_asked_for(served: R
     assert len(predict(served, image).json()["predictions"]) == 5
     assert len(predict(served, image, "?top=1").json()["predictions"]) == 1
     assert len(predict(served, image, "?top=99").json()["predictions"]) == 10
-    for top in ("0", "-1", "x", "1.5", "", "1" * 30, "²"):
+    assert len(predict(served, image, f"?top={'1' * 5000}").json()["predictions"]) == 10
+    for top in ("0", "00", "-1", "x", "1.5", "", "²", "3&top=4"):
         assert predict(served, image, f"?top={top}").status_code == 400, top
 
 
@@ -98,6 +99,28 @@ def test_a_form_with_a_file_is_taken(served: Running) -> None:
         "/predict", files={"other": b"x", "file": ("../../etc/passwd", IMAGES["JPEG"])}, data={"a": "b"}
     )
     assert form.json() == plain
+
+
+def test_a_form_with_two_files_is_refused(served: Running) -> None:
+    form = served.client.post("/predict", files=[("file", ("a", IMAGES["JPEG"])), ("file", ("b", IMAGES["1x1"]))])
+    assert form.status_code == 400
+    assert "has 2 parts called 'file'" in form.json()["error"]
+
+
+def test_an_image_of_too_many_pixels_is_refused_with_the_limit(served: Running) -> None:
+    image = struct.pack(">IIBBBBB", 9000, 9000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", len(image)) + b"IHDR" + image + struct.pack(">I", zlib.crc32(b"IHDR" + image))
+    response = predict(served, b"\x89PNG\r\n\x1a\n" + chunk)
+    assert response.status_code == 413
+    assert "at most 67,108,864 are decoded" in response.json()["error"]
+
+
+def test_an_answer_carries_the_date_of_the_answer(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from viaduct.handover.serving import app
+
+    monkeypatch.setattr(app, "formatdate", lambda usegmt: "Tue, 03 Nov 2026 10:00:00 GMT")
+    response = predict(served, IMAGES["1x1"])
+    assert response.headers.get_list("date") == ["Tue, 03 Nov 2026 10:00:00 GMT"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +163,7 @@ def test_a_decompression_bomb_is_refused_by_its_header(served: Running) -> None:
     wide[16:24] = struct.pack(">II", 60_000, 60_000)
     wide[29:33] = struct.pack(">I", zlib.crc32(bytes(wide[12:29])))
     response = predict(served, bytes(wide))
-    assert response.status_code in (400, 413)
+    assert response.status_code == 413
     assert "pixels" in response.json()["error"]
 
 

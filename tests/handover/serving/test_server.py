@@ -168,7 +168,9 @@ def started(run: Path, port: int = 0, *flags: str) -> Iterator[tuple[subprocess.
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.search(r"Serving \S+ \(10 classes\) on cpu in fp32 at (http://\S+)$", line)
+        found = re.search(
+            r"Serving \S+ \(10 classes, step 12\) on cpu in fp32, batch norms folded, at (http://\S+)$", line
+        )
         assert found, (line, process.poll())
         yield process, found[1]
     finally:
@@ -188,7 +190,9 @@ def test_sigterm_under_load_answers_what_was_accepted(shapes_run: Path) -> None:
         for worker in workers:
             worker.result()
         assert process.stderr is not None
-        found = re.search(r"Stopped: ([\d,]+) requests answered", process.stderr.read())
+        said = process.stderr.read()
+        found = re.search(r"Stopped: ([\d,]+) requests answered", said)
+    assert "Batch norms folded: on 16 of the run's validation images probabilities differ by at most" in said
     assert found
     assert int(found[1].replace(",", "")) == outcomes.count(200)
     assert set(outcomes) <= {200, *TRANSPORT_ERRORS}
@@ -247,6 +251,7 @@ def test_an_address_that_is_not_here_is_named(host: str) -> None:
         (["--latency-budget", "nan"], "finite"),
         (["--quiet", "--access-log", "x"], "--quiet"),
         (["--name", "a/b"], "--name 'a/b'"),
+        (["--access-log", "/no/a.log"], "--access-log /no/a.log cannot be written: there is no folder /no."),
         (["--recipe", "nothing"], "nothing"),
     ],
 )

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
 from functools import partial
 from typing import Any, TypeVar
 
@@ -225,11 +226,14 @@ def label_route(path: str, handler: Handler) -> Handler:
 
 
 def read_top(request: Request, classes: int) -> int:
-    """Return how many predictions are wanted."""
-    text = request.query_params.get("top", "5")
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
-        raise Refusal(400, f"top is {text[:20]!r}; it must be a number from 1 to {classes}.")
-    return min(int(text), classes)
+    """Return how many predictions are wanted, at most as many as there are classes."""
+    texts = request.query_params.getlist("top") or ["5"]
+    if len(texts) > 1:
+        raise Refusal(400, f"top is given {len(texts):,} times; give it once.")
+    text = texts[0]
+    if not (text.isascii() and text.isdigit() and text.strip("0")):
+        raise Refusal(400, f"top is {text[:20]!r}; it must be a whole number from 1 on.")
+    return classes if len(text.lstrip("0")) > 9 else min(int(text), classes)
 
 
 async def answer_refusal(limits: Limits, request: Request, refusal: Exception) -> Response:
@@ -309,6 +313,8 @@ class Watched:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
+                now = formatdate(usegmt=True).encode()  # uvicorn's own is that of the request's beginning
+                message = {**message, "headers": [*message.get("headers", []), (b"date", now)]}
             else:
                 sent += len(message.get("body", b""))
             await send(message)

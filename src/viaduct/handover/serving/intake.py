@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from viaduct.errors import BadData
+from viaduct.errors import BadData, TooLarge
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.decoding import image_size
 from viaduct.handover.preparing import Floats
@@ -88,7 +88,8 @@ def prepare_pixels(images: npt.NDArray[np.uint8], classifier: Classifier, limits
 def refuse_image(position: int, count: int, error: BadData) -> Refusal:
     """Return the refusal of an image that cannot be decoded."""
     which = "the image" if count == 1 else f"image {position}"
-    return Refusal(400, f"{which} cannot be used: {' '.join((error.what, *error.hints))}")
+    status = 413 if isinstance(error, TooLarge) else 400
+    return Refusal(status, f"{which} cannot be used: {' '.join((error.what, *error.hints))}")
 
 
 def stack_inputs(prepared: Sequence[Floats]) -> torch.Tensor:

@@ -101,7 +101,7 @@ def describe_model(name: str, size: int, classes: int) -> dict[str, Any]:
 def parse_request(body: bytes, header_length: str | None, limits: Limits) -> InferRequest:
     """Return what a request asks for; Refusal says what is wrong with it."""
     head, binary = split_body(body, header_length, limits)
-    request = expect(parse_json(head), dict, "the request")
+    request = expect(parse_json(head), dict, "the request", absent="null")
     identity = request.get("id")
     if identity is not None:
         expect(identity, str, "'id'")
@@ -144,8 +144,8 @@ def parse_json(text: bytes) -> Any:
         raise Refusal(400, f"not JSON: {error}.") from None
     except RecursionError:
         raise Refusal(400, "the JSON is nested too deeply.") from None
-    except ValueError as error:  # a whole number of thousands of digits
-        raise Refusal(400, f"not JSON: {error}.") from None
+    except ValueError:  # of all that is JSON, Python refuses this alone
+        raise Refusal(400, "the JSON holds a whole number of more digits than are parsed.") from None
 
 
 def refuse_constant(name: str) -> None:
@@ -153,12 +153,12 @@ def refuse_constant(name: str) -> None:
     raise Refusal(400, f"not JSON: {name}.")
 
 
-def expect(value: Any, kind: type, what: str) -> Any:
+def expect(value: Any, kind: type, what: str, absent: str = "missing or null") -> Any:
     """Return a value of this type; True is not a number here."""
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     names = {dict: "an object", list: "an array", str: "a string", int: "a whole number", bool: "true or false"}
-    got = "missing" if value is None else f"{json.dumps(value)[:40]}"
+    got = absent if value is None else f"{json.dumps(value)[:40]}"
     raise Refusal(400, f"{what} must be {names[kind]}; it is {got}.")
 
 
@@ -248,7 +248,7 @@ def decode_json(name: str, shape: tuple[int, ...], data: Any) -> Any:
         return decode_strings(data, shape[0])
     expect(data, list, f"input '{name}': 'data'")
     try:
-        values = np.asarray(data)
+        values = np.asarray(data) if not holds_booleans(data) else np.empty(0, object)
     except (ValueError, OverflowError):  # lists of unequal length
         values = np.empty(0, object)
     if values.dtype.kind not in "iuf":
@@ -259,6 +259,12 @@ def decode_json(name: str, shape: tuple[int, ...], data: Any) -> Any:
         raise Refusal(400, "input 'pixels': values must be whole numbers from 0 to 255.")
     with np.errstate(over="ignore"):  # becomes infinite, which is refused
         return values.astype(DTYPES[INPUTS[name]]).reshape(shape)
+
+
+def holds_booleans(data: list[Any]) -> bool:
+    """Return True if true or false is among the values, which numpy would take for 1 and 0."""
+    kinds = set(map(type, data))
+    return bool in kinds or (list in kinds and any(holds_booleans(row) for row in data if type(row) is list))
 
 
 def decode_strings(data: Any, count: int) -> list[bytes]:

@@ -174,6 +174,7 @@ def build_server(
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        date_header=False,  # Watched has a newer one
         backlog=BACKLOG,
         timeout_keep_alive=int(limits.idle_seconds),
         timeout_graceful_shutdown=int(limits.drain_seconds),
@@ -198,6 +199,8 @@ def open_log(path: Path | None) -> TextIO:
     """Return the stream of the access log: a file that is appended to, or stderr."""
     if path is None:
         return sys.stderr
+    if not path.parent.is_dir():
+        raise BadValue(f"--access-log {path} cannot be written: there is no folder {path.parent}.", "Make it first.")
     # Without waiting: a named pipe that nobody reads would hold the server up.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
     stream = open(path, "a", encoding="utf-8", opener=lambda name, _: os.open(name, flags, 0o644))  # noqa: SIM115

@@ -112,6 +112,8 @@ def find_file_part(body: bytes, content_type: str) -> bytes:
         raise Refusal(400, f"the multipart form cannot be parsed: {error}.") from None
     if not reader.ended:
         raise Refusal(400, "the multipart form is cut short.")
+    if reader.files > 1:
+        raise Refusal(400, f"the multipart form has {reader.files:,} parts called 'file'; send one image a request.")
     if reader.found is None:
         raise Refusal(400, "the multipart form has no part called 'file'.")
     return bytes(reader.found)
@@ -122,6 +124,7 @@ class FormReader:
 
     def __init__(self) -> None:
         self.found: bytearray | None = None
+        self.files = 0  # parts called so
         self.ended = False
         self.collecting = False
         self.name = b""
@@ -150,10 +153,12 @@ class FormReader:
     def end_header(self) -> None:
         from python_multipart.multipart import parse_options_header
 
-        if self.name.lower() == b"content-disposition" and self.found is None:
+        if self.name.lower() == b"content-disposition":
             _, options = parse_options_header(self.value)
             if options.get(b"name") == b"file":
-                self.found, self.collecting = bytearray(), True
+                self.files += 1
+                if self.files == 1:
+                    self.found, self.collecting = bytearray(), True
         self.name = self.value = b""
 
     def add_data(self, data: bytes, start: int, end: int) -> None:
