@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,8 @@ from PIL import Image
 from viaduct.data.png_encoder import encode_png
 from viaduct.data.preprocess import preprocess
 from viaduct.data.records import Records
-from viaduct.errors import BadData, BadRun
-from viaduct.handover.classifier import Classifier, open_run
+from viaduct.errors import BadData, BadRun, TooLarge
+from viaduct.handover.classifier import Classifier, list_weights_files, open_run
 from viaduct.handover.decoding import decode_image, image_size
 from viaduct.handover.labels import read_labels_file
 from viaduct.handover.preparing import build_prepare, fit_pixels
@@ -65,7 +68,40 @@ def test_the_names_of_the_classes_come_from_the_run(classifier: Classifier, shap
 def test_a_run_without_checkpoints_is_opened_by_its_final_weights(shapes_run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(shapes_run, copy, ignore=shutil.ignore_patterns("checkpoints"))
-    assert open_run(copy).weights_sha256 == open_run(shapes_run).weights_sha256
+    final, newest = open_run(copy), open_run(shapes_run)
+    assert list(final.weights_sha256) == ["run/model.safetensors"]
+    for name, tensor in newest.network.state_dict().items():
+        assert torch.equal(final.network.state_dict()[name], tensor)
+
+
+def test_checksums_of_weights_are_those_of_the_files(shapes_run: Path) -> None:
+    name = "shapes/checkpoints/step-12/model.safetensors"
+    expected = hashlib.sha256((shapes_run.parent / name).read_bytes()).hexdigest()
+    assert open_run(shapes_run).weights_sha256 == {name: expected}
+
+
+def test_all_files_of_a_tensorflow_checkpoint_and_no_other_have_checksums(tmp_path: Path) -> None:
+    parts = ["model.ckpt-5.data-00000-of-00001", "model.ckpt-5.index"]
+    for name in (*parts, "model.ckpt-5.meta", "model.ckpt-50.index", "checkpoint"):
+        (tmp_path / name).touch()
+    assert sorted(file.name for file in list_weights_files(tmp_path / "model.ckpt-5", averaged=False)) == parts
+
+
+@pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "WEBP"])
+def test_an_image_that_is_cut_short_is_called_so(kind: str) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 30)).save(file, kind)
+    with pytest.raises(BadData, match=r"is a .*, but its header is damaged or cut short") as raised:
+        decode_image(file.getvalue()[:13])
+    assert "object at" not in raised.value.what
+
+
+def test_a_png_of_too_many_pixels_is_refused_with_the_limit() -> None:
+    whole = encode_png(np.zeros((1, 1, 3), np.uint8))
+    header = b"IHDR" + struct.pack(">II", 9000, 9000) + whole[24:29]
+    large = whole[:12] + header + struct.pack(">I", zlib.crc32(header)) + whole[33:]
+    with pytest.raises(TooLarge, match="has 9,000 x 9,000 pixels; at most 67,108,864 are decoded"):
+        decode_image(large)
 
 
 def test_a_run_without_checkpoints_is_scored_by_its_final_weights(shapes_run: Path, tmp_path: Path) -> None:
@@ -120,8 +156,8 @@ def test_an_animated_gif_is_its_first_frame() -> None:
     [
         (b"", "it is empty"),
         (b"hello", "not an image of a known format"),
-        (b"GIF89a", "it is a GIF, but it cannot be opened"),
-        (b"RIFF1234", "it is a WebP, but it cannot be opened"),
+        (b"GIF89a", "it is a GIF, but its header is damaged"),
+        (b"RIFF1234", "it is a WebP, but its header is damaged"),
     ],
 )
 def test_what_is_no_image_is_refused_with_the_reason(data: bytes, reason: str) -> None:

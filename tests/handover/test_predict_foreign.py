@@ -130,3 +130,16 @@ def test_a_network_that_does_not_fit_is_refused(folder: Path, tensors: dict[str,
     assert done.returncode == 2
     assert "does not hold this network" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", [["predict", "photo.png"], ["evaluate"]])
+def test_weights_of_another_network_name_the_recipes_that_they_fit(
+    verb: list[str], folder: Path, tensors: dict[str, Tensor]
+) -> None:
+    write_weights("model.safetensors", folder, tensors)
+    words = [verb[0], "model.safetensors", *verb[1:], "--recipe", "shapes_taster", "--set", "model=resnet18_v1"]
+    done = viaduct(*words, cwd=folder)
+    assert done.returncode == 2
+    assert "does not hold this network" in done.stderr
+    assert "It looks like resnet20_quick: --recipe " in done.stderr
+    assert "--init-exclude" not in done.stderr

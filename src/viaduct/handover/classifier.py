@@ -7,7 +7,6 @@ classifier.labels[int(classifier.network(inputs).argmax())]
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from viaduct.errors import BadRun
 from viaduct.handover.labels import find_labels
 from viaduct.handover.preparing import Prepare, PrepareDecoded, build_prepare, build_prepare_decoded
 from viaduct.recipes import Loaded, Recipe
+from viaduct.training.checkpoint import EMA, MODEL, digest
 from viaduct.training.distributed import ALONE
 from viaduct.training.foreign import WeightsFile, find_weights, has_averages
 from viaduct.training.networks import build_model, describe_model, place_model
@@ -68,13 +68,29 @@ class Classifier:
         return build_prepare_decoded(self.recipe.data, self.image_shape)
 
     @cached_property
-    def weights_sha256(self) -> str:
-        """Return a checksum of names, shapes and values of all weights and buffers."""
-        checksum = hashlib.sha256()
-        for name, tensor in sorted(self.network.state_dict().items()):
-            checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            checksum.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return checksum.hexdigest()
+    def weights_sha256(self) -> dict[str, str]:
+        """Return the SHA-256 of each file that the weights were read from, as `sha256sum` prints it, by its name."""
+        base = self.weights.parent if self.run is None else self.run.resolve().parent
+        files = sorted(list_weights_files(self.weights, self.averaged))
+        try:
+            return {str(file.resolve().relative_to(base.resolve())): digest(file) for file in files}
+        except OSError as error:
+            raise BadRun(f"{self.weights} has changed since it was read: {error}.", "Repeat the command.") from None
+
+
+def list_weights_files(path: Path, averaged: bool) -> list[Path]:
+    """Return the files of weights: of a run's checkpoint the one that is used, of TensorFlow's all of them."""
+    if path.is_dir():
+        return [path / (EMA if averaged else MODEL)]
+    if path.is_file():
+        return [path]
+    return [file for file in path.parent.iterdir() if is_part_of_checkpoint(file, path)]
+
+
+def is_part_of_checkpoint(file: Path, prefix: Path) -> bool:
+    """Return True for PREFIX.index and PREFIX.data-00000-of-00001."""
+    ending = file.name.removeprefix(prefix.name)
+    return ending != file.name and (ending == ".index" or ending.startswith(".data-"))
 
 
 def open_run(

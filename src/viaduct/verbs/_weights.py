@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from viaduct.handover.classifier import Classifier
     from viaduct.recipes import Loaded
 
+TRAINING_FLAG = "--init-exclude"
 WeightsArgument = Annotated[
     Path,
     typer.Argument(
@@ -80,7 +83,8 @@ def open_classifier(
             loaded, note = match_outputs(weights, loaded)
             if note:
                 print(note, file=sys.stderr)
-        classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
+        with advising_recipe(weights):
+            classifier = open_weights_file(weights, loaded, ema=ema, labels=labels)
     else:
         refuse_flags(settings, classes, ema)
         from viaduct.handover.classifier import open_run
@@ -121,6 +125,8 @@ def load_recipe(
     from viaduct.recipes._classes import match_classes
     from viaduct.verbs.train import changes_from, resolve
 
+    if weights.is_dir() and (weights.parent / "recipe.json").is_file():
+        raise BadValue(f"{weights} is a folder of the run {weights.parent}.", f"Give the run itself: {weights.parent}")
     if not recipe:
         raise BadValue(
             f"{str(weights)!r} is not a run, so it does not say how it is evaluated.", *advise_recipe(weights)
@@ -136,6 +142,19 @@ def load_recipe(
     if note:
         print(note, file=sys.stderr)
     return loaded
+
+
+@contextmanager
+def advising_recipe(weights: Path) -> Iterator[None]:
+    """Where weights do not fit the recipe's network, name the recipes that they fit, not what only training can do."""
+    try:
+        yield
+    except BadData as error:
+        hints = [hint for hint in error.hints if TRAINING_FLAG not in hint]
+        if len(hints) == len(error.hints):
+            raise
+        hints = [hint for hint in hints if not hint.startswith("It looks like")]
+        raise BadData(error.what, *hints, *advise_recipe(weights)) from None
 
 
 def has_room(loaded: Loaded, data: Path | None) -> bool:
@@ -162,4 +181,5 @@ def advise_recipe(weights: Path) -> list[str]:
     fitting = [name for name in recipes.names() if recipes.load(name).recipe.model in likely]
     if not fitting:
         return ["Say which recipe: --recipe NAME; `viaduct train --list` shows them."]
-    return [f"It looks like {likely[0]}: --recipe {fitting[0]} (or: {', '.join(fitting[1:]) or 'your own file'})."]
+    model = recipes.load(fitting[0]).recipe.model
+    return [f"It looks like {model}: --recipe {fitting[0]} (or: {', '.join(fitting[1:]) or 'your own file'})."]

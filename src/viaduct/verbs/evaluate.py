@@ -19,6 +19,7 @@ from viaduct.verbs._weights import (
     SettingsOption,
     StepOption,
     WeightsArgument,
+    advising_recipe,
     find_run,
     load_recipe,
     open_classifier,
@@ -92,9 +93,10 @@ def main(
         loaded = load_recipe(weights, recipe, settings, classes, precision, step, data)
         from viaduct.training.scoring import score_weights
 
-        rows = score_weights(
-            weights, loaded, data=data, device=device, every=every, ema=ema, recompute=recompute, save=save
-        )
+        with advising_recipe(weights):
+            rows = score_weights(
+                weights, loaded, data=data, device=device, every=every, ema=ema, recompute=recompute, save=save
+            )
     else:
         refuse_flags(settings, classes, ema)
         from viaduct.training.scoring import score_checkpoints

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -86,12 +88,17 @@ def main(
         force=force,
     )
     check_request(request)
-    classifier = open_classifier(
-        weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
-    )
-    from viaduct.handover.exporting.export import export
+    try:
+        classifier = open_classifier(
+            weights, step=step, recipe=recipe, settings=settings, classes=classes, ema=ema, labels=labels
+        )
+        from viaduct.handover.exporting.export import export
 
-    done = export(classifier, request)
+        done = export(classifier, request)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would only add a traceback
+        print(f"viaduct export: interrupted; {out} was not written.", file=sys.stderr)
+        raise typer.Exit(130) from None
     print(done.outcome or "Not checked: the file was not run.")
     for port in done.written.inputs:
         print(f"takes  {port}")

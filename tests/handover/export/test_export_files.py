@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -17,7 +21,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from command import viaduct
+from command import started, viaduct
 from viaduct.data.atomic import name_temporary
 from viaduct.data.png_encoder import encode_png
 from viaduct.errors import BadValue
@@ -75,13 +79,16 @@ def test_a_card_says_what_the_file_is(classifier: Classifier, tmp_path: Path) ->
     assert card["inputs"] == [{"name": "pixels", "shape": [4, 32, 32, 3], "dtype": "uint8"}]
     assert [port["name"] for port in card["outputs"]] == ["probabilities", "classes"]
     assert card["labels"] == list(classifier.labels)
-    assert card["weights_sha256"] == classifier.weights_sha256
+    ((name, checksum),) = card["weights_sha256"].items()
+    assert name == "shapes/checkpoints/step-12/model.safetensors"
+    assert checksum == hashlib.sha256((classifier.weights / "model.safetensors").read_bytes()).hexdigest()
     assert card["accuracy"]["top1"] == classifier.accuracy["top1"]  # type: ignore[index]
     assert (card["license"], card["step"], card["batch_norms_folded"]) == ("CC-BY-4.0", 12, True)
     assert card["check"]["equal_top1"] == 9
     assert card["preprocessing"]["mean"] == [pytest.approx(108.375)] * 3
     page = (out.parent / "model.pt2.md").read_text()
     assert card["sha256"] in page
+    assert f"{name}, SHA-256 `{checksum}`" in page
     assert "9. stripes" in page
 
 
@@ -104,7 +111,7 @@ def test_safetensors_can_be_used_with_the_recipe(shapes_run: Path, classifier: C
     assert again.returncode == 0, again.stderr
     assert "built-in shapes" in again.stdout
     card = json.loads((tmp_path / "again.pt2.json").read_text())
-    assert card["weights_sha256"] == classifier.weights_sha256
+    assert card["weights_sha256"] == {out.name: hashlib.sha256(out.read_bytes()).hexdigest()}
     assert card["accuracy"] == "not recorded"
 
 
@@ -227,3 +234,28 @@ def test_a_network_of_ones_own_that_has_no_graph_is_explained(
     with pytest.raises(error, match=said):
         make(replace(classifier, network=network()), tmp_path / "model.pt2")
     assert list_names(tmp_path) == []
+
+
+def test_an_interrupted_export_says_so_and_leaves_nothing(shapes_run: Path, tmp_path: Path) -> None:
+    words = ["export", str(shapes_run), "--to", "pt2", "--out", str(tmp_path / "model.pt2")]
+    with started(interrupt_writing, words) as command:
+        _, talk = command.communicate(120)
+        ended = command.returncode
+    assert ended == 130, talk
+    assert f"viaduct export: interrupted; {tmp_path / 'model.pt2'} was not written." in talk
+    assert "Traceback" not in talk
+    assert list_names(tmp_path) == []
+
+
+def interrupt_writing(words: list[str]) -> None:
+    """Run a command in which Ctrl-C comes while the file is written."""
+    from viaduct import cli
+    from viaduct.handover.exporting import pt2
+
+    def write(*arguments: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+
+    pt2.write = write  # type: ignore[assignment]
+    sys.argv = ["viaduct", *words]
+    cli.main()

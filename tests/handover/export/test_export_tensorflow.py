@@ -85,6 +85,9 @@ def test_image_bytes_are_answered_under_the_references_names(shapes_run: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("graph.pb", "graph.pb.json", "graph.pb.md", "served", "served.json", "served.md")
     ]
+    for card in ("graph.pb.json", "served.json"):
+        (taken,) = json.loads((tmp_path / card).read_text())["inputs"]
+        assert taken["dtype"] == "string (JPEG, PNG of 32x32 pixels, no other)"
     images = Shapes(global_batch=1, size=32, train_images=1, validation_images=5).load(None).validation.images
     files = [tmp_path / f"{number}.png" for number in range(len(images))]
     for file, image in zip(files, images, strict=True):

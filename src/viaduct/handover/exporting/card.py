@@ -116,7 +116,9 @@ def render_markdown(card: Any) -> str:
         "licence": card["license"],
         "check": describe_check_in_words(card["check"]),
         "SHA-256 of the file": f"`{card['sha256']}`",
-        "SHA-256 of the weights": f"`{card['weights_sha256']}`",
+        "weights that were exported": ", ".join(
+            f"{name}, SHA-256 `{checksum}`" for name, checksum in card["weights_sha256"].items()
+        ),
         "made with": ", ".join(f"{name} {version}" for name, version in card["versions"].items()),
     }
     lines = [f"# {card['file']}", "", "| | |", "|---|---|"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +41,7 @@ def export(classifier: Classifier, request: Request) -> Exported:
     form = load_format(request.form)
     require_packages(form, request)
     images = find_images(classifier, request) if request.check else None
+    _ = classifier.weights_sha256  # now: a run that goes on may remove the checkpoint
     with stage(request.out) as folder:
         path = folder / request.out.name
         written = form.write(classifier, request, path)
@@ -89,14 +92,28 @@ def stage(out: Path) -> Iterator[Path]:
 
 def publish(moves: list[tuple[Path, Path]], folder: Path) -> None:
     """Give finished files their names; a SavedModel that is replaced is moved away first, and back if that fails."""
-    for source, target in moves:
-        if not target.is_dir():
-            os.replace(source, target)
-            continue
-        old = folder / "replaced"
-        os.replace(target, old)
-        try:
-            os.replace(source, target)
-        except OSError:
-            os.replace(old, target)
-            raise
+    with ignoring_interrupts():  # so that "not written" is true of an export that was interrupted
+        for source, target in moves:
+            if not target.is_dir():
+                os.replace(source, target)
+                continue
+            old = folder / "replaced"
+            os.replace(target, old)
+            try:
+                os.replace(source, target)
+            except OSError:
+                os.replace(old, target)
+                raise
+
+
+@contextmanager
+def ignoring_interrupts() -> Iterator[None]:
+    """Let Ctrl-C do nothing for the moments of some renames."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

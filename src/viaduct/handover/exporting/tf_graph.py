@@ -18,7 +18,7 @@ import numpy.typing as npt
 from viaduct.handover.classifier import Classifier
 from viaduct.handover.exporting.format import Batch, Port, Written
 from viaduct.handover.exporting.request import Request
-from viaduct.handover.exporting.tf_images import prepare_encoded
+from viaduct.handover.exporting.tf_images import fixed_shape, prepare_encoded
 from viaduct.handover.exporting.tf_network import import_tensorflow, trace_network, translate
 
 INPUT = "input_tensor"
@@ -54,10 +54,16 @@ def build_graph(classifier: Classifier, request: Request) -> TensorFlowGraph:
         }
     batch: int | str = request.batch or "batch"
     key = "image_bytes" if takes_bytes else "input"
-    dtype = "string (JPEG, PNG)" if takes_bytes else "float32"
+    dtype = describe_strings(classifier) if takes_bytes else "float32"
     port = Port(key, (batch,) if takes_bytes else (batch, size, size, 3), dtype)
     gives = (Port("classes", (batch,), "int64"), Port("probabilities", (batch, len(classifier.labels)), "float32"))
     return TensorFlowGraph(graph, key, taken, outputs, Written((port,), gives, {"tensorflow": tf.__version__}))
+
+
+def describe_strings(classifier: Classifier) -> str:
+    """Return what strings the graph takes: encoded images, of one size where the recipe knows one."""
+    shape = fixed_shape(classifier)
+    return "string (JPEG, PNG)" if shape is None else f"string (JPEG, PNG of {shape[1]}x{shape[0]} pixels, no other)"
 
 
 @contextmanager

@@ -27,6 +27,14 @@ def prepare_encoded(classifier: Classifier, encoded: Any) -> Any:
     return tf.ensure_shape(prepared, (None, size, size, 3))
 
 
+def fixed_shape(classifier: Classifier) -> tuple[int, int] | None:
+    """Return height and width of the images that a graph takes; None for any."""
+    source, size = classifier.recipe.data, classifier.size
+    if not isinstance(source, Images):
+        return None
+    return classifier.image_shape or source.image_shape or (size, size)
+
+
 def prepare_record(tf: Any, source: Records, data: Any) -> Any:
     """Decode, crop, resize and normalise one image."""
     fancy = named(source.preprocess).fancy_upsampling[0]
