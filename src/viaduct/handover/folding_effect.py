@@ -24,6 +24,7 @@ from viaduct.handover.engine import Engine, build_engine
 from viaduct.handover.validation_images import read_validation
 
 IMAGES = 16
+MORE = "Other images may differ more."
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,15 @@ def draw_sample(classifier: Classifier, device: str, precision: str | None) -> S
     encoded = read_validation(classifier, IMAGES)
     if encoded:
         inputs = torch.from_numpy(np.stack([classifier.prepare(data) for data in encoded])).permute(0, 3, 1, 2)
-        origin, caution = f"{len(encoded)} of the run's validation images", "Other images may differ more."
+        origin, caution = f"{len(encoded)} of the run's validation images", MORE
     else:
         shape = (IMAGES, 3, classifier.size, classifier.size)
         inputs = torch.randn(shape, generator=torch.Generator().manual_seed(0))
         origin = f"{IMAGES} images of noise"
         caution = "There are no validation images to measure with; real images may differ much more."
     reference = build_engine(classifier, device, precision, fold=False)
+    if reference.precision != "fp32":
+        caution += " Try --precision fp32 where that matters."
     return Sample(inputs, reference.run(inputs).softmax(1), origin, caution)
 
 
@@ -103,7 +106,7 @@ class ComparedRun:
         if self.reference is not None:
             origin = "the first image" if len(inputs) == 1 else f"the first {len(inputs):,} images"
             expected = self.reference.run(inputs).softmax(1)
-            self.effect = compare(logits, Sample(inputs, expected, origin, "Other images may differ more."))
+            self.effect = compare(logits, Sample(inputs, expected, origin, MORE))
             self.reference = None  # its memory is free again
             self.report(self.effect)
         return logits
