@@ -263,7 +263,14 @@ def test_a_persons_mistake_is_not_tried_again(tmp_path: Path, capfd: pytest.Capt
 def test_ranks_that_were_asked_to_stop_are_not_started_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], code: int, last: int
 ) -> None:
-    text = f"import os, sys\nsys.exit({last} if os.environ['RANK'] == '1' else {code})\n"
+    # Both end at one moment: a rank that starts late on a busy machine would be stopped before it can end by itself.
+    text = f"""import os, pathlib, sys, time
+here, rank = pathlib.Path({str(tmp_path)!r}), os.environ["RANK"] + "-" + os.environ["TORCHELASTIC_RESTART_COUNT"]
+(here / rank).touch()
+while not (here / (("1" if rank[0] == "0" else "0") + rank[1:])).exists():
+    time.sleep(0.001)
+sys.exit({last} if rank[0] == "1" else {code})
+"""
     assert run_local(["python", script(tmp_path, text)], 2, 1, tmp_path / "logs") == (code if last == code else 1)
     said = capfd.readouterr().err
     assert ("starting all ranks again" in said) == (last != code)
