@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +101,50 @@ def test_averaged_weights_are_named(tmp_path: Path) -> None:
     parent = make_run(tmp_path / "parent", provenance=describe_origin(id="7"))
     init = describe_init(parent, run_id="7", file=str(parent / "ema.safetensors"))
     assert "averaged weights" in render_tree(trace(make_child(tmp_path / "child", init), tmp_path))
+
+
+def make_parent(folder: Path, weights: bytes = b"abc", **changes: Any) -> tuple[Path, dict[str, Any]]:
+    """Write a run with final weights; return it and what a run that begins with them records."""
+    parent = make_run(folder, provenance=describe_origin(id="77"), **changes)
+    (parent / "model.safetensors").write_bytes(weights)
+    digest = hashlib.sha256(weights).hexdigest()
+    file = str(parent / "model.safetensors")
+    return parent, describe_init(parent, run_id="77", file=file, sha256=digest, bytes=len(weights))
+
+
+def test_an_altered_copy_is_not_named_where_an_intact_one_exists(tmp_path: Path) -> None:
+    parent, init = make_parent(tmp_path / "parent")
+    child = make_child(tmp_path / "child", init)
+    for name in ("a_copy", "z_copy"):
+        shutil.copytree(parent, tmp_path / name)
+    for altered in (parent, tmp_path / "a_copy"):
+        (altered / "model.safetensors").write_bytes(b"abd")
+    found = trace(child, tmp_path).parents[0].parents[0]
+    assert found.label == str(tmp_path / "z_copy")
+    assert "changed" not in found.note
+
+
+def test_weights_that_have_changed_since_are_said_to_have(tmp_path: Path) -> None:
+    parent, init = make_parent(tmp_path / "parent")
+    child = make_child(tmp_path / "child", init)
+    assert "changed since" not in render_tree(trace(child, tmp_path))
+    (parent / "model.safetensors").write_bytes(b"abcx")
+    assert "its weights have changed since" in render_tree(trace(child, tmp_path))
+
+
+def test_a_run_without_steps_gave_no_weights(tmp_path: Path) -> None:
+    parent, init = make_parent(tmp_path / "parent", done=0, finished=False)
+    node = trace(make_child(tmp_path / "child", init), tmp_path)
+    assert node.parents[0].parents[0].kind == "missing"
+    assert "has no step" in render_tree(node)
+    parent.rename(tmp_path / "moved")
+    assert trace(tmp_path / "child", tmp_path).parents[0].parents[0].kind == "missing"
+
+
+def test_another_run_with_the_same_weights_is_not_taken_for_the_parent(tmp_path: Path) -> None:
+    parent, init = make_parent(tmp_path / "parent")
+    child = make_child(tmp_path / "child", init)
+    shutil.rmtree(parent)
+    other = make_run(tmp_path / "other", provenance=describe_origin(id="88"))
+    (other / "model.safetensors").write_bytes(b"abc")
+    assert "another run with the same weights; that of id 77 was not found" in render_tree(trace(child, tmp_path))

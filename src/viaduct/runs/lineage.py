@@ -2,7 +2,8 @@
 
 A run records the file that gave its first weights: path, SHA-256, and the id of the run that it belonged to. A run that
 was moved or renamed since is found again by its id, or by the checksum in the manifests of its checkpoints. What cannot
-be found is a node of its own that says so.
+be found is a node of its own that says so. Of several copies of a run the one whose weights still have the recorded
+checksum is named; where none has, that is said.
 """
 
 from __future__ import annotations
@@ -23,6 +24,15 @@ from viaduct.terminal import escape_controls
 WEIGHTS = ("model.safetensors", "ema.safetensors")
 DEEPEST = 50
 Kind = Literal["run", "weights", "data", "missing"]
+Verdict = Literal["same", "unrecorded", "missing", "changed"]
+ORDER: tuple[Verdict, ...] = ("same", "unrecorded", "missing", "changed")
+"""Of runs with the same id, the one with the first of these is named."""
+NOTES: dict[Verdict, str] = {
+    "same": "",
+    "unrecorded": "",
+    "missing": "; its file of these weights is gone, so that the checksum was not checked",
+    "changed": "; its weights have changed since: no file there has the recorded checksum",
+}
 
 
 @dataclass
@@ -46,18 +56,33 @@ class Ancestors:
     runs: list[RunFacts]
 
     def __post_init__(self) -> None:
-        self.by_id = {run.id: run for run in reversed(self.runs) if run.id}
-        self._by_checksum: dict[str, RunFacts] | None = None
+        self.runs = [run for run in self.runs if has_begun(run)]
+        self._by_checksum: dict[str, list[RunFacts]] | None = None
 
     def find(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
-        """Return the run that a file of weights came from, and how it was found."""
-        if found := self.by_id.get(init.get("run_id") or ""):
+        """Return the run that a file of weights came from, how it was found, and whether its weights still fit."""
+        if found := choose_fitting(self.find_by_id(init), init):
             moved = "" if is_same_place(found.path, init.get("run")) else f"; it was at {init.get('run')} then"
-            return found, f"found by its id{moved}"
-        checksum = init.get("sha256")
-        if checksum and (found := self.by_checksum.get(checksum) or self.find_final(checksum, init.get("bytes"))):
-            return found, "found by the checksum of the weights"
+            return found, f"found by its id{moved}{NOTES[check_weights(found, init)]}"
+        if found := choose_fitting(self.find_by_checksum(init), init):
+            another = init.get("run_id") and found.id != init["run_id"]
+            how = f"another run with the same weights; that of id {init['run_id']} was not found" if another else ""
+            return found, f"{how or 'found by the checksum of the weights'}{NOTES[check_weights(found, init)]}"
         return self.find_at_path(init)
+
+    def find_by_id(self, init: dict[str, Any]) -> list[RunFacts]:
+        """Return the runs with the recorded id; copies of a run have the same one."""
+        wanted = init.get("run_id")
+        at_path, _ = self.find_at_path(init)
+        runs = [*([at_path] if at_path else []), *self.runs]
+        return [run for run in runs if wanted and run.id == wanted]
+
+    def find_by_checksum(self, init: dict[str, Any]) -> list[RunFacts]:
+        checksum = init.get("sha256")
+        if not checksum:
+            return []
+        found = self.by_checksum.get(checksum) or self.find_final(checksum, init.get("bytes"))
+        return [run for run in found if check_weights(run, init) != "changed"]
 
     def find_at_path(self, init: dict[str, Any]) -> tuple[RunFacts | None, str]:
         """Return the run at the recorded path, unless it is known to be another one."""
@@ -69,33 +94,80 @@ class Ancestors:
             return None, f"the run at {init['run']} is not there any more"
         if found.id and init.get("run_id") and found.id != init["run_id"]:
             return None, f"at {init['run']} there is another run now"
-        if found.id and found.id == init.get("run_id"):
-            return found, "found at its path, with its id"
-        return found, "found by its path alone: whether it is the same run was not recorded"
+        if not has_begun(found):
+            return None, f"the run at {init['run']} has no step, so that the weights are not from it"
+        note = NOTES[check_weights(found, init)]
+        return found, f"found by its path alone: whether it is the same run was not recorded{note}"
 
     @property
-    def by_checksum(self) -> dict[str, RunFacts]:
+    def by_checksum(self) -> dict[str, list[RunFacts]]:
         if self._by_checksum is None:
-            self._by_checksum = {checksum: run for run in self.runs for checksum in list_checksums(run)}
+            self._by_checksum = {}
+            for run in self.runs:
+                for checksum in set(list_checksums(run)):
+                    self._by_checksum.setdefault(checksum, []).append(run)
         return self._by_checksum
 
-    def find_final(self, checksum: str, size: Any) -> RunFacts | None:
-        """Return the run whose final weights have this checksum; files of another size are not read."""
-        for run in self.runs:
-            for file in (Path(run.path) / name for name in WEIGHTS):
-                if file.is_file() and file.stat().st_size == size and hash_file(file) == checksum:
-                    return run
+    def find_final(self, checksum: str, size: Any) -> list[RunFacts]:
+        """Return the runs whose final weights have this checksum; files of another size are not read."""
+        files = [(run, Path(run.path) / name) for run in self.runs for name in WEIGHTS]
+        return [run for run, file in files if has_checksum(file, checksum, size)]
+
+
+def has_begun(run: RunFacts) -> bool:
+    return run.state != "never begun"
+
+
+def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
+    """Return the run whose weights have the recorded checksum; without one, a run that may have had them."""
+    return min(runs, key=lambda run: ORDER.index(check_weights(run, init)), default=None)
+
+
+def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
+    """Return whether the weights that were recorded are still in a run; the files are read, not their manifests."""
+    wanted, size = init.get("sha256"), init.get("bytes")
+    if not wanted:
+        return "unrecorded"
+    recorded = locate_file(run, init)
+    files = [*([recorded] if recorded else []), *list_files(run, wanted)]
+    if any(has_checksum(file, wanted, size) for file in dict.fromkeys(files)):
+        return "same"
+    return "changed" if any(file.exists() for file in files) else "missing"
+
+
+def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
+    """Return where the recorded file lies in a run that may have been moved since."""
+    try:
+        return Path(run.path) / Path(str(init.get("file"))).relative_to(Path(str(init.get("run"))).absolute())
+    except ValueError:
         return None
+
+
+def list_files(run: RunFacts, checksum: str) -> list[Path]:
+    """Return the files of a run that its manifests give this checksum, and its final weights."""
+    folders = step_folders(Path(run.path) / "checkpoints").values()
+    stored = [folder / name for folder in folders for name in WEIGHTS if read_checksums(folder).get(name) == checksum]
+    return [*stored, *(Path(run.path) / name for name in WEIGHTS)]
+
+
+def has_checksum(file: Path, checksum: str, size: Any) -> bool:
+    """Return True if a file has this checksum; one of another size is not read."""
+    return file.is_file() and (size is None or file.stat().st_size == size) and hash_file(file) == checksum
 
 
 def list_checksums(run: RunFacts) -> Iterator[str]:
     """Yield the checksums of the weights in a run's checkpoints, as their manifests have them."""
     for folder in step_folders(Path(run.path) / "checkpoints").values():
-        try:
-            files = read_manifest(folder)["files"]
-        except BadRun:
-            continue
-        yield from (files[name]["sha256"] for name in WEIGHTS if name in files)
+        yield from read_checksums(folder).values()
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """Return the checksums of the weights of one checkpoint; none where its manifest cannot be read."""
+    try:
+        files = read_manifest(folder)["files"]
+    except BadRun:
+        return {}
+    return {name: files[name]["sha256"] for name in WEIGHTS if name in files}
 
 
 def hash_file(file: Path) -> str | None:
