@@ -32,8 +32,8 @@ class FakeRecorder:
         self.calls.append("start")
         self.clock.now += 500
 
-    def end_step(self) -> None:
-        self.calls.append("step")
+    def end_step(self, leave_out: bool = False) -> None:
+        self.calls.append("left out" if leave_out else "step")
 
     def watch_modules(self, root: Any) -> None:
         self.roots.append(root)
@@ -208,7 +208,7 @@ def test_a_recorder_that_fails_does_not_reach_the_training(moment: str, monkeypa
     clock = HandClock()
     collector, recorder, _ = make_collector(Plan(0, 2, 2), clock)
 
-    def fail() -> None:
+    def fail(**options: bool) -> None:
         raise OSError("no more files")
 
     monkeypatch.setattr(recorder, moment, fail)

@@ -81,6 +81,21 @@ def test_nothing_outside_of_the_steps_is_in_the_rows() -> None:
     assert not names & {"aten::sin", "aten::tan"}
 
 
+def test_operators_of_an_evaluation_are_no_operators_of_a_step() -> None:
+    recorder = OperatorRecorder("cpu")
+    recorder.start()
+    for number in range(3):
+        if number == 1:
+            torch.ones(3).tan()
+        torch.ones(3).cos()
+        recorder.end_step(leave_out=number == 1)
+    found = recorder.stop()
+    assert {row.name: row.calls for row in found.operators if row.name in ("aten::cos", "aten::tan")} == {
+        "aten::cos": 1
+    }
+    assert "1 of 3 recorded steps hold an evaluation" in found.notes[0]
+
+
 def test_recording_ends_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("viaduct.profiling.recorder.MOST_GROWTH", -(1 << 40))
     recorder = OperatorRecorder("cpu")

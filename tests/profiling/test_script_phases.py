@@ -260,6 +260,22 @@ for number in range(99):
     assert Watched(body, Plan(1, 4, 0)).interruptions == ["", "", "evaluation", ""]
 
 
+def test_an_evaluation_in_training_mode_between_batches_is_seen() -> None:
+    body = """\
+number = 0
+for epoch in range(9):
+    for x, y in loader:
+        if number == 3:
+            with torch.no_grad():
+                net(x)
+        number += 1
+        optimizer.zero_grad()
+        loss(net(x), y).backward()
+        optimizer.step()
+"""
+    assert Watched(body, Plan(1, 4, 0)).interruptions == ["", "", "evaluation", ""]
+
+
 def test_a_checkpoint_interrupts_the_step_after_it() -> None:
     body = """\
 import io

@@ -26,8 +26,7 @@ ELEMENT_TYPES = {
 def list_collectives(trace: Trace) -> list[Collective]:
     """Return the collectives of the recorded steps in order of time."""
     if trace.device == "cpu":
-        first, last = trace.windows[0][0], trace.windows[-1][1]
-        events = [event for event in trace.events if is_host_collective(event) and first <= event.start < last]
+        events = [event for event in trace.events if is_host_collective(event) and trace.holds(event.start)]
         busy = find_busy_host(trace)
     else:
         kernels = [event for event, _ in find_kernels(trace)]

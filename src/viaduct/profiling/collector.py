@@ -61,7 +61,7 @@ class Recorder(Protocol):
 
     def start(self) -> None: ...
 
-    def end_step(self) -> None: ...
+    def end_step(self, leave_out: bool = False) -> None: ...
 
     def stop(self) -> Recorded: ...
 
@@ -194,7 +194,7 @@ class Collector:
         self._read_steps(only_ready=True)
         self.taken += 1
         self._now = OpenStep(self.taken, previous_end=step.end)
-        self._change_part()
+        self._change_part(step)
 
     def _begin(self) -> Clock:
         """Open the clock with the first mark; begin to sample the system."""
@@ -217,10 +217,11 @@ class Collector:
 
     # Parts of the plan
 
-    def _change_part(self) -> None:
+    def _change_part(self, ended: OpenStep) -> None:
         """Start the recorder after the last timed step; stop it after the last step of all."""
         if self._recorder is not None:
-            self._guard(self._recorder.end_step)
+            recorder = self._recorder
+            self._guard(lambda: recorder.end_step(leave_out=bool(ended.interrupted_by)))
         if self.taken >= self.plan.total or self._has_failed:
             self.done = True
             self._guard(self._stop)
@@ -301,7 +302,7 @@ class Collector:
                 warmup_steps=len(parts["skip"]),
                 timed_steps=len(parts["timed"]),
                 recorded_steps=len(parts["recorded"]),
-                recorded_step_us=median(step.iteration_us for step in parts["recorded"]) if parts["recorded"] else None,
+                recorded_step_us=find_recorded_us(parts["recorded"]),
                 notes=tuple(notes),
             )
         )
@@ -323,6 +324,12 @@ class Collector:
         self.events = shift_events(recorded.events if recorded is not None else [], -zero)
         profile = replace(profile, facts=replace(profile.facts, zero_unix_us=convert_to_unix(zero)))
         return shift_profile(profile, -zero)
+
+
+def find_recorded_us(steps: Sequence[Step]) -> float | None:
+    """Return the median iteration of recorded steps in which nothing else ran, or of all where there are none."""
+    undisturbed = [step for step in steps if step.interrupted_by == RECORDING] or steps
+    return median(step.iteration_us for step in undisturbed) if undisturbed else None
 
 
 def make_own_sampler() -> Sampler:

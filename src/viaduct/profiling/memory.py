@@ -126,14 +126,13 @@ def make_points(allocations: list[dict[str, Any]], trace: Trace, known: int, ran
     An accelerator's allocator counts all that it gave out. The CPU's is followed from the start of recording, on top of
     the bytes that were known then.
     """
-    first, last = trace.windows[0][0], trace.windows[-1][1]
     points, running = [], known
     for event in allocations:
         args = event["args"]
         running += int(args.get("Bytes", 0))
         total, reserved = args.get("Total Allocated"), args.get("Total Reserved")
         allocated = running if trace.device == "cpu" or not isinstance(total, int) else total
-        if first <= event["ts"] < last:
+        if trace.holds(event["ts"]):
             points.append(MemoryPoint(event["ts"], allocated, reserved if trace.device != "cpu" else None, rank))
     return points
 

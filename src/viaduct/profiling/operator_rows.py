@@ -170,8 +170,7 @@ def find_waits(trace: Trace) -> list[Event]:
     if not calls:
         reads = [event for event in trace.operators if event.name in VALUE_READS or is_host_copy(event)]
         return [event for event in reads if not trace.contexts[id(event)].on_host]
-    first, last = trace.windows[0][0], trace.windows[-1][1]
-    waits = [event for event in calls if event.name in WAITS and first <= event.start < last]
+    waits = [event for event in calls if event.name in WAITS and trace.holds(event.start)]
     return list({id(found): found for found in (event.find_around(OPERATOR) or event for event in waits)}.values())
 
 
@@ -185,7 +184,6 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
     """Return kernels that recorded steps launched, each with its operator where that is known."""
     by_id = {event.args.get("External id"): event for event in trace.events if event.category == OPERATOR}
     calls = {event.args.get("correlation"): event for event in trace.events if event.category in RUNTIMES}
-    first, last = trace.windows[0][0], trace.windows[-1][1]
     found = []
     for event in trace.events:
         if event.category not in ON_DEVICE:
@@ -194,7 +192,7 @@ def find_kernels(trace: Trace) -> list[tuple[Event, Event | None]]:
         around = launch.find_around(OPERATOR) if launch is not None else None
         operator = around or by_id.get(event.args.get("External id"))
         began = launch.start if launch is not None else operator.start if operator is not None else event.start
-        if first <= began < last:
+        if trace.holds(began):
             found.append((event, operator))
     return found
 

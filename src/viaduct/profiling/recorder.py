@@ -71,6 +71,7 @@ class OperatorRecorder:
         self.hooks = ModuleHooks()
         self.notes: list[str] = []
         self.marks: list[float] = []  # perf_counter in microseconds at each clock annotation
+        self.left_out: set[int] = set()  # recorded steps in which something else ran, from 0
         self.profiler: profile | None = None
         self.live_before: dict[str, Storages] = {}
         self.resident_before = 0
@@ -106,10 +107,15 @@ class OperatorRecorder:
             )
         return activities
 
-    def end_step(self) -> None:
-        """Mark the end of a recorded step; recording ends here where it takes too much memory."""
+    def end_step(self, leave_out: bool = False) -> None:
+        """Mark the end of a recorded step; recording ends here where it takes too much memory.
+
+        A step in which something else ran, such as an evaluation, is left out: its operators are no step's.
+        """
         if self.profiler is None or self.halted:
             return
+        if leave_out:
+            self.left_out.add(len(self.marks) - 1)
         self.mark_time()
         grown = read_resident(PROC, "self") - self.resident_before
         if grown > MOST_GROWTH:
@@ -173,7 +179,14 @@ class OperatorRecorder:
         if len(clock) == 1:
             self.notes.append("the first recorded step did not end: operators are those up to there")
             return [(clock[0], float("inf"))]
-        return list(pairwise(clock))
+        windows = list(pairwise(clock))
+        kept = [window for number, window in enumerate(windows) if number not in self.left_out]
+        if not kept:
+            self.notes.append("an evaluation or a checkpoint lies in every recorded step: operators include it")
+        elif len(kept) < len(windows):
+            count = len(windows) - len(kept)
+            self.notes.append(f"{count} of {len(windows)} recorded steps hold an evaluation or a checkpoint: left out")
+        return kept or windows
 
 
 @contextmanager

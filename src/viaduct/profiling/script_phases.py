@@ -137,7 +137,8 @@ class ScriptPhases(Watcher):
 
     def _on_idle_pass(self, module: nn.Module) -> None:
         self._is_idle_pass = True
-        if not self.batches and not module.training and id(module) in self._trained:
+        is_outside = not self._step_passes or self._is_ended  # within a step a pass without gradients is part of it
+        if id(module) in self._trained and is_outside:
             if self._is_ended:
                 self._close_step()
             self.collector.mark_interruption(EVALUATION)

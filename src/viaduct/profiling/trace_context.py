@@ -43,8 +43,12 @@ class Trace:
     @cached_property
     def operators(self) -> list[Event]:
         """Operators that began within a recorded step, in order of time."""
-        first, last = self.windows[0][0], self.windows[-1][1]
-        return [event for event in self.events if event.category == OPERATOR and first <= event.start < last]
+        return [event for event in self.events if event.category == OPERATOR and self.holds(event.start)]
+
+    def holds(self, moment: float) -> bool:
+        """Return True for a moment within a recorded step; steps that were left out are gaps between the windows."""
+        number = bisect_right(self.windows, moment, key=lambda window: window[0]) - 1
+        return number >= 0 and moment < self.windows[number][1]
 
     @cached_property
     def inside_us(self) -> dict[int, float]:
