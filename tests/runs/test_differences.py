@@ -28,7 +28,9 @@ def with_session(**changes: Any) -> dict[str, Any]:
 
 
 def test_two_identical_runs_are_said_to_be_so(tmp_path: Path) -> None:
-    found = diff(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
+    for name in "ab":
+        (make_run(tmp_path / name) / "model.safetensors").write_bytes(b"weights")
+    found = diff(tmp_path / "a", tmp_path / "b")
     assert not found.differs
     assert found.lines()[0] == "No difference was found in what both runs have recorded."
     assert "Same recipe, data, code, machine" in text(found)
@@ -118,7 +120,68 @@ def test_a_final_difference_is_set_against_seed_noise(tmp_path: Path) -> None:
 def test_without_other_seeds_no_noise_is_claimed(tmp_path: Path) -> None:
     found = diff(make_run(tmp_path / "a", top1=0.9), make_run(tmp_path / "b", lr=0.3, top1=0.8))
     assert found.noise is None
-    assert "seed noise not known" in text(found)
+    assert "seed noise is not known" in text(found)
+
+
+def test_two_seeds_do_not_measure_the_noise_of_their_own_difference(tmp_path: Path) -> None:
+    found = diff(make_run(tmp_path / "a", seed=1, top1=0.9), make_run(tmp_path / "b", seed=2, top1=0.8))
+    assert found.noise is None
+    assert "seed noise is not known" in text(found)
+    make_run(tmp_path / "c", seed=3, top1=0.85)
+    again = diff(tmp_path / "a", tmp_path / "b")
+    assert again.noise is not None
+    assert "from 3 seeds of this recipe" in text(again)
+
+
+def lose_losses(run: Path, after: int) -> Path:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for record in lines:
+        if record["kind"] == "log" and record["step"] > after:
+            record |= {"loss": None, "losses": [None] * len(record["losses"])}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
+    return run
+
+
+def test_no_distance_is_claimed_of_a_loss_that_is_nan(tmp_path: Path) -> None:
+    found = diff(make_run(tmp_path / "a"), lose_losses(make_run(tmp_path / "b"), 500))
+    assert isinstance(found.losses, LossDifference)
+    assert (found.losses.area, found.losses.mean_gap, found.losses.last_gap) == (None, None, None)
+    assert "Area" not in text(found)
+    assert "At the end" not in text(found)
+    assert "Not comparable where the loss is NaN or infinite: 100 in B of 600 steps, first at step 501." in text(found)
+
+
+def test_losses_that_are_nan_in_both_are_not_counted_as_equal(tmp_path: Path) -> None:
+    found = diff(*(lose_losses(make_run(tmp_path / name), 500) for name in "ab"))
+    assert "Losses: 500 equal in every bit." in text(found)
+    assert "100 in A and 100 in B of 600 steps" in text(found)
+
+
+def test_weights_of_which_one_byte_differs_are_a_difference(tmp_path: Path) -> None:
+    for name, weights in (("a", b"abc"), ("b", b"abd")):
+        (make_run(tmp_path / name) / "model.safetensors").write_bytes(weights)
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.differs
+    assert "The final weights differ." in text(found)
+
+
+def test_weights_that_are_missing_are_said_not_to_be_compared(tmp_path: Path) -> None:
+    (make_run(tmp_path / "a") / "model.safetensors").write_bytes(b"abc")
+    found = diff(tmp_path / "a", make_run(tmp_path / "b"))
+    assert "Final weights: not compared: no model.safetensors in B." in text(found)
+
+
+def test_the_text_of_what_is_the_same_does_not_say_that_it_differs(tmp_path: Path) -> None:
+    found = diff(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
+    assert not [aspect for aspect in found.aspects if aspect.same and "differ" in aspect.text]
+    one_field = diff(tmp_path / "a", make_run(tmp_path / "c", lr=0.3))
+    assert "1 field of the recipe differs." in text(one_field)
+
+
+def test_a_run_that_logged_nothing_is_said_to_have_logged_no_loss(tmp_path: Path) -> None:
+    (make_run(tmp_path / "b", done=0, finished=False) / "metrics.jsonl").unlink()
+    found = diff(make_run(tmp_path / "a"), tmp_path / "b")
+    assert "Losses: not compared: B logged no loss." in text(found)
 
 
 def test_runs_without_a_common_step_are_not_compared(tmp_path: Path) -> None:

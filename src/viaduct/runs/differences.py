@@ -1,4 +1,4 @@
-"""What differs between two runs: recipe, data, code, machine, first weights; then losses and results.
+"""What differs between two runs: recipe, data, code, machine, first and final weights; then losses and results.
 
 Something that one of the runs has not recorded is neither equal nor different: it is said not to be recorded.
 """
@@ -12,11 +12,13 @@ from typing import Any
 
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import rank_importance
+from viaduct.runs.lineage import WEIGHTS, hash_file
 from viaduct.runs.losses import LossDifference, compare_losses, describe_losses
-from viaduct.runs.seeds import SeedNoise, measure_seed_noise
+from viaduct.runs.seeds import FEWEST_SEEDS, SeedNoise, measure_seed_noise
 from viaduct.runs.table import render_rows
 
 MISSING = "(no such field)"
+LARGEST_WEIGHTS = 2 << 30
 MACHINE_FIELDS = ("description", "device", "cpus", "threads", "system", "python")
 
 
@@ -87,7 +89,7 @@ class RunDifference:
         noise = (
             self.noise.judge(difference)
             if self.noise
-            else "seed noise not known: no recipe has two finished seeds here"
+            else f"seed noise is not known: fewer than {FEWEST_SEEDS} finished seeds of either recipe lie here"
         )
         return [f"Last top-1: {pair}, B {difference:+.2f} points; {noise}."]
 
@@ -107,7 +109,7 @@ class RunDifference:
 def diff_runs(first: RunFacts, second: RunFacts) -> RunDifference:
     """Compare two runs in all that they have recorded."""
     others = [compare_data(first, second), compare_code(first, second), compare_machine(first, second)]
-    others.append(compare_init(first, second))
+    others += [compare_init(first, second), compare_final_weights(first, second)]
     return RunDifference(
         first,
         second,
@@ -125,7 +127,8 @@ def compare_recipes(first: RunFacts, second: RunFacts) -> Aspect:
     ordered = dict(sorted(changed.items(), key=lambda item: rank_importance(item[0])))
     if first.recipe != second.recipe:
         ordered = {"recipe": (first.recipe, second.recipe), **ordered}
-    return Aspect("recipe", not ordered, f"{len(ordered)} fields of the recipe differ", ordered)
+    count = "1 field of the recipe differs" if len(ordered) == 1 else f"{len(ordered)} fields of the recipe differ"
+    return Aspect("recipe", not ordered, count if ordered else "Recipe: every field is the same", ordered)
 
 
 def compare_data(first: RunFacts, second: RunFacts) -> Aspect:
@@ -167,7 +170,7 @@ def compare_machine(first: RunFacts, second: RunFacts) -> Aspect:
         for name in {**sides[0], **sides[1]}
         if sides[0].get(name) != sides[1].get(name)
     }
-    return Aspect("machine", not changes, "The machines differ", changes)
+    return Aspect("machine", not changes, "The machines differ" if changes else "Machine: the same", changes)
 
 
 def describe_machine(run: RunFacts) -> dict[str, Any]:
@@ -183,7 +186,7 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
     """Compare the files of first weights by their checksums; weights that were drawn follow from recipe and seed."""
     runs = (first, second)
     if all(run.fields.get("init.source") == "" for run in runs):
-        return Aspect("origin of the first weights (drawn)", True, "")
+        return Aspect("origin of the first weights (drawn)", True, "First weights: drawn in both")
     if not all(run.has_provenance for run in runs):
         missing = name_missing([run.has_provenance or None for run in runs])
         return Aspect("first weights", None, f"First weights: not recorded in {missing}")
@@ -191,9 +194,30 @@ def compare_init(first: RunFacts, second: RunFacts) -> Aspect:
     if None in sums:
         return Aspect("first weights", None, f"First weights: no checksum recorded in {name_missing(sums)}")
     if sums[0] == sums[1]:
-        return Aspect("first weights", True, "")
+        return Aspect("first weights", True, "First weights: same checksum")
     shown = [run.init.get("source") if run.init else "drawn" for run in runs]
     return Aspect("first weights", False, "The first weights differ", {"first weights": (shown[0], shown[1])})
+
+
+def compare_final_weights(first: RunFacts, second: RunFacts) -> Aspect:
+    """Compare the files of final weights by what they hold; files too large to be read here are not compared."""
+    changes: dict[str, tuple[Any, Any]] = {}
+    for name in WEIGHTS:
+        files = [Path(run.path) / name for run in (first, second)]
+        present = [True if file.is_file() else None for file in files]
+        if None in present and (any(present) or name == WEIGHTS[0]):
+            return Aspect("final weights", None, f"Final weights: not compared: no {name} in {name_missing(present)}")
+        if None in present:
+            continue
+        if max(file.stat().st_size for file in files) > LARGEST_WEIGHTS:
+            return Aspect("final weights", None, f"Final weights: not compared: {name} is larger than 2 GiB")
+        sums = [hash_file(file) for file in files]
+        if None in sums:
+            return Aspect("final weights", None, f"Final weights: {name} cannot be read in {name_missing(sums)}")
+        if sums[0] != sums[1]:
+            changes[name] = (f"sha256 {str(sums[0])[:12]}", f"sha256 {str(sums[1])[:12]}")
+    text = "The final weights differ" if changes else "Final weights: same checksum"
+    return Aspect("final weights", not changes, text, changes)
 
 
 def name_missing(values: Any) -> str:

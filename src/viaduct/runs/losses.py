@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from viaduct.comparison.curves import FEWEST, Array, Curve, finite_or_nan, parting, read_curve
+from viaduct.comparison.curves import FEWEST, FILE, Array, Curve, finite_or_nan, parting, read_curve
 from viaduct.errors import BadData
 
 
 @dataclass(frozen=True)
 class LossDifference:
-    """Two curves on their common steps. `first`: the first step whose losses differ at all; None: all are equal."""
+    """Two curves on their common steps. `first`: the first step whose losses differ at all; None: all are equal.
+
+    A loss that is NaN or infinite has no distance from another one: area and gaps are None where there is such a loss.
+    """
 
     common: int
     only_left: int
@@ -31,6 +35,11 @@ class LossDifference:
     last_step: int
     last_gap: float | None
     """Second minus first, smoothed over the last common steps."""
+    lost_left: int = 0
+    """Common steps whose loss is NaN or infinite."""
+    lost_right: int = 0
+    first_lost: int | None = None
+    lost_in_both: int = 0
 
     @property
     def is_equal(self) -> bool:
@@ -39,6 +48,8 @@ class LossDifference:
 
 def compare_losses(left: Path, right: Path) -> LossDifference | str:
     """Return how two runs' losses differ; a sentence where they cannot be compared."""
+    if missing := [name for name, run in (("A", left), ("B", right)) if not has_log(run)]:
+        return f"{' and '.join(missing)} logged no loss."
     try:
         curves = read_curve(left), read_curve(right)
     except BadData as error:
@@ -49,12 +60,22 @@ def compare_losses(left: Path, right: Path) -> LossDifference | str:
     return measure(curves, steps, curves[0].loss[at_left], curves[1].loss[at_right])
 
 
+def has_log(run: Path) -> bool:
+    """Return True if a run has a plain file with a log line in it; a pipe in its place would never end."""
+    file = run / FILE
+    if file.is_file():
+        with contextlib.suppress(OSError), file.open("rb") as opened:
+            return any(b'"log"' in line for line in opened)
+    return False
+
+
 def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array) -> LossDifference:
     unequal = np.flatnonzero((left != right) & ~(np.isnan(left) & np.isnan(right)))
     first = int(unequal[0]) if unequal.size else None
     apart = parting(steps, left, right) if steps.size >= FEWEST and first is not None else None
     gap = finite_or_nan(right) - finite_or_nan(left)
-    known = np.isfinite(gap)
+    lost = [~np.isfinite(side) for side in (left, right)]
+    either = np.flatnonzero(lost[0] | lost[1])
     return LossDifference(
         common=int(steps.size),
         only_left=len(curves[0].steps) - int(steps.size),
@@ -63,10 +84,14 @@ def measure(curves: tuple[Curve, Curve], steps: Array, left: Array, right: Array
         first_losses=None if first is None else (float(left[first]), float(right[first])),
         beyond_noise=apart.step if apart else None,
         noise_measured=bool(steps.size >= FEWEST),
-        area=integrate(steps[known], np.abs(gap[known])),
-        mean_gap=float(np.abs(gap[known]).mean()) if known.any() else None,
+        area=None if either.size else integrate(steps, np.abs(gap)),
+        mean_gap=None if either.size else float(np.abs(gap).mean()),
         last_step=int(steps[-1]),
         last_gap=finite_median(gap[-max(1, min(9, steps.size // 10)) :]),
+        lost_left=int(lost[0].sum()),
+        lost_right=int(lost[1].sum()),
+        first_lost=int(steps[either[0]]) if either.size else None,
+        lost_in_both=int((lost[0] & lost[1]).sum()),
     )
 
 
@@ -79,8 +104,8 @@ def integrate(steps: Array, heights: Array) -> float | None:
 
 
 def finite_median(values: Array) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else None
+    """Return the median; None where a value is NaN or infinite."""
+    return float(np.median(values)) if np.isfinite(values).all() else None
 
 
 def describe_losses(found: LossDifference | str) -> list[str]:
@@ -90,6 +115,7 @@ def describe_losses(found: LossDifference | str) -> list[str]:
     lines = [describe_first(found)]
     if found.first is not None:
         lines += describe_gap(found)
+    lines += describe_lost(found)
     if alone := [
         f"{count:,} only in {name}" for name, count in (("A", found.only_left), ("B", found.only_right)) if count
     ]:
@@ -99,9 +125,20 @@ def describe_losses(found: LossDifference | str) -> list[str]:
 
 def describe_first(found: LossDifference) -> str:
     if found.first is None or found.first_losses is None:
-        return f"Losses: {found.common:,} equal in every bit."
+        return f"Losses: {found.common - found.lost_in_both:,} equal in every bit."
     left, right = found.first_losses
     return f"Losses: first differ at step {found.first:,} of {found.common:,} compared: {left:.9g} and {right:.9g}."
+
+
+def describe_lost(found: LossDifference) -> list[str]:
+    """Return what is said of losses that are NaN or infinite: they are not comparable."""
+    if found.first_lost is None:
+        return []
+    counts = [f"{count:,} in {name}" for name, count in (("A", found.lost_left), ("B", found.lost_right)) if count]
+    return [
+        f"Not comparable where the loss is NaN or infinite: {' and '.join(counts)} of {found.common:,} steps, "
+        f"first at step {found.first_lost:,}."
+    ]
 
 
 def describe_gap(found: LossDifference) -> list[str]:

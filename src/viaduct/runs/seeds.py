@@ -13,23 +13,29 @@ from viaduct.runs.facts import RunFacts
 from viaduct.runs.importance import is_bookkeeping
 from viaduct.runs.listing import list_runs
 
+FEWEST_SEEDS = 3
+"""Seeds of one recipe from which on their scatter is called seed noise: two runs would measure their own difference."""
 BEYOND = 2.0
 """Standard deviations of a difference from which on it is called larger than seed noise."""
 
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """Standard deviation of the final top-1 over seeds, in percentage points, and over how many runs of A and of B."""
+    """Standard deviation of the final top-1 over seeds, in percentage points, and how many seeds A and B have.
+
+    `shared`: A and B differ in nothing but the seed, so that their seeds are the same runs.
+    """
 
     deviation: float
     counts: tuple[int, int]
+    shared: bool = False
 
     def judge(self, difference: float) -> str:
         """Say how a difference of two single runs, in points, compares with the noise."""
         noise = self.deviation * math.sqrt(2)
-        of = " and ".join(
-            f"{count} seeds of {name}" for name, count in zip("AB", self.counts, strict=True) if count > 1
-        )
+        sides = [f"{count} seeds of {name}" for name, count in zip("AB", self.counts, strict=True)]
+        enough = [side for side, count in zip(sides, self.counts, strict=True) if count >= FEWEST_SEEDS]
+        of = f"{self.counts[0]} seeds of this recipe" if self.shared else " and ".join(enough)
         measured = f"seed noise of a difference {noise:.2f} points (from {of})"
         if noise == 0:
             return f"{measured}; too few runs or equal results, so that this says little"
@@ -38,16 +44,17 @@ class SeedNoise:
 
 
 def measure_seed_noise(first: RunFacts, second: RunFacts) -> SeedNoise | None:
-    """Return the noise over seeds of the same recipes beside two runs; None where no recipe has two finished seeds."""
+    """Return the noise over seeds of the same recipes beside two runs; None from fewer than three."""
     neighbours = list_neighbours(first, second)
     groups = [find_seeds(run, neighbours) for run in (first, second)]
     results = [[run.top1 * 100 for run in group if run.top1 is not None] for group in groups]
-    known = [values for values in results if len(values) > 1]
+    shared = first.recipe == second.recipe and key_without_seed(first) == key_without_seed(second)
+    known = [values for values in results[: 1 if shared else 2] if len(values) >= FEWEST_SEEDS]
     if not known:
         return None
     freedom = sum(len(values) - 1 for values in known)
     pooled = math.sqrt(sum(statistics.variance(values) * (len(values) - 1) for values in known) / freedom)
-    return SeedNoise(pooled, (len(results[0]), len(results[1])))
+    return SeedNoise(pooled, (len(results[0]), len(results[1])), shared)
 
 
 def list_neighbours(first: RunFacts, second: RunFacts) -> list[RunFacts]:
