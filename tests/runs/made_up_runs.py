@@ -67,6 +67,7 @@ def make_run(
     write_metrics(folder, steps if done is None else done, every, lr, seed, top1)
     if finished:
         write_summary(folder, recipe, steps, top1)
+        (folder / "model.safetensors").write_bytes(b"made-up weights")
     return folder
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from runs.made_up_runs import make_run
 from viaduct.errors import BadValue, UnknownName
-from viaduct.runs.choosing import find_best, parse_conditions, sort_runs
+from viaduct.runs.choosing import describe_best, find_best, parse_conditions, sort_runs
 from viaduct.runs.facts import RunFacts
 from viaduct.runs.listing import open_run
 
@@ -83,3 +83,35 @@ def test_noise_is_no_candidate_for_accuracy(runs: list[RunFacts]) -> None:
 def test_an_unknown_measure_is_refused(runs: list[RunFacts]) -> None:
     with pytest.raises(UnknownName, match="no measure called 'top2'"):
         find_best(runs, "top2", 1)
+
+
+def test_the_last_bits_of_a_percentage_pass_no_filter(tmp_path: Path) -> None:
+    run = open_run(make_run(tmp_path / "a"))
+    run.best_top1 = 0.14
+    assert 100 * 0.14 > 14
+    assert choose([run], "top1>14") == []
+    assert choose([run], "top1=14") == [run.name]
+    run.best_top1 = 0.14002
+    assert choose([run], "top1>14") == [run.name]
+
+
+def test_runs_that_tie_with_the_best_are_named(runs: list[RunFacts]) -> None:
+    assert not any("tied" in line for line in describe_best(find_best(runs, "top1", 1), "top1"))
+    runs[0].best_top1 = runs[1].best_top1
+    lines = describe_best(find_best(runs, "top1", 1), "top1")
+    assert [line for line in lines if line == "tied with 1 other: high"]
+
+
+def test_best_by_loss_says_the_loss_and_which_it_is(runs: list[RunFacts]) -> None:
+    runs[1].loss = 0.125
+    assert "training loss of the last log line: high 0.125" in describe_best(find_best(runs, "loss", 1), "loss")
+
+
+def test_an_unlikely_name_is_not_answered_with_every_field(runs: list[RunFacts]) -> None:
+    with pytest.raises(BadValue) as caught:
+        choose(runs, "xyzzy=1")
+    assert "optimizer.momentum" not in str(caught.value)
+    assert "Closest are" in str(caught.value)
+    with pytest.raises(UnknownName) as unknown:
+        find_best(runs, "xyzzy", 1)
+    assert str(unknown.value).count("images_per_s") == 1

@@ -167,7 +167,8 @@ def test_weights_of_which_one_byte_differs_are_a_difference(tmp_path: Path) -> N
 
 def test_weights_that_are_missing_are_said_not_to_be_compared(tmp_path: Path) -> None:
     (make_run(tmp_path / "a") / "model.safetensors").write_bytes(b"abc")
-    found = diff(tmp_path / "a", make_run(tmp_path / "b"))
+    (make_run(tmp_path / "b") / "model.safetensors").unlink()
+    found = diff(tmp_path / "a", tmp_path / "b")
     assert "Final weights: not compared: no model.safetensors in B." in text(found)
 
 

@@ -15,6 +15,7 @@ from viaduct.errors import BadRun, BadValue
 from viaduct.runs import listing as module
 from viaduct.runs.index import choose_place, open_index
 from viaduct.runs.listing import list_runs, open_run, require_runs
+from viaduct.runs.table import render_damage
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -162,3 +163,56 @@ def test_recipe_fields_are_known_by_their_paths(tmp_path: Path) -> None:
     assert run.fields["optimizer.lr"] == 0.3
     assert run.fields["optimizer"] == "Sgd"
     assert json.loads((tmp_path / "a" / "recipe.json").read_text())["recipe"]["optimizer"]["is"] == "Sgd"
+
+
+def damage_metrics(file: Path, how: str) -> None:
+    content = file.read_bytes()
+    file.unlink()
+    if how == "directory":
+        file.mkdir()
+    elif how == "pipe":
+        os.mkfifo(file)
+    elif how != "missing":
+        lines = content.splitlines(keepends=True)
+        contents = {
+            "empty": b"",
+            "cut": b"".join(lines[:20]),
+            "junk": content + b"\xff\x00\x01",
+            "line": content + b"x\n",
+        }
+        file.write_bytes(contents[how])
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("directory", "is no plain file"),
+        ("pipe", "is no plain file"),
+        ("missing", "metrics.jsonl is missing"),
+        ("empty", "metrics.jsonl is empty"),
+        ("cut", "of 600"),
+        ("junk", "the last line of metrics.jsonl is cut off"),
+        ("line", "1 damaged line in metrics.jsonl"),
+    ],
+)
+def test_damaged_metrics_of_a_finished_run_are_named_below_the_table(tmp_path: Path, how: str, reason: str) -> None:
+    make_run(tmp_path / "whole")
+    damage_metrics(make_run(tmp_path / "a") / "metrics.jsonl", how)
+    for _ in range(2):  # from the files, then from the index
+        text = render_damage(list_runs([tmp_path]).runs, every=False)
+        assert text.startswith("1 run has damaged or missing files:")
+        assert reason in text
+
+
+def test_a_half_written_line_of_a_run_that_goes_on_is_no_damage(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", done=100, finished=False)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "lo')
+    assert render_damage(list_runs([tmp_path]).runs, every=False) == ""
+
+
+def test_a_finished_run_without_weights_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    assert render_damage(list_runs([tmp_path]).runs, every=False) == ""
+    (run / "model.safetensors").unlink()
+    assert "neither model.safetensors nor checkpoints" in render_damage(list_runs([tmp_path]).runs, every=False)

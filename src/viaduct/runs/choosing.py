@@ -6,6 +6,8 @@ A run that does not have the field passes no filter but `!=`, and comes last in 
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from typing import Any
 
 from viaduct.errors import BadValue, UnknownName
 from viaduct.runs.facts import FIELDS, RunFacts, read_field
+from viaduct.terminal import escape_controls
 
 CONDITION = re.compile(r"([A-Za-z_][\w.]*)\s*(>=|<=|!=|==|=|>|<)\s*(.*)", re.DOTALL)
 LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "steps", "epoch"}
@@ -21,6 +24,8 @@ LARGEST_FIRST = {"top1", "best", "last", "images_per_s", "began", "changed", "st
 MEASURES = {"top1": max, "best": max, "last": max, "loss": min, "images_per_s": max}
 """What `best --by` takes, and which end is the good one."""
 NOISE = "synthetic"
+NAMED = 3
+"""Names that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,10 @@ def check_field(name: str, runs: list[RunFacts], flag: str) -> None:
     if name in FIELDS or any(name in run.fields for run in runs):
         return
     known = [*FIELDS, *dict.fromkeys(field for run in runs for field in run.fields)]
+    close = difflib.get_close_matches(name, known, n=NAMED, cutoff=0.0)
     error = UnknownName("field", name, known)
-    raise BadValue(f"{flag}: {error.what}", *error.hints, f"Fields of runs: {', '.join(FIELDS)}; or one of the recipe.")
+    hint = next((hint for hint in error.hints if hint.startswith("Closest")), f"Closest are {', '.join(close)}.")
+    raise BadValue(f"{flag}: {error.what}", hint, f"Fields of runs: {', '.join(FIELDS)}; or one of the recipe.")
 
 
 def is_equal(value: Any, text: str) -> bool:
@@ -121,15 +128,33 @@ class Best:
     """Runs that have no such value."""
     on_noise: int
     """Runs on noise, whose accuracies and losses say nothing."""
+    tied: list[RunFacts] = dataclasses.field(default_factory=list)
+    """Runs that are left out though their value is that of the last one that is named."""
 
 
 def find_best(runs: list[RunFacts], measure: str, count: int) -> Best:
     if measure not in MEASURES:
-        raise UnknownName("measure", measure, MEASURES, f"Runs are measured by {', '.join(MEASURES)}.")
+        raise UnknownName("measure", measure, MEASURES)
     learned = [run for run in runs if measure == "images_per_s" or not is_on_noise(run)]
     known = [run for run in learned if read_field(run, measure) is not None]
     known.sort(key=lambda run: float(read_field(run, measure)), reverse=MEASURES[measure] is max)
-    return Best(known[:count], len(known), len(learned) - len(known), len(runs) - len(learned))
+    tied = [run for run in known[count:] if read_field(run, measure) == read_field(known[count - 1], measure)]
+    return Best(known[:count], len(known), len(learned) - len(known), len(runs) - len(learned), tied)
+
+
+def describe_best(found: Best, measure: str) -> list[str]:
+    """Return what is said below the table of the best runs: of how many, which others tie, and what was left out."""
+    left_out = [f"{found.without:,} without a value"] * bool(found.without)
+    left_out += [f"{found.on_noise:,} on noise"] * bool(found.on_noise)
+    lines = [f"best of {found.considered:,} by {measure}" + (f"; left out: {', '.join(left_out)}" if left_out else "")]
+    if found.tied:
+        names = ", ".join(run.name for run in found.tied[:NAMED]) + (", …" if len(found.tied) > NAMED else "")
+        count = len(found.tied)
+        lines.append(escape_controls(f"tied with {count:,} {'other' if count == 1 else 'others'}: {names}"))
+    if measure == "loss":
+        values = ", ".join(f"{run.name} {run.loss:.4g}" for run in found.runs)
+        lines.append(escape_controls(f"training loss of the last log line: {values}"))
+    return lines
 
 
 def is_on_noise(run: RunFacts) -> bool:

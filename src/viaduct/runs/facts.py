@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-State = Literal["running", "finished", "interrupted", "crashed", "never begun", "unknown"]
+State = Literal["running", "finished", "interrupted", "pruned", "crashed", "never begun", "unknown"]
 
 
 @dataclass
@@ -60,6 +60,8 @@ class RunFacts:
     """summary.json is there and covers all steps that the recipe asks for."""
     newest_checkpoint: int | None = None
     lost_step: int | None = None
+    damage: list[str] = field(default_factory=list)
+    """What is missing or damaged in the files of a run that is listed nevertheless."""
 
     @property
     def seed(self) -> Any:
@@ -82,7 +84,8 @@ class RunFacts:
 
 
 def percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
+    """Return a share in percent, without the last bits that the product adds: 0.14 is 14, not 14.000000000000002."""
+    return None if value is None else round(100 * value, 9)
 
 
 # Fields that --sort, --filter and exports know beside those of the recipe.

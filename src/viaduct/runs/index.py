@@ -22,7 +22,7 @@ from viaduct.runs.facts import RunFacts, to_entry
 from viaduct.runs.metrics import MetricsDigest
 from viaduct.runs.reading import Signature
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when `RunFacts` or `MetricsDigest` change."""
 LARGEST = 512 << 20
 DIGEST_FIELDS = [entry.name for entry in dataclasses.fields(MetricsDigest)]

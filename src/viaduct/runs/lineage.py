@@ -129,8 +129,9 @@ def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
     if not wanted:
         return "unrecorded"
     recorded = locate_file(run, init)
-    files = [*([recorded] if recorded else []), *list_files(run, wanted)]
-    if any(has_checksum(file, wanted, size) for file in dict.fromkeys(files)):
+    files = dict.fromkeys([*([recorded] if recorded else []), *list_files(run, wanted)])
+    final = [Path(run.path) / name for name in WEIGHTS]
+    if any(has_checksum(file, wanted, size) for file in dict.fromkeys([*files, *final])):
         return "same"
     return "changed" if any(file.exists() for file in files) else "missing"
 
@@ -144,10 +145,9 @@ def locate_file(run: RunFacts, init: dict[str, Any]) -> Path | None:
 
 
 def list_files(run: RunFacts, checksum: str) -> list[Path]:
-    """Return the files of a run that its manifests give this checksum, and its final weights."""
+    """Return the files of a run that its manifests give this checksum."""
     folders = step_folders(Path(run.path) / "checkpoints").values()
-    stored = [folder / name for folder in folders for name in WEIGHTS if read_checksums(folder).get(name) == checksum]
-    return [*stored, *(Path(run.path) / name for name in WEIGHTS)]
+    return [folder / name for folder in folders for name in WEIGHTS if read_checksums(folder).get(name) == checksum]
 
 
 def has_checksum(file: Path, checksum: str, size: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def read_run(folder: str, signature: Signature, earlier: MetricsDigest | None) -
     if signature[FILES.index("checkpoints")] is not None and not run.is_complete:
         run.newest_checkpoint = max(step_folders(path / "checkpoints"), default=None)
     metrics = signature[FILES.index("metrics.jsonl")]
+    run.damage = list(describe_damage(run, digest, folder, None if metrics is None else metrics[1]))
     changed = metrics or signature[0]
     run.changed = changed[2] / 1e9 if changed else None
     return run, digest
@@ -117,6 +119,23 @@ def take_summary(run: RunFacts, summary: dict[str, Any] | None, record: dict[str
         run.commit, run.version = text(summary.get("commit")), text(summary.get("version"))
         run.machine, run.ranks = machine or None, whole(summary.get("ranks"))
         run.device = text(machine.get("description")) or run.device
+
+
+def describe_damage(run: RunFacts, digest: MetricsDigest, folder: str, size: int | None) -> Iterator[str]:
+    """Yield what is wrong with metrics.jsonl; of a run that goes on, a last line that is half-written is usual."""
+    name = "metrics.jsonl"
+    if digest.damaged:
+        yield f"{digest.damaged:,} damaged {'line' if digest.damaged == 1 else 'lines'} in {name}"
+    if size is not None and not os.path.isfile(f"{folder}/{name}"):
+        yield f"{name} is no plain file"
+    elif run.is_complete and not size:
+        yield f"{name} is {'missing' if size is None else 'empty'}"
+    elif run.is_complete and size is not None:
+        if digest.offset < size:
+            yield f"the last line of {name} is cut off"
+        every = whole(run.fields.get("log.every_steps"))
+        if every and run.steps - digest.step >= every:
+            yield f"{name} ends at step {digest.step:,} of {run.steps:,}"
 
 
 def flatten_recipe(recipe: Any, prefix: str = "") -> dict[str, Any]:

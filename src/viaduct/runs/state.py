@@ -20,6 +20,7 @@ from viaduct.errors import BadRun
 from viaduct.run_files import read_json_object
 from viaduct.runs.facts import RunFacts
 
+FINAL_WEIGHTS = "model.safetensors"
 TRIAL = "trial.json"
 """What a search writes into the run of each of its trials."""
 
@@ -57,6 +58,8 @@ def judge_state(run: RunFacts) -> None:
         run.state, run.reason = "running", describe_process(run)
     elif run.is_complete:
         run.state, run.reason = "finished", ""
+        if not any(os.path.exists(f"{run.path}/{name}") for name in (FINAL_WEIGHTS, "checkpoints")):
+            run.damage = [*run.damage, f"neither {FINAL_WEIGHTS} nor checkpoints: its weights are gone"]
     elif locked is None:
         run.state, run.reason = "unknown", "its .lock may not be opened: a process may be at work"
     else:

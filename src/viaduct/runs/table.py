@@ -97,6 +97,19 @@ def render_problems(problems: Sequence[Problem], every: bool) -> str:
     return "\n".join([f"{len(problems):,} {what} not listed as runs:", *lines])
 
 
+def render_damage(runs: Sequence[RunFacts], every: bool) -> str:
+    """Return the listed runs of which files are damaged or missing, with what is wrong; empty where there is none."""
+    damaged = [run for run in runs if run.damage]
+    if not damaged:
+        return ""
+    shown = damaged if every else damaged[:NAMED_PROBLEMS]
+    lines = [f"  {escape_controls(run.name)}: {escape_controls('; '.join(run.damage))}" for run in shown]
+    if len(shown) < len(damaged):
+        lines.append(f"  … and {len(damaged) - len(shown):,} more; --all names them")
+    what = "run has" if len(damaged) == 1 else "runs have"
+    return "\n".join([f"{len(damaged):,} {what} damaged or missing files:", *lines])
+
+
 def to_json(listing: Listing, runs: Sequence[RunFacts]) -> str:
     """Return runs and problems as JSON, with all fields."""
     record = {
@@ -121,5 +134,6 @@ def describe_json(run: RunFacts) -> dict[str, Any]:
         "source": run.source,
         "modified_files": run.modified_files,
         "damaged_lines": run.damaged_lines,
+        "damage": run.damage,
         "fields": run.fields,
     }

@@ -76,7 +76,7 @@ def list_table(
     the table with the reason.
     """
     from viaduct.runs.choosing import sort_runs
-    from viaduct.runs.table import render_problems, render_table, to_json
+    from viaduct.runs.table import render_damage, render_problems, render_table, to_json
 
     listing, runs = collect(dirs, conditions)
     if sort is not None:
@@ -85,6 +85,8 @@ def list_table(
         print(to_json(listing, runs))
         return 0
     print(render_table(runs, SHOWN_ON_TERMINAL if sys.stdout.isatty() and not every else None))
+    if damage := render_damage(runs, every):
+        print(damage)
     if listing.problems:
         print(render_problems(listing.problems, every))
     for note in listing.notes:
@@ -117,7 +119,7 @@ def best(
     as_json: AsJson = False,
 ) -> int:
     """Name the best run: by top-1, loss or speed. Runs on noise are no candidates for accuracy."""
-    from viaduct.runs.choosing import find_best
+    from viaduct.runs.choosing import describe_best, find_best
     from viaduct.runs.table import describe_json, render_table
 
     runs = collect(dirs, conditions)[1]
@@ -128,9 +130,7 @@ def best(
         print(json.dumps([describe_json(run) for run in found.runs], indent=1))
         return 0
     print(render_table(found.runs))
-    left_out = [f"{found.without:,} without a value"] * bool(found.without)
-    left_out += [f"{found.on_noise:,} on noise"] * bool(found.on_noise)
-    print(f"best of {found.considered:,} by {by}" + (f"; left out: {', '.join(left_out)}" if left_out else ""))
+    print("\n".join(describe_best(found, by)))
     return 0
 
 
