@@ -7,12 +7,13 @@ import pytest
 from viaduct.profiling.measures import (
     describe_uneven,
     judge,
+    judge_beyond_advice,
     measure_ranks,
     measure_throughput,
     name_missing,
     roofline_share,
 )
-from viaduct.profiling.record import Ceilings, Collective, Facts, Profile, Step
+from viaduct.profiling.record import Advice, Ceilings, Collective, Facts, Operator, Profile, Step
 
 from .sample_profiles import large_profile, make_advice, minimal_profile, small_profile
 
@@ -35,6 +36,41 @@ def test_an_empty_list_of_advice_is_no_all_clear_for_what_was_not_measured():
         assert judge(lacking).tone == "warn"
         assert "Nothing stands out" not in judge(lacking).headline
     assert judge(full).headline == "Nothing stands out"
+
+
+def make_recorded(operators_us: float, phase: str = "forward") -> Profile:
+    """Return timed steps of 54 ms and recorded ones whose forward and backward pass takes 51 ms."""
+    steps = [Step(0, n, n * 54e3 + 1e3, n * 54e3 + 52e3, n * 54e3 + 54e3, n * 54e3) for n in range(8)]
+    steps = [replace(step, interrupted_by="recording" if step.number > 4 else "") for step in steps]
+    operator = Operator("aten::mm", 1, operators_us, operators_us, phase=phase)
+    return Profile(Facts("x", "script"), steps=steps, operators=[operator])
+
+
+def test_time_in_no_operator_is_no_all_clear():
+    sleeping = make_recorded(800.0)
+    assert judge(sleeping).tone == "warn"
+    assert judge(sleeping).headline.startswith("50.2 ms of a recorded step's forward and backward pass lie in no")
+    assert "no operator" in judge(make_recorded(48_000.0, phase="update")).headline
+    assert "no operator" in judge_beyond_advice(replace(sleeping, advice=[make_advice("loader", 1.0)]))
+    assert judge(make_recorded(40_000.0)).headline == "Nothing stands out"
+
+
+def test_waiting_in_a_collective_is_accounted_for():
+    profile = make_recorded(5000.0)
+    waits = [replace(s, collectives=(Collective("a", s.end_us - 45e3, 40e3, None, 40e3),)) for s in profile.steps]
+    assert judge(replace(profile, steps=waits)).headline == "Nothing stands out"
+
+
+def test_operators_of_an_accelerator_do_not_cover_its_time():
+    profile = make_recorded(800.0)
+    assert judge(replace(profile, facts=replace(profile.facts, device="cuda"))).headline == "Nothing stands out"
+
+
+def test_a_remark_for_accelerators_is_followed_by_the_verdict():
+    remark = Advice("synchronisation", "t", "a", (), None, "")
+    assert judge_beyond_advice(replace(make_recorded(40e3), advice=[remark])) == "Nothing else stands out"
+    assert judge_beyond_advice(replace(make_recorded(40e3), advice=[remark, make_advice("loader", 1.0)])) == ""
+    assert judge_beyond_advice(make_recorded(40e3)) == ""
 
 
 def test_advice_is_the_verdict():

@@ -51,6 +51,15 @@ def test_nothing_stands_out_names_what_was_judged():
     assert callout.remarks[0].text.startswith("9 steps, 9 operators, 7 kernels")
 
 
+def test_time_that_no_operator_covers_is_no_all_clear():
+    profile = small_profile()
+    steps = [replace(step, interrupted_by="recording" if step.number > 6 else "") for step in profile.steps]
+    operators = [replace(row, self_us=10.0) for row in profile.operators]
+    (callout,) = build_page(replace(profile, steps=steps, operators=operators)).lead
+    assert (callout.tone, callout.remarks) == ("warn", [])
+    assert "lie in no operator" in callout.headline
+
+
 def test_no_hostile_name_becomes_markup():
     html = render_page(build_page(large_profile(steps=30, operators=60)))
     elements = Elements(html)

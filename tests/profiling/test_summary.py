@@ -114,3 +114,12 @@ def test_the_roofline_is_a_dash_where_it_is_not_known():
     known, unknown = (next(line for line in found if "aten::mm" in line) for found in lines)
     assert known.endswith("25 %")
     assert unknown.endswith("–")
+
+
+def test_time_that_no_operator_covers_is_said_in_place_of_an_all_clear():
+    profile = small_profile()
+    steps = [replace(step, interrupted_by="recording" if step.number > 6 else "") for step in profile.steps]
+    operators = [replace(row, self_us=10.0) for row in profile.operators]
+    text = " ".join(write_summary(replace(profile, steps=steps, operators=operators)).split())
+    assert "pass lie in no operator: Python, waiting, or another process on these cores; they were not judged." in text
+    assert "Nothing stands out" not in text

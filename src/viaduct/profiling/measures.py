@@ -15,11 +15,14 @@ from statistics import fmean, median
 from typing import Literal
 
 from viaduct.profiling.advice import FEWEST_STEPS
-from viaduct.profiling.record import Ceilings, Operator, Profile, Step
+from viaduct.profiling.figures import RECORDING, exposed_us, show_time
+from viaduct.profiling.record import Advice, Ceilings, Operator, Profile, Step
 from viaduct.profiling.roofline import place_under_roofline
 
 UNEVEN = 0.1
 """Difference of the mean and the median, as a share of the iteration, from which on a phase is called uneven."""
+COVERED = 0.7
+"""Share of forward and backward pass that operators must cover before no advice means that nothing stands out."""
 MOST_NAMED = 8
 PHASE_NAMES = ("data tail", "forward + backward", "gradient aggregation and update tail")
 SHORT_PHASE_NAMES = ("data tail", "forward + backward", "update tail")
@@ -186,10 +189,61 @@ def judge(profile: Profile) -> Verdict:
     """Return the first sentence: the best advice, what was not measured, or that nothing stands out."""
     if profile.advice:
         return Verdict("warn", profile.advice[0].title)
-    missing = name_missing(profile)
-    if missing:
-        return Verdict("warn", missing)
-    return Verdict("good", "Nothing stands out")
+    return judge_without_advice(profile)
+
+
+def judge_without_advice(profile: Profile) -> Verdict:
+    """Return what was not measured or not judged, or that nothing stands out."""
+    missing = name_missing(profile) or describe_uncovered(profile)
+    return Verdict("warn", missing) if missing else Verdict("good", "Nothing stands out")
+
+
+def judge_beyond_advice(profile: Profile) -> str:
+    """Return the sentence that follows the advice; "" where there is none, or where advice is the answer."""
+    if not profile.advice:
+        return ""
+    uncovered = describe_uncovered(profile)
+    if uncovered or not all(is_remark(advice, profile) for advice in profile.advice):
+        return uncovered
+    return name_missing(profile) or "Nothing else stands out"
+
+
+def is_remark(advice: Advice, profile: Profile) -> bool:
+    """Return True for advice that wins nothing on the processor that was profiled, only on an accelerator."""
+    return profile.facts.device == "cpu" and advice.name == "synchronisation" and advice.gain_us is None
+
+
+def describe_uncovered(profile: Profile) -> str:
+    """Say how much of forward and backward pass lies in no operator, where that is too much to judge; else ""."""
+    uncovered = measure_uncovered(profile)
+    if uncovered is None:
+        return ""
+    return (
+        f"{show_time(uncovered)} of a recorded step's forward and backward pass lie in no operator: Python, waiting, "
+        "or another process on these cores; they were not judged"
+    )
+
+
+def measure_uncovered(profile: Profile) -> float | None:
+    """Return the time of forward and backward pass outside of operators and collectives; None where that is little.
+
+    On an accelerator operators return before they have run, so that the host's times cover nothing there.
+    """
+    operators = operators_of_first_rank(profile)
+    if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:
+        return None
+    steps = [step for step in profile.steps if is_recorded(step) and step.rank == operators[0].rank]
+    if not steps:
+        return None
+    length = median(step.forward_backward_us for step in steps)
+    waits = median(exposed_us(row for row in step.collectives if row.start_us < step.backward_end_us) for step in steps)
+    covered = waits + sum(row.self_us for row in operators if row.phase in ("forward", "backward"))
+    return length - covered if covered < COVERED * length else None
+
+
+def is_recorded(step: Step) -> bool:
+    """Return True for a step under the operator profiler."""
+    return RECORDING in step.interrupted_by.split(", ")
 
 
 def name_missing(profile: Profile) -> str:

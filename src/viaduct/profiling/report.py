@@ -17,9 +17,9 @@ from viaduct.profiling.measures import (
     RankFigures,
     describe_uneven,
     judge,
+    judge_beyond_advice,
     measure_ranks,
     measure_throughput,
-    name_missing,
 )
 from viaduct.profiling.record import Advice, Facts, Profile, Step
 from viaduct.profiling.report_charts import (
@@ -109,8 +109,10 @@ def answer(profile: Profile) -> list[Part]:
     ended: list[Part] = [Callout("bad", f"Ended early: {profile.facts.ended}")] if profile.facts.ended else []
     verdict = judge(profile)
     if profile.advice:
-        return [*ended, make_callout(profile.advice[0], profile.iteration_us)]
-    remarks = [Remark("Judged", describe_basis(profile))] if not name_missing(profile) else []
+        beyond = judge_beyond_advice(profile)
+        callout = make_callout(profile.advice[0], profile.iteration_us)
+        return [*ended, callout, *([Callout("muted", beyond)] if beyond else [])]
+    remarks = [Remark("Judged", describe_basis(profile))] if verdict.tone == "good" else []
     return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
 
 

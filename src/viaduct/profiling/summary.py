@@ -17,6 +17,7 @@ from viaduct.profiling.measures import (
     RankFigures,
     describe_uneven,
     judge,
+    judge_beyond_advice,
     measure_ranks,
     measure_throughput,
     operator_time,
@@ -222,7 +223,8 @@ def write_advice(profile: Profile, width: int) -> list[str]:
     lines: list[str] = []
     for number, advice in enumerate(profile.advice, 1):
         lines += ["", *write_one_advice(number, advice, profile.iteration_us, width)]
-    return lines[1:]
+    beyond = judge_beyond_advice(profile)
+    return [*lines[1:], *(["", *wrap(f"{beyond}.", width)] if beyond else [])]
 
 
 def write_one_advice(number: int, advice: Advice, iteration_us: float | None, width: int) -> list[str]:
