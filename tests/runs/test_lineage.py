@@ -148,3 +148,16 @@ def test_another_run_with_the_same_weights_is_not_taken_for_the_parent(tmp_path:
     other = make_run(tmp_path / "other", provenance=describe_origin(id="88"))
     (other / "model.safetensors").write_bytes(b"abc")
     assert "another run with the same weights; that of id 77 was not found" in render_tree(trace(child, tmp_path))
+
+
+def test_the_checkpoint_that_gave_the_weights_is_named(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=describe_origin(id="7"))
+    text = render_tree(trace(make_child(tmp_path / "child", describe_init(parent, run_id="7")), tmp_path))
+    assert "checkpoints/step-600/model.safetensors, after step 600" in text
+
+
+def test_final_weights_are_not_taken_for_a_checkpoint_that_is_gone(tmp_path: Path) -> None:
+    parent = make_run(tmp_path / "parent", provenance=describe_origin(id="7"))
+    text = render_tree(trace(make_child(tmp_path / "child", describe_init(parent, run_id="7")), tmp_path))
+    assert "changed since" not in text
+    assert "so that the checksum was not checked" in text

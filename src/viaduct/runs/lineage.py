@@ -231,8 +231,9 @@ def describe_weights(run: RunFacts, ancestors: Ancestors, seen: tuple[str, ...])
 
 
 def describe_file(init: dict[str, Any]) -> str:
-    parts = [Path(str(init.get("file"))).name]
-    if parts[0] == "ema.safetensors":
+    file = Path(str(init.get("file")))
+    parts = [f"checkpoints/{file.parent.name}/{file.name}" if file.parent.parent.name == "checkpoints" else file.name]
+    if file.name == "ema.safetensors":
         parts.append("averaged weights")
     if init.get("step") is not None:
         parts.append(f"after step {init['step']:,}")

@@ -56,7 +56,7 @@ def main(
 ) -> None:
     """Search the hyper-parameters of a recipe: every trial is an ordinary run.
 
-    The first trial has the recipe's own values. Ctrl-C ends with a checkpoint; the same command continues the search,
+    The first trial has the recipe's own values where the space holds them; a grid has its own order. Ctrl-C ends with a checkpoint; the same command continues the search,
     also after it was killed. Finished trials are never repeated.
     """
     require("torch", "optuna", *["scipy"] * (sampler == "gp"))
@@ -100,6 +100,7 @@ def collect_settings(
     flags = {name: (name, text) for name, text in (("epochs", epochs), ("steps", steps)) if text is not None}
     changes = changes_from(flags, settings)
     given = dict(changes)
+    check_settings(recipe, changes)
     changed, _ = resolve(recipe, None, changes)
     shifted = "data.label_shift" in given
     matched, note = match_classes(changed, data, "data.classes" in given, shift_given=shifted)
@@ -110,6 +111,21 @@ def collect_settings(
         if value != getattr(changed.recipe.data, name, None):
             given[f"data.{name}"] = str(value)
     return given
+
+
+def check_settings(recipe: str, changes: list[tuple[str, str]]) -> None:
+    """Refuse a value that the recipe refuses, with the full name of its field."""
+    from viaduct.recipes import load
+    from viaduct.recipes._fields import override
+
+    changed = load(recipe).recipe
+    for path, text in changes:
+        try:
+            changed = override(changed, path, text)
+        except BadValue as error:
+            if path in error.what:
+                raise
+            raise BadValue(f"--set {path}={text}: {error.what}", *error.hints) from None
 
 
 def read_data(loaded: Loaded, settings: dict[str, str], path: Path | None) -> DataFacts:

@@ -43,6 +43,7 @@ class RecordedRun:
     shown: int = 0
     stopped: bool = False
     marked: str = ""
+    marked_reason: str = ""
 
     def poll(self) -> int | None:
         self.shown += 1
@@ -71,7 +72,7 @@ class RecordedRun:
         self.stopped = True
 
     def mark(self, state: str, value: float | None, reason: str) -> None:
-        self.marked = state
+        self.marked, self.marked_reason = state, reason
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -104,6 +105,27 @@ def test_weak_trials_are_stopped_early_and_good_ones_are_not() -> None:
     pruned = [trial for trial in study.trials if trial.state == TrialState.PRUNED]
     assert all(2 <= len(trial.intermediate_values) < 5 for trial in pruned)
     assert study.best_value > max(trial.value or 0.0 for trial in pruned)
+
+
+def test_a_pruned_trial_has_the_step_and_the_cause_as_its_reason() -> None:
+    started: list[RecordedRun] = []
+
+    class Kept(RecordedLauncher):
+        def start(self, number: int, settings: Mapping[str, str], slot: int) -> RecordedRun:
+            started.append(super().start(number, settings, slot))
+            return started[-1]
+
+    make_conductor(make_study(), Plan(20, pruner="hyperband", evaluations=5), Kept(seed=1)).conduct()
+    reasons = [run.marked_reason for run in started if run.marked == "pruned"]
+    assert reasons
+    assert all(re.match(r"stopped by hyperband after step \d+ at top1 [\d.]+ %", reason) for reason in reasons)
+
+
+@pytest.mark.parametrize("values", [("0.5", "12", "1e-05"), ("-3", "1,000", "0x7f"), ("30,60", "7", ".25")])
+def test_reasons_that_differ_only_in_numbers_are_the_same(values: tuple[str, str, str]) -> None:
+    launcher = RecordedLauncher(1, lambda number, settings: f"size {values[number]} does not fit.")
+    assert make_conductor(make_study(), Plan(20), launcher).conduct() == "failing"
+    assert len(launcher.started) == 3
 
 
 def test_without_a_pruner_every_trial_is_trained_to_its_end() -> None:

@@ -79,7 +79,7 @@ def test_the_terminal_says_the_table_the_noise_and_the_command(
     print_findings(make_findings(tmp_path, 30, 12))
     said = capsys.readouterr().out
     assert "Importance (PED-ANOVA): " in said
-    assert "Highest top1: " in said
+    assert "Highest top1 of those trained to their end: " in said
     assert "viaduct train best.py" in said
     assert "pruned" in said
     assert (tmp_path / "report.html").is_file()

@@ -58,6 +58,14 @@ def test_pruned_failed_and_unfinished_trials_are_never_the_best() -> None:
     assert judge(results[:2], "top1", "maximize") is None
 
 
+def test_the_best_is_called_so_only_of_the_trials_trained_to_their_end() -> None:
+    verdict = judge([result(0, 0.16, state="pruned"), result(1, 0.10)], "top1", "maximize")
+    assert verdict is not None
+    assert write_verdict(verdict, "top1")[0].startswith(
+        "Highest top1 of those trained to their end: 10.00 %, trial-001"
+    )
+
+
 def test_an_accuracy_of_every_image_has_noise_too() -> None:
     noise = noise_of_difference(result(0, 1.0, 100), result(1, 1.0, 100), "top1", None)
     assert noise is not None

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from viaduct.errors import UnknownName, ViaductError
+from runs.search.replay import make_study
+from viaduct.errors import BadValue, UnknownName, ViaductError
 from viaduct.recipes import load
 from viaduct.runs.search.results import State, TrialResult
-from viaduct.runs.search.session import DataFacts, SearchRequest, check_metric, define, plan_evaluations, refuse_failure
+from viaduct.runs.search.session import (
+    DataFacts,
+    SearchRequest,
+    check_metric,
+    define,
+    describe_first_trial,
+    plan_evaluations,
+    refuse_failure,
+)
+from viaduct.runs.search.space import parse_space
+from viaduct.verbs.search import check_settings
 
 FACTS = DataFacts({}, 6400)
 
@@ -77,3 +89,25 @@ def test_an_interrupted_search_and_one_with_a_good_trial_are_no_failure() -> Non
     refuse_failure([failed(0, "a")], "interrupted")
     refuse_failure([failed(0, "a"), TrialResult("trial-001", 1, {}, "finished", 0.5)], "done")
     refuse_failure([], "done")
+
+
+def test_reasons_that_differ_only_in_numbers_are_said_once() -> None:
+    with pytest.raises(ViaductError) as refused:
+        refuse_failure([failed(0, "size 0.5 is odd"), failed(1, "size 7 is odd"), failed(2, "other")], "done")
+    assert str(refused.value).count("is odd") == 1
+    assert "size 0.5 is odd" in str(refused.value)
+
+
+def test_it_is_said_where_no_first_trial_has_the_recipes_own_values() -> None:
+    recipe = load("shapes_taster").recipe
+    inside = parse_space(recipe, ["optimizer.lr=0.1,1"])
+    outside = parse_space(recipe, ["optimizer.lr=0.5,1"])
+    request = make_request({})
+    assert describe_first_trial(request, inside, make_study()) == ""
+    assert "its optimizer.lr is not in the space" in describe_first_trial(request, outside, make_study())
+    assert "grid" in describe_first_trial(replace(request, sampler="grid"), inside, make_study())
+
+
+def test_a_refused_setting_is_named_with_its_full_path() -> None:
+    with pytest.raises(BadValue, match=r"--set data\.size=8: size must be at least 16, got 8"):
+        check_settings("shapes_taster", [("data.size", "8")])

@@ -44,6 +44,7 @@ def parse_one(text: str, recipe: Recipe = RECIPE) -> Range | Choices:
         ("optimizer.decay=all,some", "optimizer.decay=some is not all | not_norm | weights"),
         ("epochs=1..9", "every trial trains equally long"),
         ("seed=1,2,3", "luck"),
+        ("seed=1,2", "--set seed=N"),
         ("log.every_steps=1,2", "does not change what is learned"),
     ],
 )

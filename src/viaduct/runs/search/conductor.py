@@ -6,7 +6,6 @@ that whatever kills the search loses nothing but the time of trials without a ch
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Literal
 from viaduct.runs.search.results import (
     PAST,
     describe_values,
+    fold_numbers,
     format_value,
     rank_results,
     read_results,
 )
 from viaduct.runs.search.sampling import PrunerName, SamplerName, make_pruner, make_sampler
 from viaduct.runs.search.space import Space, Value
-from viaduct.runs.search.trial_process import Launcher, TrialRun
+from viaduct.runs.search.trial_process import Evaluation, Launcher, TrialRun
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -32,7 +32,6 @@ End = Literal["done", "interrupted", "timeout", "failing"]
 ALIKE = 3
 """First trials that fail for the same reason, after which the others are not tried."""
 DIVERGED = "the loss became"
-NUMBERS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,7 @@ class Active:
     run: TrialRun
     began: float = field(default_factory=time.monotonic)
     pruned: bool = False
+    pruned_because: str = ""
     reported: int = 0
 
 
@@ -190,7 +190,16 @@ class Conductor:
             active.reported = index
             if not ended and not active.pruned and index < self.plan.evaluations and self.is_weak(active.trial):
                 active.pruned = True
+                active.pruned_because = self.describe_pruning(evaluation, index)
                 active.run.stop()
+
+    def describe_pruning(self, evaluation: Evaluation, index: int) -> str:
+        """Return at which step a trial is stopped, by which pruner and at which value."""
+        value = format_value(evaluation.value, self.metric)
+        return (
+            f"stopped by {self.plan.pruner} after step {evaluation.step:,} at {self.metric} {value}, "
+            f"evaluation {index} of {self.plan.evaluations}"
+        )
 
     def is_weak(self, trial: Trial) -> bool:
         with warnings.catch_warnings():
@@ -210,6 +219,7 @@ class Conductor:
             trial.set_user_attr("images", run.images())
             self.study.tell(trial, value)
         elif active.pruned:
+            trial.set_user_attr("reason", active.pruned_because)
             self.study.tell(trial, state=TrialState.PRUNED)
         else:
             self.failures.append(run.reason())
@@ -240,7 +250,7 @@ class Conductor:
         states = {trial.state for trial in self.own_trials()}
         if len(self.failures) < ALIKE or states & {TrialState.COMPLETE, TrialState.PRUNED}:
             return False
-        reasons = {NUMBERS.sub("#", reason) for reason in self.failures}
+        reasons = {fold_numbers(reason) for reason in self.failures}
         return len(reasons) == 1 and not self.failures[0].startswith(DIVERGED)
 
     def stop_all(self, end: End) -> End:

@@ -70,6 +70,9 @@ def print_trials(findings: Findings) -> None:
     table = Table("trial", *figure_columns(*paths, metric), "state", box=None, pad_edge=False)
     for result in order_results(findings):
         values = [format_setting(result.values[path]) if path in result.values else "-" for path in paths]
-        state = f"{result.state}: {result.reason}" if result.reason else result.state
+        has_reason = (
+            result.reason and result.state != "pruned"
+        )  # the value and the state say it; trial.json has the step
+        state = f"{result.state}: {result.reason}" if has_reason else result.state
         table.add_row(result.name, *values, format_value(result.value, metric), state)
     print_table(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import variance
@@ -18,6 +19,7 @@ State = Literal["finished", "pruned", "failed", "unfinished", "past run"]
 SHARES = ("top1", "top5")
 """Metrics that are shares of the validation images, whose noise follows from their number."""
 STANDARD_ERRORS = 1.96  # 95 %
+NUMBER = re.compile(r"0x[0-9a-f]+|[-+]?(?:[0-9]+(?:[,_][0-9]+)*(?:\.[0-9]+)?|\.[0-9]+)(?:e[-+]?[0-9]+)?", re.IGNORECASE)
 PAST = "past_run"
 """Attribute of a trial that is a run from before the search: its directory."""
 
@@ -152,6 +154,11 @@ def describe_noise(best: TrialResult, metric: str, repeats: float | None) -> str
     return " and ".join(filter(None, (counted, seeds)))
 
 
+def fold_numbers(reason: str) -> str:
+    """Return a reason with every number replaced by one sign, so that reasons that differ only in numbers are equal."""
+    return NUMBER.sub("#", reason)
+
+
 def format_value(value: float | None, metric: str) -> str:
     """Return a metric as it is read: shares in percent."""
     if value is None:
@@ -171,7 +178,9 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
     """Return what is said of the best trial: nothing is called better that noise could have made."""
     best, alike = verdict.best, verdict.alike
     lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
-    lines[0] += f": {format_value(best.value, metric)}, {best.name} ({describe_values(best.values)})."
+    lines[0] += (
+        f" of those trained to their end: {format_value(best.value, metric)}, {best.name} ({describe_values(best.values)})."
+    )
     if verdict.noise is None:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines
@@ -185,7 +194,7 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
     else:
         lines.append(f"All others trained to their end differ by more than the noise of {verdict.source} ({margin}).")
     if "seeds" not in verdict.source:
-        lines.append("Noise between seeds was not measured and comes on top: train the best ones with several --seed.")
+        lines.append("Noise between seeds was not measured and comes on top: train the best ones with several seeds.")
     return lines
 
 

@@ -16,7 +16,15 @@ from viaduct.run_files import SCORE
 from viaduct.runs.search.best_recipe import apply_settings, write_recipe
 from viaduct.runs.search.conductor import Conductor, End, Plan
 from viaduct.runs.search.past_runs import PastRun, Wanted, add_past_runs, gather_past_runs
-from viaduct.runs.search.results import TrialResult, Verdict, describe_values, format_value, judge, read_results
+from viaduct.runs.search.results import (
+    TrialResult,
+    Verdict,
+    describe_values,
+    fold_numbers,
+    format_value,
+    judge,
+    read_results,
+)
 from viaduct.runs.search.sampling import PARTS, PrunerName, SamplerName, count_evaluations
 from viaduct.runs.search.space import Space, parse_space
 from viaduct.runs.search.study_folder import Definition, StudyFolder
@@ -98,6 +106,8 @@ def search(request: SearchRequest, read_facts: Callable[[], DataFacts], say: Say
         flags = [*data_flags(request), *(word for path in settings for word in ("--set", f"{path}={settings[path]}"))]
         launcher = TrainLauncher(folder, request.argument, request.metric, flags, environments)
         plan = make_plan(request, evaluations, space, study)
+        if note := describe_first_trial(request, space, study):
+            say(note)
         with note_signals(say) as received:
             conductor = Conductor(
                 study,
@@ -183,6 +193,18 @@ def make_plan(request: SearchRequest, evaluations: int, space: Space, study: Stu
     )
 
 
+def describe_first_trial(request: SearchRequest, space: Space, study: Study) -> str:
+    """Return why the first trial does not have the recipe's own values; empty where it has, or is over."""
+    if any(result.number is not None for result in read_results(study, space)):
+        return ""
+    own = space.find(apply_settings(request.loaded.recipe, request.settings))
+    if isinstance(own, str):
+        return f"No trial has the recipe's own values: its {own} is not in the space."
+    if request.sampler == "grid":
+        return "The first trial is the first combination of the grid, not the recipe's own values."
+    return ""
+
+
 @contextmanager
 def note_signals(say: Say) -> Iterator[list[int]]:
     """Collect the signals that ask the search to end, instead of ending at once."""
@@ -217,12 +239,12 @@ def refuse_failure(results: Sequence[TrialResult], end: End) -> None:
     failed = [result for result in ended if result.state == "failed"]
     if end not in ("done", "failing") or not failed or len(failed) < len(ended):
         return
-    reasons = dict.fromkeys(result.reason for result in failed)
+    reasons = list({fold_numbers(result.reason): result.reason for result in reversed(failed)}.values())[::-1]
     stopped = " The others were not tried." if end == "failing" else ""
     if len(failed) == 1 or (end == "failing"):
         what = f"the first {len(failed)} trials failed" if len(failed) > 1 else "the trial failed"
-        raise ViaductError(f"{what}: {next(iter(reasons))}.{stopped}")
-    hints = [f"{reason} ({describe_values(find_values(failed, reason))})" for reason in list(reasons)[:5]]
+        raise ViaductError(f"{what}: {reasons[0]}.{stopped}")
+    hints = [f"{reason} ({describe_values(find_values(failed, reason))})" for reason in reasons[:5]]
     raise ViaductError(f"all {len(failed)} trials failed.", *hints)
 
 

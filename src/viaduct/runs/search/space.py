@@ -197,7 +197,10 @@ def refuse_field(path: str) -> None:
     if path in ("epochs", "steps"):
         raise BadValue(f"--space {path}: every trial trains equally long.", f"Say how long with --{path} N.")
     if path == "seed":
-        raise BadValue("--space seed: the best of several seeds is luck, not a better recipe.", "Fix it with --seed N.")
+        raise BadValue(
+            "--space seed: the best of several seeds is luck, not a better recipe.",
+            "Fix that of the training with --set seed=N.",
+        )
     if path.split(".")[0] in NO_EFFECT:
         raise BadValue(f"--space {path}: this field does not change what is learned.", "Set it with --set instead.")
 
