@@ -49,10 +49,16 @@ def make_recorded(operators_us: float, phase: str = "forward") -> Profile:
 def test_time_in_no_operator_is_no_all_clear():
     sleeping = make_recorded(800.0)
     assert judge(sleeping).tone == "warn"
-    assert judge(sleeping).headline.startswith("50.2 ms of a recorded step's forward and backward pass lie in no")
+    assert judge(sleeping).headline.startswith("50.2 ms of a step's forward and backward pass lie in no")
     assert "no operator" in judge(make_recorded(48_000.0, phase="update")).headline
     assert "no operator" in judge_beyond_advice(replace(sleeping, advice=[make_advice("loader", 1.0)]))
     assert judge(make_recorded(40_000.0)).headline == "Nothing stands out"
+
+
+def test_what_recording_adds_to_a_step_is_not_said_to_lie_in_no_operator():
+    profile = make_recorded(40_000.0)
+    longer = [replace(s, forward_start_us=s.forward_start_us - 40e3 * bool(s.interrupted_by)) for s in profile.steps]
+    assert judge(replace(profile, steps=longer)).headline == "Nothing stands out"
 
 
 def test_waiting_in_a_collective_is_accounted_for():

@@ -219,7 +219,7 @@ def describe_uncovered(profile: Profile) -> str:
     if uncovered is None:
         return ""
     return (
-        f"{show_time(uncovered)} of a recorded step's forward and backward pass lie in no operator: Python, waiting, "
+        f"{show_time(uncovered)} of a step's forward and backward pass lie in no operator: Python, waiting, "
         "or another process on these cores; they were not judged"
     )
 
@@ -227,7 +227,8 @@ def describe_uncovered(profile: Profile) -> str:
 def measure_uncovered(profile: Profile) -> float | None:
     """Return the time of forward and backward pass outside of operators and collectives; None where that is little.
 
-    On an accelerator operators return before they have run, so that the host's times cover nothing there.
+    Recording makes a step longer, so that a timed step counts where it is the shorter one. On an accelerator operators
+    return before they have run: the host's times cover nothing there.
     """
     operators = operators_of_first_rank(profile)
     if profile.facts.device != "cpu" or not profile.facts.phases_measured or not operators:
@@ -235,7 +236,8 @@ def measure_uncovered(profile: Profile) -> float | None:
     steps = [step for step in profile.steps if is_recorded(step) and step.rank == operators[0].rank]
     if not steps:
         return None
-    length = median(step.forward_backward_us for step in steps)
+    timed = profile.steps_of(operators[0].rank) or steps
+    length = min(median(step.forward_backward_us for step in rows) for rows in (steps, timed))
     waits = median(exposed_us(row for row in step.collectives if row.start_us < step.backward_end_us) for step in steps)
     covered = waits + sum(row.self_us for row in operators if row.phase in ("forward", "backward"))
     return length - covered if covered < COVERED * length else None

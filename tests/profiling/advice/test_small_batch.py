@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,10 +26,17 @@ def test_a_step_of_long_operators_is_no_fault() -> None:
     assert find(make_profile(operators=[multiply(9000.0, calls=20), SHORT])) is None
 
 
+def test_a_step_that_the_parts_do_not_explain_gets_no_advice() -> None:
+    assert find(make_profile(make_steps(compute_us=246_000.0), operators=make_tiny().operators)) is None
+
+
 def test_operators_that_a_busy_machine_makes_slow_change_nothing() -> None:
     assert find(make_profile(operators=[multiply(90.0, calls=20), SHORT])) is None
-    waiting = [multiply(90_000.0, calls=20, **SMALL), SHORT]
-    assert find(make_profile(make_steps(compute_us=99_000.0), operators=waiting)) is not None
+    slow = make_steps(9, data_us=0.0, compute_us=99_000.0)
+    waiting = [multiply(90_000.0, calls=20, **SMALL), replace(SHORT, calls=400)]
+    advice = find(make_profile([*slow, *STEPS[:1]], operators=waiting))
+    assert advice is not None
+    assert (advice.gain_us or 0.0) < 1000.0  # of the step that nothing disturbed
 
 
 def test_a_large_update_of_a_usual_batch_is_no_fault() -> None:
@@ -45,7 +53,7 @@ def test_an_operator_of_unknown_arithmetic_counts_as_far_as_its_inputs_allow() -
     layer = Operator("aten::mkldnn_rnn_layer", 1, 900.0, 900.0, phase="forward", shapes="[32, 128, 256], [1024, 256]")
     assert find(make_profile(STEPS, operators=[layer, SHORT])) is None
     loss = Operator("aten::nll_loss_backward", 1, 900.0, 900.0, phase="backward", shapes="[], [2, 10], [2]")
-    assert find(make_profile(STEPS, operators=[loss, SHORT])) is not None
+    assert find(make_profile(STEPS, operators=[loss, replace(SHORT, calls=400)])) is not None
 
 
 def test_without_operators_nothing_is_known() -> None:
@@ -59,9 +67,9 @@ def test_an_accelerators_idle_time_is_not_judged_by_the_host() -> None:
 def test_fixed_cost_and_the_model_are_named() -> None:
     advice = find(make_tiny())
     assert advice is not None
-    assert "of a step is fixed cost" in advice.title
-    assert "8 times as many 6.9 times" in advice.action
-    assert advice.gain_us == pytest.approx(1000.0 * 7 / 8, rel=0.1)
+    assert "about 80% of a step is fixed cost" in advice.title
+    assert "8 times as many 3.3 times" in advice.action
+    assert advice.gain_us == pytest.approx(800.0 * 7 / 8)  # no more than its own parts
     assert "400 operators need 800 µs for being called" in advice.evidence[0]
 
 
@@ -77,8 +85,7 @@ def test_waits_and_compilation_are_no_part_of_the_gain() -> None:
     steps = make_steps(
         data_us=90_000.0, compute_us=50_800.0, update_us=200.0, loader_wait_us=90_000.0, compile_us=50_000.0
     )
-    operators = [multiply(200.0, calls=20, **SMALL), SHORT]
-    advice = find(make_profile(steps, operators=operators))
+    advice = find(make_profile(steps, operators=make_tiny().operators))
     assert advice is not None
     assert advice.gain_us is not None
     assert advice.gain_us < 1000.0

@@ -4,7 +4,8 @@ Time per step = fixed + batch x time per sample. What is fixed follows from the 
 whatever its size; the arithmetic grows with the batch. For a batch of a few samples reading the weights and updating
 them is fixed cost as well; for larger ones that is the price of the network and no fault. The parts are estimated from
 calls, arithmetic and bytes at half of the device's ceilings, not from the times of operators, which on a busy machine
-are mostly waiting. Accelerators idle meanwhile, which host_gaps measures from kernels.
+are mostly waiting. Where the parts do not explain half of the step, it is something else that takes long, and nothing
+is advised. Accelerators idle meanwhile, which host_gaps measures from kernels.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from math import prod
 
 from viaduct.profiling.figures import Figures, is_convolution, is_product, parse_shapes, show_time
-from viaduct.profiling.record import Advice, Operator
+from viaduct.profiling.record import Advice, Operator, Step
 
 CERTAINTY = 0.5
 DISPATCH_US = 2.0
 """Cost of calling an operator from Python (measured: 469 operators of two samples take 0.9 ms on the CPU)."""
 DOMINATES = 0.6
 """Share of a step from which the fixed cost dominates: at 60 %, eight times the batch doubles the throughput."""
+EXPLAINED = 0.5
+"""Share of a step that the estimated parts must explain."""
 FEW_SAMPLES = 8
 """Batch up to which the network's own cost, its weights and their update, counts as fixed cost to be shared."""
 REACHED = 0.5
@@ -56,8 +59,9 @@ def find(figures: Figures) -> Advice | None:
     fixed = parts.dispatch + (parts.weights + parts.update) * (batch is not None and batch <= FEW_SAMPLES)
     share = fixed / parts.total if parts.total else 0.0
     step = step_us(figures)
-    if share < DOMINATES or step <= 0:
+    if share < DOMINATES or step <= 0 or parts.total < EXPLAINED * step:
         return None
+    share = min(share, fixed / step)  # what the parts do not explain is not claimed
     speedups = [factor / (share + factor * (1 - share)) for factor in FACTORS]
     return Advice(
         name="small_batch",
@@ -110,11 +114,17 @@ def count_fixed_bytes(operator: Operator, batch: int | None) -> float:
 def step_us(figures: Figures) -> float:
     """Return the part of a step in which something is computed; of timed or recorded steps, whichever is shorter.
 
-    Recording makes a step longer. Where the timed steps are the longer ones, other work disturbed them.
+    Recording makes a step longer. Of the timed steps the fastest counts, which other work on the cores disturbed least.
     """
-    waits = figures.data_tail_us if figures.loader_wait_us is None else figures.loader_wait_us
-    timed = figures.iteration_us * (1 - max(figures.exposed_shares.values(), default=0.0)) - waits - figures.compile_us
+    timed = min(map(computing_us, figures.steps), default=0.0)
+    timed *= 1 - max(figures.exposed_shares.values(), default=0.0)
     return min(timed, figures.facts.recorded_step_us or timed)
+
+
+def computing_us(step: Step) -> float:
+    """Return the time of a step without waiting for its data and without compiling."""
+    waits = max(0.0, step.data_tail_us or 0.0) if step.loader_wait_us is None else step.loader_wait_us
+    return max(0.0, step.iteration_us - waits - step.compile_us)
 
 
 def describe(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
@@ -123,9 +133,9 @@ def describe(figures: Figures, parts: Parts, step: float) -> tuple[str, ...]:
     batch = f" of {figures.facts.batch} samples" if figures.facts.batch else ""
     longest = sum(row.self_us for row in figures.operators)
     return (
-        f"A step{batch} computes for {show_time(step)}. Its {calls:.0f} operators need {show_time(parts.dispatch)} for "
-        f"being called, {show_time(parts.weights)} for reading weights, {show_time(parts.update)} for the update, and "
-        f"{show_time(parts.growing)} for arithmetic and activations.",
+        f"The fastest step{batch} computes for {show_time(step)}. By estimate, its {calls:.0f} operators need "
+        f"{show_time(parts.dispatch)} for being called, {show_time(parts.weights)} for reading weights, "
+        f"{show_time(parts.update)} for the update, and {show_time(parts.growing)} for arithmetic and activations.",
         f"Measured, operators took {show_time(longest)} of a recorded step, "
         f"{show_time(longest / calls if calls else 0.0)} each.",
     )
