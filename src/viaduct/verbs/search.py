@@ -56,8 +56,9 @@ def main(
 ) -> None:
     """Search the hyper-parameters of a recipe: every trial is an ordinary run.
 
-    The first trial has the recipe's own values where the space holds them; a grid has its own order. Ctrl-C ends with a checkpoint; the same command continues the search,
-    also after it was killed. Finished trials are never repeated.
+    The first trial has the recipe's own values where the space holds them; a grid begins with its first combination.
+    Ctrl-C ends with a checkpoint; the same command continues the search, also after it was killed. Finished trials are
+    never repeated.
     """
     require("torch", "optuna", *["scipy"] * (sampler == "gp"))
     from viaduct.recipes import load

@@ -178,9 +178,8 @@ def write_verdict(verdict: Verdict, metric: str) -> list[str]:
     """Return what is said of the best trial: nothing is called better that noise could have made."""
     best, alike = verdict.best, verdict.alike
     lines = [f"Highest {metric}" if metric != "loss" else "Lowest loss"]
-    lines[0] += (
-        f" of those trained to their end: {format_value(best.value, metric)}, {best.name} ({describe_values(best.values)})."
-    )
+    lines[0] += f" of those trained to their end: {format_value(best.value, metric)}"
+    lines[0] += f", {best.name} ({describe_values(best.values)})."
     if verdict.noise is None:
         lines.append(f"How much {metric} varies with the seed was not measured: small differences may be noise.")
         return lines
