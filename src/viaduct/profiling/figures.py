@@ -104,22 +104,53 @@ class Figures:
         return mean_without_largest(step.iteration_us for step in self.steps)
 
     @cached_property
-    def data_tail_us(self) -> float:
-        """Mean time between the end of a step and the next forward pass, without the longest."""
-        return mean_without_largest(max(0.0, step.data_tail_us or 0.0) for step in self.steps)
+    def steps_by_rank(self) -> dict[int, list[Step]]:
+        """Regular steps of each rank."""
+        return {rank: self.profile.steps_of(rank) for rank in self.profile.ranks}
 
     @cached_property
-    def between_us(self) -> float:
-        """Median time between the end of a step and the next forward pass that neither a loader nor operators took."""
-        tails = [(step.data_tail_us or 0.0) - (step.loader_wait_us or 0.0) for step in self.steps]
+    def data_tail_us(self) -> float:
+        """Mean time between the end of a step and the next forward pass, without the longest; of the worst rank."""
+        return max(
+            (
+                mean_without_largest(max(0.0, step.data_tail_us or 0.0) for step in steps)
+                for steps in self.steps_by_rank.values()
+            ),
+            default=0.0,
+        )
+
+    @cached_property
+    def between(self) -> tuple[float, int]:
+        """Time between a step and the next forward pass that neither a loader nor operators took, and the worst rank.
+
+        The time is the median of that rank's steps. Operators are those of the rank that recorded some.
+        """
         operators = sum(row.self_us for row in self.operators if row.phase in ("data", "other"))
-        return max(0.0, median(tails) - operators) if tails else 0.0
+        times = {
+            rank: median((step.data_tail_us or 0.0) - (step.loader_wait_us or 0.0) for step in steps)
+            for rank, steps in self.steps_by_rank.items()
+            if steps
+        }
+        worst = max(times, key=lambda rank: times[rank], default=0)
+        return max(0.0, times.get(worst, 0.0) - operators), worst
+
+    @cached_property
+    def loader_waits(self) -> dict[int, float]:
+        """Mean wait of each rank for its data, without the longest; ranks without a loader are left out."""
+        waits = {
+            rank: [step.loader_wait_us for step in steps if step.loader_wait_us is not None]
+            for rank, steps in self.steps_by_rank.items()
+        }
+        return {rank: mean_without_largest(found) for rank, found in waits.items() if found}
 
     @cached_property
     def loader_wait_us(self) -> float | None:
-        """Mean wait for a batch, without the longest; None where no loader was seen."""
-        waits = [step.loader_wait_us for step in self.steps if step.loader_wait_us is not None]
-        return mean_without_largest(waits) if waits else None
+        """Mean wait for the data of a step, of the rank that waits longest; None where no loader was seen."""
+        return max(self.loader_waits.values(), default=None)
+
+    def name_rank(self, rank: int) -> str:
+        """Return " on rank 3" where there are several, else nothing."""
+        return f" on rank {rank}" if len(self.profile.ranks) > 1 else ""
 
     @cached_property
     def compile_us(self) -> float:

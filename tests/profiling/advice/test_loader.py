@@ -39,6 +39,37 @@ def test_batches_from_a_generator_are_found_by_the_time_that_nothing_accounts_fo
     assert "num_workers=2" in advice.action
 
 
+def test_a_short_wait_for_workers_is_no_fault() -> None:
+    steps = make_steps(data_us=10_000.0, compute_us=119_000.0, update_us=1000.0, loader_wait_us=10_000.0)
+    assert find(make_profile(steps, device="cuda", facts={"workers": 1})) is None
+
+
+def test_what_a_worker_takes_is_an_upper_bound() -> None:
+    steps = make_steps(data_us=60_000.0, compute_us=79_000.0, update_us=1000.0, loader_wait_us=60_000.0)
+    advice = find(make_profile(steps, device="cuda", facts={"workers": 1}))
+    assert advice is not None
+    assert "One worker prepares the data of a step in at most 140 ms" in advice.evidence[1]
+
+
+def test_the_rank_that_waits_longest_is_named_and_no_mean_over_ranks() -> None:
+    steps = [
+        *make_steps(rank=0, data_us=100.0, compute_us=29_000.0, loader_wait_us=100.0),
+        *make_steps(rank=1, data_us=20_100.0, loader_wait_us=20_000.0),
+    ]
+    advice = find(make_profile(steps, device="cuda"))
+    assert advice is not None
+    assert "67% of each step on rank 1 waits for data" in advice.title
+    assert "A step on rank 1 waits 20 ms" in advice.evidence[0]
+
+
+def test_ranks_that_prepare_data_without_a_loader_are_not_averaged() -> None:
+    steps = [*make_steps(rank=0, compute_us=69_000.0), *make_steps(rank=1, data_us=60_100.0)]
+    advice = find(make_profile(steps, operators=[multiply(8500.0)], device="cuda"))
+    assert advice is not None
+    assert "86% of each step on rank 1 passes before the forward pass" in advice.title
+    assert "60.1 ms on rank 1" in advice.evidence[0]
+
+
 def test_workers_are_worked_out_from_load_and_compute_time() -> None:
     steps = make_steps(data_us=20_000.0, compute_us=9000.0, update_us=1000.0, loader_wait_us=20_000.0)
     advice = find(make_profile(steps, device="cuda"))

@@ -1,9 +1,10 @@
 """Steps wait for their batch: say how many workers would keep up.
 
-A loader without workers prepares each batch while nothing is computed. With w workers a batch takes one of them w
-iterations, as long as steps wait. Workers hide that time as far as there are cores for them; on the CPU the network
-computes on the same cores. Batches that come from no DataLoader show as time before the forward pass in which neither
-a loader nor an operator ran.
+A loader without workers prepares the data of each step while nothing is computed. With w workers that takes one of
+them at most w iterations, as long as steps wait. Workers hide that time as far as there are cores for them; on the CPU
+the network computes on the same cores. Batches that come from no DataLoader show as time before the forward pass in
+which no operator ran; where there is a DataLoader, that time is host_time's. Of several ranks the worst counts. With
+gradient accumulation the data of a step are several batches.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Loading:
 
     @property
     def batch_us(self) -> float:
-        """Time in which one worker prepares one batch."""
+        """Time in which one worker prepares the data of a step; with workers the most that it can be."""
         return self.wait_us if self.workers == 0 else self.workers * (self.compute_us + self.wait_us)
 
     @property
@@ -80,22 +81,23 @@ def find(figures: Figures) -> Advice | None:
 
 def find_wait(figures: Figures) -> Advice | None:
     """Return advice where steps wait in a loader."""
-    wait = figures.loader_wait_us
-    if wait is None and figures.facts.kind == "msprof":
-        wait = figures.data_tail_us  # msprof's Data Aug Bound: the device waits for its next batch
+    wait, rank = find_longest_wait(figures)
     if wait is None or wait <= WORTH * figures.mean_iteration_us:
         return None
     loading = describe_loading(figures, wait, figures.mean_iteration_us)
+    if not is_long(loading):
+        return None
     more = loading.workers_advised > loading.workers
     gain = loading.gain_us if more else wait - HANDOVER_US
     enough = WORTH if loading.is_sure else IDLE  # a gain that may not come about must be larger
     if gain < enough * figures.mean_iteration_us:
         return None
+    where = figures.name_rank(rank)
     return Advice(
         name="loader",
-        title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step waits for data",
+        title=f"The loader is too slow: {wait / figures.mean_iteration_us:.0%} of each step{where} waits for data",
         action=suggest_workers(loading) if more else suggest_cheaper_batches(loading),
-        evidence=describe(loading, more),
+        evidence=describe(loading, more, where),
         gain_us=gain,
         gain_basis=explain_gain(loading, more),
         locations=find_locations(figures),
@@ -103,26 +105,42 @@ def find_wait(figures: Figures) -> Advice | None:
     )
 
 
+def find_longest_wait(figures: Figures) -> tuple[float | None, int]:
+    """Return the mean wait of a step and the rank that has the longest; None where no loader was seen."""
+    waits = figures.loader_waits
+    if waits:
+        rank = max(waits, key=lambda each: waits[each])
+        return waits[rank], rank
+    # msprof's Data Aug Bound: the device waits for its next batch
+    return (figures.data_tail_us if figures.facts.kind == "msprof" else None), 0
+
+
+def is_long(loading: Loading) -> bool:
+    """Return True if steps wait longer for workers than handing over what is ready takes."""
+    return loading.workers == 0 or loading.wait_us - HANDOVER_US >= IDLE * (loading.compute_us + loading.wait_us)
+
+
 def find_unseen(figures: Figures) -> Advice | None:
-    """Return advice where batches are prepared between the steps without a loader."""
-    time, step = figures.between_us, figures.iteration_us
+    """Return advice where batches may be prepared between the steps, without a loader."""
+    time, rank = figures.between
+    step = figures.iteration_us
     loading = replace(describe_loading(figures, time, step), workers=0)
-    if not figures.operators or time < IDLE * step or loading.gain_us < WORTH * step:
+    if figures.loader_waits or not figures.operators or time < IDLE * step or loading.gain_us < WORTH * step:
         return None
+    where = figures.name_rank(rank)
     return Advice(
         name="loader",
-        title=f"{time / step:.0%} of each step passes before the forward pass, outside of loader and operators",
+        title=f"{time / step:.0%} of each step{where} passes before the forward pass, outside of operators",
         action=(
             f"If batches are prepared there, let a DataLoader with num_workers={loading.workers_advised} do it; what "
             "is written or logged there, do every some steps."
         ),
         evidence=(
-            f"Between the update and the next forward pass lie {show_time(time)} of Python, files or waiting that no "
-            f"operator of torch accounts for; the step takes {show_time(step)}.",
-            *describe(loading, more=True)[1:],
+            f"Between the update and the next forward pass lie {show_time(time)}{where} of Python, files or waiting "
+            f"that no operator of torch accounts for; the step takes {show_time(step)}. No DataLoader was seen.",
         ),
         gain_us=loading.gain_us,
-        gain_basis=explain_gain(loading, more=True),
+        gain_basis="at most the time before the forward pass, as far as it is preparing data",
     )
 
 
@@ -157,12 +175,14 @@ def suggest_cheaper_batches(loading: Loading) -> str:
     )
 
 
-def describe(loading: Loading, more: bool) -> tuple[str, ...]:
+def describe(loading: Loading, more: bool, where: str) -> tuple[str, ...]:
     """Return the figures that the number of workers is worked out from."""
+    at_most = "at most " if loading.workers else ""
     rows = [
-        f"A step waits {show_time(loading.wait_us)} for its batch and takes {show_time(loading.compute_us)} otherwise.",
-        f"One worker prepares a batch in {show_time(loading.batch_us)}: {loading.workers_needed} of them would keep up "
-        f"with the network; there are {loading.workers} now.",
+        f"A step{where} waits {show_time(loading.wait_us)} for its data and takes {show_time(loading.compute_us)} "
+        "otherwise.",
+        f"One worker prepares the data of a step in {at_most}{show_time(loading.batch_us)}: {loading.workers_needed} "
+        f"of them would keep up with the network; there are {loading.workers} now.",
     ]
     if more and loading.gain_if_waiting_us > 1.05 * loading.gain_if_busy_us and loading.shares_cores:
         rows.append(

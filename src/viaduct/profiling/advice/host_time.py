@@ -1,0 +1,36 @@
+"""Steps lie apart, although their data are there: the host does something else in between.
+
+Where a DataLoader was seen, its waits are `loader`'s. What else passes between the update and the next forward pass
+without an operator is logging, writing, sleeping or other Python. Workers would not shorten it.
+"""
+
+from __future__ import annotations
+
+from viaduct.profiling.figures import IDLE, Figures, show_time
+from viaduct.profiling.record import Advice
+
+CERTAINTY = 0.6
+
+
+def find(figures: Figures) -> Advice | None:
+    """Return advice where the host spends much time between steps and not in the loader."""
+    time, rank = figures.between
+    wait = figures.loader_waits.get(rank)
+    if wait is None or not figures.operators or figures.share(time) < IDLE:
+        return None
+    where = figures.name_rank(rank)
+    return Advice(
+        name="host_time",
+        title=f"{figures.share(time):.0%} of each step{where} is host time between steps, not waiting for the loader",
+        action=(
+            "Look at what runs between optimizer.step() and the next forward pass: what is logged, written or waited "
+            "for there, do every some steps or in another thread. More workers of the DataLoader would not shorten it."
+        ),
+        evidence=(
+            f"Between the update and the next forward pass lie {show_time(time)}{where} of Python, files or waiting "
+            f"that neither the DataLoader ({show_time(wait)}) nor an operator of torch accounts for; the step takes "
+            f"{show_time(figures.iteration_us)}.",
+        ),
+        gain_us=time,
+        gain_basis="at most the time that lies there, measured",
+    )
