@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from profiling.advice.made_profiles import make_profile, make_steps, with_collective
 from viaduct.profiling.advice import advise
 from viaduct.profiling.record import Advice, Profile, Step
@@ -63,3 +65,28 @@ def test_a_rank_whose_data_come_late_is_told_apart() -> None:
     advice = find(make_profile([*make_rank(0, 4000.0, data_us=100.0, compute_us=9000.0), *late]))
     assert advice is not None
     assert "its data take longer" in advice.action
+    assert advice.gain_us == 4000.0
+
+
+def make_late_data(count: int, tail_us: float, compute_us: float) -> list[Step]:
+    """Return timed steps of two ranks without collectives, and one recorded step of each that shows some."""
+    prompt = make_steps(count, rank=0, data_us=100.0, compute_us=compute_us)
+    late = make_steps(count, rank=1, data_us=tail_us + 100.0, compute_us=9000.0)
+    recorded = [replace(step, interrupted_by="recording") for step in make_rank(0, 60_000.0, count=1)]
+    return [*prompt, *late, *recorded]
+
+
+def test_ranks_that_do_not_go_together_do_not_wait_for_each_other() -> None:
+    assert find(make_profile(make_late_data(10, tail_us=60_000.0, compute_us=9000.0))) is None
+
+
+def test_a_data_tail_of_all_ranks_is_no_straggler() -> None:
+    assert find(make_profile(make_late_data(10, tail_us=0.0, compute_us=9000.0))) is None
+
+
+def test_late_data_are_found_in_timed_steps_that_show_no_collectives() -> None:
+    advice = find(make_profile(make_late_data(10, tail_us=60_000.0, compute_us=69_000.0)))
+    assert advice is not None
+    assert advice.title == "Rank 1 is slower than the others, which wait up to 60 ms for it in each step"
+    assert "rank 0 100 µs, rank 1 60.1 ms" in advice.evidence[0]
+    assert advice.gain_us == 60_000.0

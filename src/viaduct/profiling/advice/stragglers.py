@@ -1,7 +1,9 @@
 """One rank is slower than the others, which wait for it in every collective.
 
 A rank's own time is its iteration without the time in which a collective kept it waiting. Ranks that differ by
-chance take turns in being the slowest; a straggler is slower in nearly every step.
+chance take turns in being the slowest; a straggler is slower in nearly every step. Where too few steps show their
+collectives, timed steps are compared by their data tails alone: ranks whose iterations last equally long wait for the
+one that begins its forward pass last.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ STEADY = 0.25
 LARGE = 0.25
 """Difference that chance hardly ever reaches: one step in five may be an exception; of a smaller one fewer."""
 FEWEST_STEPS = 5
+TOGETHER = 0.05
+"""Difference of the ranks' iterations up to which they go together, so that one waits for the other."""
 
 
 def find(figures: Figures) -> Advice | None:
     """Return advice where the same rank is steadily slower."""
-    rows = list_common_steps(figures)
+    rows = list_common_steps(figures.communicating_steps)
     if len(rows) < FEWEST_STEPS:
-        return None
+        return find_late_data(figures)
     own = {rank: median(own_us(steps[rank]) for steps in rows) for rank in rows[0]}
     slow, fast = max(own, key=lambda rank: own[rank]), min(own, key=lambda rank: own[rank])
     gap = own[slow] - own[fast]
@@ -35,7 +39,8 @@ def find(figures: Figures) -> Advice | None:
     if median(gaps) <= UNEVEN or least < max(UNEVEN, STEADY * median(gaps)):
         return None
     step = median(row[slow].iteration_us for row in rows)
-    gain = (own[slow] - mean(own.values())) / step * figures.iteration_us
+    scale = min(1.0, figures.iteration_us / step) if step else 0.0  # recorded steps are slower than timed ones
+    gain = estimate_gain(rows, own, slow, fast) * scale
     return Advice(
         name="stragglers",
         title=f"Rank {slow} is slower than the others, which wait {show_time(gap)} for it in each step",
@@ -49,18 +54,56 @@ def find(figures: Figures) -> Advice | None:
             + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(rows)} steps {least:.0%} or more.",
         ),
         gain_us=gain,
-        gain_basis="the work of the slowest rank, spread evenly over all",
+        gain_basis=(
+            "the time before the forward pass that it has more, without which no rank would wait"
+            if lies_in_data(rows, slow, fast)
+            else "the work of the slowest rank, spread evenly over all"
+        ),
     )
 
 
-def list_common_steps(figures: Figures) -> list[dict[int, Step]]:
-    """Return the steps with collectives that all ranks have, by rank."""
-    steps = figures.communicating_steps
+def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int, fast: int) -> float:
+    """Return what would be won in such a step: late data can come in time, work can only be spread."""
+    if lies_in_data(rows, slow, fast):
+        return min(own[slow] - own[fast], compare_data(rows, slow, fast))
+    return own[slow] - mean(own.values())
+
+
+def find_late_data(figures: Figures) -> Advice | None:
+    """Return advice where the data tail of one rank keeps the others waiting, by timed steps without collectives."""
+    rows = list_common_steps(figures.steps_by_rank)
+    if len(rows) < FEWEST_STEPS or not any(step.collectives for step in figures.profile.steps):
+        return None
+    lengths = {rank: median(row[rank].iteration_us for row in rows) for rank in rows[0]}
+    tails = {rank: median(row[rank].data_tail_us or 0.0 for row in rows) for rank in rows[0]}
+    slow, fast = max(tails, key=lambda rank: tails[rank]), min(tails, key=lambda rank: tails[rank])
+    gaps = sorted((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
+    step, gap, least = figures.iteration_us, median(gaps), gaps[len(gaps) // 5]
+    if max(lengths.values()) - min(lengths.values()) > TOGETHER * step:
+        return None
+    if gap <= UNEVEN * step or least < max(UNEVEN * step, STEADY * gap):
+        return None
+    return Advice(
+        name="stragglers",
+        title=f"Rank {slow} is slower than the others, which wait up to {show_time(gap)} for it in each step",
+        action=f"Look at what rank {slow} does before its forward pass: its data take longer than rank {fast}'s.",
+        evidence=(
+            "Time before the forward pass: "
+            + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in tails.items())
+            + f"; all ranks take {show_time(step)} a step, so the others wait meanwhile.",
+        ),
+        gain_us=gap,
+        gain_basis=f"the time before the forward pass that rank {slow} has more than rank {fast}",
+    )
+
+
+def list_common_steps(steps: dict[int, list[Step]]) -> list[dict[int, Step]]:
+    """Return the steps that all ranks have, by rank."""
     by_rank = {rank: {step.number: step for step in steps[rank]} for rank in steps}
     if len(by_rank) < 2:
         return []
-    numbers = set.intersection(*(set(steps) for steps in by_rank.values()))
-    return [{rank: steps[number] for rank, steps in by_rank.items()} for number in sorted(numbers)]
+    numbers = set.intersection(*(set(found) for found in by_rank.values()))
+    return [{rank: found[number] for rank, found in by_rank.items()} for number in sorted(numbers)]
 
 
 def own_us(step: Step) -> float:
@@ -73,10 +116,19 @@ def compare_ranks(steps: dict[int, Step], slow: int, fast: int) -> float:
     return (own_us(steps[slow]) - own_us(steps[fast])) / max(mean(map(own_us, steps.values())), 1e-3)
 
 
+def compare_data(rows: list[dict[int, Step]], slow: int, fast: int) -> float:
+    """Return how much longer one rank's data tail is than another's."""
+    return median((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
+
+
+def lies_in_data(rows: list[dict[int, Step]], slow: int, fast: int) -> bool:
+    """Return True if most of the difference lies before the forward pass."""
+    return compare_data(rows, slow, fast) > median(own_us(row[slow]) - own_us(row[fast]) for row in rows) / 2
+
+
 def name_phase(rows: list[dict[int, Step]], slow: int, fast: int) -> str:
     """Say which part of the step differs most, where the collectives do not lie in it."""
-    data = median((row[slow].data_tail_us or 0.0) - (row[fast].data_tail_us or 0.0) for row in rows)
-    total = median(own_us(row[slow]) - own_us(row[fast]) for row in rows)
-    if data > total / 2:
-        return f"{show_time(data)} of the difference lie before the forward pass: its data take longer."
+    if lies_in_data(rows, slow, fast):
+        data = show_time(compare_data(rows, slow, fast))
+        return f"{data} of the difference lie before the forward pass: its data take longer."
     return "The difference lies in its computation, not in its data."
