@@ -161,3 +161,17 @@ def test_final_weights_are_not_taken_for_a_checkpoint_that_is_gone(tmp_path: Pat
     text = render_tree(trace(make_child(tmp_path / "child", describe_init(parent, run_id="7")), tmp_path))
     assert "changed since" not in text
     assert "so that the checksum was not checked" in text
+
+
+def test_altered_final_weights_beside_an_intact_checkpoint_are_mentioned(tmp_path: Path) -> None:
+    parent, init = make_parent(tmp_path / "parent")
+    checkpoint = parent / "checkpoints" / "step-600" / "model.safetensors"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"abc")
+    child = make_child(tmp_path / "child", init | {"file": str(checkpoint)})
+    assert "another checksum" not in render_tree(trace(child, tmp_path))
+    shutil.copytree(parent, tmp_path / "z_copy")
+    (parent / "model.safetensors").write_bytes(b"abcx")
+    assert trace(child, tmp_path).parents[0].parents[0].label == str(tmp_path / "z_copy")
+    shutil.rmtree(tmp_path / "z_copy")
+    assert "its final weights have another checksum" in render_tree(trace(child, tmp_path))

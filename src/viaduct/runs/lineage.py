@@ -63,11 +63,11 @@ class Ancestors:
         """Return the run that a file of weights came from, how it was found, and whether its weights still fit."""
         if found := choose_fitting(self.find_by_id(init), init):
             moved = "" if is_same_place(found.path, init.get("run")) else f"; it was at {init.get('run')} then"
-            return found, f"found by its id{moved}{NOTES[check_weights(found, init)]}"
+            return found, f"found by its id{moved}{describe_fit(found, init)}"
         if found := choose_fitting(self.find_by_checksum(init), init):
             another = init.get("run_id") and found.id != init["run_id"]
             how = f"another run with the same weights; that of id {init['run_id']} was not found" if another else ""
-            return found, f"{how or 'found by the checksum of the weights'}{NOTES[check_weights(found, init)]}"
+            return found, f"{how or 'found by the checksum of the weights'}{describe_fit(found, init)}"
         return self.find_at_path(init)
 
     def find_by_id(self, init: dict[str, Any]) -> list[RunFacts]:
@@ -96,7 +96,7 @@ class Ancestors:
             return None, f"at {init['run']} there is another run now"
         if not has_begun(found):
             return None, f"the run at {init['run']} has no step, so that the weights are not from it"
-        note = NOTES[check_weights(found, init)]
+        note = describe_fit(found, init)
         return found, f"found by its path alone: whether it is the same run was not recorded{note}"
 
     @property
@@ -120,7 +120,24 @@ def has_begun(run: RunFacts) -> bool:
 
 def choose_fitting(runs: list[RunFacts], init: dict[str, Any]) -> RunFacts | None:
     """Return the run whose weights have the recorded checksum; without one, a run that may have had them."""
-    return min(runs, key=lambda run: ORDER.index(check_weights(run, init)), default=None)
+    return min(runs, key=lambda run: (ORDER.index(check_weights(run, init)), has_other_final(run, init)), default=None)
+
+
+def describe_fit(run: RunFacts, init: dict[str, Any]) -> str:
+    """Return what is said of a run's weights behind it; empty where they have the recorded checksum."""
+    verdict = check_weights(run, init)
+    if verdict == "same" and has_other_final(run, init):
+        return "; the checkpoint fits, but its final weights have another checksum than this last step"
+    return NOTES[verdict]
+
+
+def has_other_final(run: RunFacts, init: dict[str, Any]) -> bool:
+    """Return True if the weights are those of the last step, and the file of final weights is another one."""
+    final = Path(run.path) / Path(str(init.get("file"))).name
+    wanted = init.get("sha256")
+    if not wanted or init.get("step") != run.steps or not final.is_file():
+        return False
+    return not has_checksum(final, wanted, init.get("bytes"))
 
 
 def check_weights(run: RunFacts, init: dict[str, Any]) -> Verdict:
