@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from profiling.advice.made_profiles import make_profile, make_steps, with_collective
 from viaduct.profiling.advice import advise
-from viaduct.profiling.record import Advice, Profile
+from viaduct.profiling.record import Advice, Profile, Step
 
 
 def find(profile: Profile) -> Advice | None:
@@ -40,12 +40,32 @@ def test_no_more_is_promised_than_the_backward_pass_can_hide() -> None:
     assert advice.gain_us == 1000.0  # two thirds of forward and backward
 
 
-def test_collectives_that_only_the_recorder_saw_are_read_from_recorded_steps() -> None:
-    timed = make_steps(10)
+def record(steps: list[Step]) -> list[Step]:
+    return [replace(step, number=step.number + 10, interrupted_by="recording") for step in steps]
+
+
+def test_what_begins_within_the_backward_pass_promises_no_gain() -> None:
     seen = with_collective(make_steps(5, compute_us=19_000.0), 6000.0, 6000.0, after_backward=False)
-    recorded = [replace(step, number=step.number + 10, interrupted_by="recording") for step in seen]
-    advice = find(make_profile([*timed, *recorded]))
+    advice = find(make_profile([*make_steps(10), *record(seen)]))
     assert advice is not None
-    assert "30% of each step" in advice.title  # of the recorded step, which is longer
+    assert "30% of each step" in advice.title
     assert "bucket_cap_mb" in advice.action
+    assert advice.gain_us is None
+    assert advice.evidence[1] == "0% of the collectives begin after the backward pass."
+
+
+def test_the_gain_never_exceeds_the_exposed_time() -> None:
+    seen = with_collective(make_steps(5, compute_us=5000.0, update_us=4900.0), 4000.0, 4000.0, after_backward=True)
+    advice = find(make_profile([*make_steps(10, compute_us=99_000.0), *record(seen)]))  # timed steps were disturbed
+    assert advice is not None
+    assert advice.gain_us == 4000.0
+
+
+def test_times_of_recorded_steps_are_scaled_to_timed_ones() -> None:
+    seen = with_collective(make_steps(5, compute_us=12_000.0, update_us=7900.0), 6000.0, 6000.0, after_backward=True)
+    advice = find(make_profile([*make_steps(10), *record(seen)]))
+    assert advice is not None
+    assert "30% of each step" in advice.title
+    assert "per recorded step of 20 ms take 6 ms" in advice.evidence[0]
+    assert "In a timed step of 10 ms that is about 3 ms." in advice.evidence[0]
     assert advice.gain_us == 3000.0

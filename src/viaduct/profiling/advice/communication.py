@@ -2,7 +2,9 @@
 
 DistributedDataParallel reduces the gradients of the last layers while the backward pass still computes the first ones.
 An all-reduce by hand after the backward pass hides nothing. The time counted is that of the rank that waits least, so
-that waiting for a slow rank, which `stragglers` reports, is not taken for communication.
+that waiting for a slow rank, which `stragglers` reports, is not taken for communication. Only collectives that begin
+after the backward pass could begin earlier; of others it is not known what another bucket size would win. Collectives
+that only the recorder saw are those of recorded steps, which are slower: their times are scaled to timed steps.
 """
 
 from __future__ import annotations
@@ -28,18 +30,44 @@ def find(figures: Figures) -> Advice | None:
     if exposed < HIDDEN * total:
         return None
     after = share_after_backward(steps)
+    gain = estimate_gain(figures, steps)
     return Advice(
         name="communication",
-        title=f"Communication is not overlapped: {share:.0%} of each step waits for collectives",
-        action=suggest(after >= 0.5),
-        evidence=(
-            describe(steps, total, exposed),
-            f"{after:.0%} of the collectives begin after the backward pass, which lasts about "
-            f"{show_time(figures.backward_us)} and could hide them.",
+        title=(
+            f"{share:.0%} of each step waits for collectives, although they begin in the backward pass"
+            if gain is None
+            else f"Communication is not overlapped: {share:.0%} of each step waits for collectives"
         ),
-        gain_us=min(figures.communication_us, figures.backward_us),
-        gain_basis="the exposed time, as far as the backward pass is long enough to hide it",
+        action=suggest(after >= 0.5),
+        evidence=(describe(figures, steps, total, exposed), describe_overlap(figures, after, gain)),
+        gain_us=gain,
+        gain_basis=(
+            "they begin during the backward pass already; try bucket sizes and compare the profiles"
+            if gain is None
+            else "the exposed time of what begins after the backward pass, as far as that is long enough to hide it"
+        ),
     )
+
+
+def estimate_gain(figures: Figures, steps: list[Step]) -> float | None:
+    """Return the exposed time, in a timed step, that the backward pass could hide; None where all begins within it."""
+    late = [
+        exposed_us(row for row in step.collectives if row.start_us >= step.backward_end_us)
+        * scale_to_timed(figures, step)
+        for step in steps
+    ]
+    return min(median(late), figures.backward_us) or None
+
+
+def scale_to_timed(figures: Figures, step: Step) -> float:
+    """Return what a time of this step is multiplied with to be one of a timed step; never more than 1."""
+    return min(1.0, figures.iteration_us / step.iteration_us) if step.iteration_us > 0 else 1.0
+
+
+def describe_overlap(figures: Figures, after: float, gain: float | None) -> str:
+    """Say how many collectives begin too late to be hidden."""
+    text = f"{after:.0%} of the collectives begin after the backward pass"
+    return f"{text}, which lasts about {show_time(figures.backward_us)} and could hide them." if gain else f"{text}."
 
 
 def suggest(by_hand: bool) -> str:
@@ -55,15 +83,22 @@ def suggest(by_hand: bool) -> str:
     )
 
 
-def describe(steps: list[Step], total: float, exposed: float) -> str:
-    """Return number, size and time of the collectives of a step."""
+def describe(figures: Figures, steps: list[Step], total: float, exposed: float) -> str:
+    """Return number, size and time of the collectives of a step, with the length of the steps that show them."""
     count = median(len(step.collectives) for step in steps)
     sizes = [row.bytes for step in steps for row in step.collectives if row.bytes is not None]
     size = f" of {sum(sizes) / len(steps) / 1e6:.3g} MB" if sizes else ""
-    return (
-        f"{count:.0f} collectives{size} per step take {show_time(total)}; in {show_time(exposed)} of it the rank that "
-        "waits least computes nothing."
+    length = median(step.iteration_us for step in steps)
+    is_recorded = any(step.interrupted_by for step in steps)
+    kind = "recorded step" if is_recorded else "step"
+    text = (
+        f"{count:.0f} collectives{size} per {kind} of {show_time(length)} take {show_time(total)}; in "
+        f"{show_time(exposed)} of it the rank that waits least computes nothing."
     )
+    if is_recorded:
+        scaled = median(exposed_us(step.collectives) * scale_to_timed(figures, step) for step in steps)
+        text += f" In a timed step of {show_time(figures.iteration_us)} that is about {show_time(scaled)}."
+    return text
 
 
 def share_after_backward(steps: list[Step]) -> float:
