@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reporting.test_page import Elements
-from viaduct.profiling.record import Facts, Profile, Sample
+from viaduct.profiling.record import Advice, Facts, Profile, Sample
 from viaduct.profiling.report import build_page, write_report
 from viaduct.reporting import Callout, FlameGraph, ScatterChart, StackedBars, Table, VirtualTable, render_page
 
@@ -58,6 +58,17 @@ def test_time_that_no_operator_covers_is_no_all_clear():
     (callout,) = build_page(replace(profile, steps=steps, operators=operators)).lead
     assert (callout.tone, callout.remarks) == ("warn", [])
     assert "lie in no operator" in callout.headline
+
+
+def test_a_remark_for_accelerators_is_no_warning_and_nothing_else_stands_out():
+    remark = Advice("synchronisation", "For accelerators: …", "Read it later.", ("1 call.",), None, "none on this CPU")
+    page = build_page(replace(small_profile(), advice=[remark]))
+    assert [(part.tone, part.headline) for part in page.lead] == [
+        ("muted", "For accelerators: …"),
+        ("muted", "Nothing else stands out"),
+    ]
+    assert page.lead[0].remarks[-1].text == "none on this CPU"
+    assert "Nothing else stands out" in render_page(page)
 
 
 def test_no_hostile_name_becomes_markup():

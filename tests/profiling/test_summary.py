@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from viaduct.profiling.record import Facts, Operator, Profile
+from viaduct.profiling.record import Advice, Facts, Operator, Profile
 from viaduct.profiling.summary import LONGEST_PROSE, write_summary
 
 from .sample_profiles import LONG, UNICODE, large_profile, minimal_profile, small_profile
@@ -123,3 +123,9 @@ def test_time_that_no_operator_covers_is_said_in_place_of_an_all_clear():
     text = " ".join(write_summary(replace(profile, steps=steps, operators=operators)).split())
     assert "pass lie in no operator: Python, waiting, or another process on these cores; they were not judged." in text
     assert "Nothing stands out" not in text
+
+
+def test_a_remark_for_accelerators_is_followed_by_the_verdict():
+    remark = Advice("synchronisation", "For accelerators: 1", "Read it later.", (), None, "none on this CPU")
+    text = write_summary(replace(small_profile(), advice=[remark]))
+    assert "Expected gain: none on this CPU\n\nNothing else stands out." in text

@@ -16,6 +16,7 @@ from viaduct.profiling.measures import (
     PHASE_NAMES,
     RankFigures,
     describe_uneven,
+    is_remark,
     judge,
     judge_beyond_advice,
     measure_ranks,
@@ -42,7 +43,7 @@ from viaduct.profiling.report_tables import (
     list_steps,
 )
 from viaduct.profiling.summary import DEVICES, count_steps, describe_gain, write_ms, write_percent, write_rate
-from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, write_page
+from viaduct.reporting import Callout, Page, Part, Remark, Section, Tile, Tone, write_page
 from viaduct.reporting import Facts as FactList
 
 MISSING = "–"
@@ -110,8 +111,9 @@ def answer(profile: Profile) -> list[Part]:
     verdict = judge(profile)
     if profile.advice:
         beyond = judge_beyond_advice(profile)
-        callout = make_callout(profile.advice[0], profile.iteration_us)
-        return [*ended, callout, *([Callout("muted", beyond)] if beyond else [])]
+        callout = make_callout(profile.advice[0], profile)
+        follows = [Callout("muted", beyond)] if beyond else []
+        return [*ended, callout, *follows]
     remarks = [Remark("Judged", describe_basis(profile))] if verdict.tone == "good" else []
     return [*ended, Callout(verdict.tone, verdict.headline, remarks)]
 
@@ -126,18 +128,19 @@ def describe_basis(profile: Profile) -> str:
     return f"{', '.join(parts)}; no rule found a change that would be worth its while."
 
 
-def make_callout(advice: Advice, iteration_us: float | None) -> Callout:
-    """Return one advice with its evidence."""
+def make_callout(advice: Advice, profile: Profile) -> Callout:
+    """Return one advice with its evidence; a remark for accelerators is no warning."""
     remarks = [Remark("What to change", advice.action)] if advice.action else []
     remarks += [Remark("Evidence", sentence) for sentence in advice.evidence]
     remarks += [Remark("Where", location) for location in advice.locations]
-    gain = describe_gain(advice, iteration_us).removeprefix("Expected gain: ")
-    return Callout("warn", advice.title, [*remarks, Remark("Expected gain", gain)])
+    gain = describe_gain(advice, profile).removeprefix("Expected gain: ")
+    tone: Tone = "muted" if is_remark(advice, profile) else "warn"
+    return Callout(tone, advice.title, [*remarks, Remark("Expected gain", gain)])
 
 
 def describe_advice(profile: Profile) -> list[Section]:
     """Return the advice after the first, which stands on top."""
-    further = [make_callout(advice, profile.iteration_us) for advice in profile.advice[1:]]
+    further = [make_callout(advice, profile) for advice in profile.advice[1:]]
     return [Section("Further advice", "The most valuable first; gains do not add up.", further)] if further else []
 
 

@@ -16,6 +16,7 @@ from viaduct.profiling.measures import (
     SHORT_PHASE_NAMES,
     RankFigures,
     describe_uneven,
+    is_remark,
     judge,
     judge_beyond_advice,
     measure_ranks,
@@ -222,12 +223,12 @@ def write_advice(profile: Profile, width: int) -> list[str]:
         return wrap(f"{judge(profile).headline}.", width)
     lines: list[str] = []
     for number, advice in enumerate(profile.advice, 1):
-        lines += ["", *write_one_advice(number, advice, profile.iteration_us, width)]
+        lines += ["", *write_one_advice(number, advice, profile, width)]
     beyond = judge_beyond_advice(profile)
     return [*lines[1:], *(["", *wrap(f"{beyond}.", width)] if beyond else [])]
 
 
-def write_one_advice(number: int, advice: Advice, iteration_us: float | None, width: int) -> list[str]:
+def write_one_advice(number: int, advice: Advice, profile: Profile, width: int) -> list[str]:
     """Write one advice with its evidence, places and gain."""
     head = f"{number}. "
     indent = " " * len(head)
@@ -237,15 +238,18 @@ def write_one_advice(number: int, advice: Advice, iteration_us: float | None, wi
         lines += wrap(sentence, width, f"{indent}- ", f"{indent}  ")
     if advice.locations:
         lines += wrap(f"at {', '.join(advice.locations)}", width, indent, indent)
-    return [*lines, *wrap(describe_gain(advice, iteration_us), width, indent, indent)]
+    return [*lines, *wrap(describe_gain(advice, profile), width, indent, indent)]
 
 
-def describe_gain(advice: Advice, iteration_us: float | None) -> str:
+def describe_gain(advice: Advice, profile: Profile) -> str:
     """Say what the advice is expected to save, and how that is known."""
+    if is_remark(advice, profile):
+        return f"Expected gain: {advice.gain_basis}"
     basis = f" ({advice.gain_basis})" if advice.gain_basis else ""
     if advice.gain_us is None:
         return f"Expected gain: not measured{basis}"
-    of = f", {write_percent(advice.gain_us / iteration_us)} of the iteration" if iteration_us else ""
+    iteration = profile.iteration_us
+    of = f", {write_percent(advice.gain_us / iteration)} of the iteration" if iteration else ""
     return f"Expected gain: {write_ms(advice.gain_us)} ms a step{of}{basis}"
 
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from profiling.advice.made_profiles import launch, make_profile, make_steps, multiply, read_value
 from viaduct.profiling.advice import advise
+from viaduct.profiling.measures import judge_beyond_advice
 from viaduct.profiling.record import Advice, Operator, Profile
 
 
@@ -51,11 +52,15 @@ def test_the_line_and_the_calls_are_named() -> None:
     assert advice.locations == ("train.py:41",)
 
 
-def test_on_the_cpu_the_gain_is_what_the_calls_took() -> None:
-    advice = find(make_profile(operators=[multiply(8500.0), read_value()]))
+def test_on_the_cpu_it_is_a_remark_without_a_gain() -> None:
+    profile = make_profile(operators=[multiply(8500.0), read_value()])
+    advice = find(profile)
     assert advice is not None
-    assert advice.gain_us == 5.0
+    assert advice.title.startswith("For accelerators: the host would wait for the device 1 time")
+    assert advice.gain_us is None
+    assert "On this CPU they cost 5 µs of a step" in advice.evidence[-1]
     assert "on an accelerator each of them waits" in advice.evidence[-1]
+    assert judge_beyond_advice(replace(profile, advice=advise(profile))) == "Nothing else stands out"
 
 
 def test_on_an_accelerator_the_gain_is_no_more_than_its_idle_time() -> None:

@@ -3,7 +3,8 @@
 Until the value arrives the host queues no further work, and the device idles while it does so again. What an optimizer,
 a gradient scaler or a loader does inside of torch is not the script's and is not counted. Logging every tenth step
 stays below one call a step. A batch that is copied to the device from pageable memory waits as well; as nearly every
-script does that, it counts only where the device idles long enough meanwhile.
+script does that, it counts only where the device idles long enough meanwhile. A CPU has no queue to wait for: there it
+is a remark for accelerators, without a gain.
 """
 
 from __future__ import annotations
@@ -39,14 +40,18 @@ def find(figures: Figures) -> Advice | None:
     number = f"{calls:.0f} time{'s' * (round(calls) != 1)}"
     return Advice(
         name="synchronisation",
-        title=f"The host waits for the device {number} in each step, at {names}",
+        title=(
+            f"The host waits for the device {number} in each step, at {names}"
+            if figures.on_accelerator
+            else f"For accelerators: the host would wait for the device {number} in each step, at {names}"
+        ),
         action=suggest(lines),
         evidence=(*map(describe, lines), explain_cost(figures, time)),
         gain_us=estimate_gain(figures, time),
         gain_basis=(
             "the time in which the device had nothing to do, as far as these calls last as long"
             if figures.on_accelerator
-            else "the time of these calls on this CPU, which has no queue of work to wait for"
+            else "none on this CPU, which has no queue of work to wait for; an accelerator would gain"
         ),
         locations=tuple(line.location for line in lines if line.location),
     )
@@ -109,10 +114,8 @@ def explain_cost(figures: Figures, time_us: float) -> str:
 
 
 def estimate_gain(figures: Figures, time_us: float) -> float | None:
-    """Return the time that the device would win; None where its kernels were not recorded."""
-    if not figures.on_accelerator:
-        return time_us
-    if not figures.kernels:
+    """Return the time that the device would win; None on a CPU, and where its kernels were not recorded."""
+    if not figures.on_accelerator or not figures.kernels:
         return None
     idle = figures.iteration_us - sum(kernel.time_us for kernel in figures.kernels)
     return max(0.0, min(time_us, idle))
