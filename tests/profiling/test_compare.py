@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from viaduct.profiling.compare import compare_profiles, render_text, write_comparison_page
+from viaduct.profiling.measures import measure_throughput
 from viaduct.profiling.readers import read_any
 from viaduct.profiling.record import Facts, Kernel, MemoryPoint, Operator, Profile, Step
 
@@ -52,7 +53,7 @@ def test_a_change_within_the_spread_of_the_steps_is_noise() -> None:
 
 def test_a_change_below_what_two_runs_differ_by_is_noise() -> None:
     difference = compare_profiles(make(steps=make_steps([100.0] * 8)), make("b", steps=make_steps([110.0] * 8)))
-    assert difference.iteration.noise_us == pytest.approx(24)  # 2 % of 1,200
+    assert difference.iteration.noise_us == pytest.approx(60)  # 5 % of 1,200
     assert not difference.differs
 
 
@@ -64,8 +65,36 @@ def test_too_few_steps_are_not_judged() -> None:
 
 
 def test_a_profile_without_steps_is_named() -> None:
-    text = render_text(compare_profiles(make("runs/a"), make("runs/b", steps=make_steps(STEADY))))
-    assert "cannot be compared: a has no step" in text
+    difference = compare_profiles(make("runs/a"), make("runs/b", steps=make_steps(STEADY)))
+    assert "cannot be compared: a has no step" in render_text(difference)
+    assert difference.exit_code == 2
+
+
+def test_two_profiles_without_steps_are_not_called_identical() -> None:
+    difference = compare_profiles(make("runs/a"), make("runs/b"))
+    assert "identical" not in render_text(difference)
+    assert difference.exit_code == 2
+
+
+def test_the_exit_code_says_whether_the_iterations_differ() -> None:
+    steady, slow = make(steps=make_steps(STEADY)), make("b", steps=make_steps(STEADY, compute=3000.0))
+    assert compare_profiles(steady, steady).exit_code == 0
+    assert compare_profiles(steady, make("b", steps=make_steps(STEADY[::-1]))).exit_code == 0
+    assert compare_profiles(steady, slow).exit_code == 1
+    assert compare_profiles(steady, make("b", steps=make_steps(STEADY[:2]))).exit_code == 2
+
+
+def test_noise_is_said_to_be_that_within_each_run() -> None:
+    text = render_text(compare_profiles(make(steps=make_steps(STEADY)), make("b", steps=make_steps(NOISY))))
+    assert "The noise is that of the steps within each run, at least 5% of the iteration" in text
+
+
+def test_images_per_second_are_those_of_the_summary() -> None:
+    sides = (32, [*[100.0] * 7, 9000.0]), (64, [*[100.0] * 7, 5000.0])
+    stalls = [make("a", steps=make_steps(tails), facts={"batch": batch}) for batch, tails in sides]
+    text = render_text(compare_profiles(*stalls))
+    rates = [measure_throughput(profile) for profile in stalls]
+    assert f"{rates[0]:,.1f} and {rates[1]:,.1f} samples/s" in text
 
 
 def test_phases_that_were_not_measured_are_not_compared() -> None:
@@ -164,7 +193,7 @@ def test_kernels_memory_and_facts_are_compared() -> None:
     assert difference.memory == (5 << 20, 2 << 20)
     assert difference.facts == (("batch", "32", "64"), ("torch", "2.4.0", "2.13.0"))
     text = render_text(difference)
-    assert "The batches differ (32 and 64): 26,666.7 and 53,333.3 samples/s." in text
+    assert "The batches differ (32 and 64): 26,658.3 and 53,316.7 samples/s." in text
     assert "Memory at the peak: 5.0 MiB → 2.0 MiB" in text
 
 

@@ -5,8 +5,9 @@
     write_comparison_page(difference, Path("difference.html"))
     difference.differs         beyond the noise of the steps
 
-A difference counts where it exceeds both the spread of the steps and a share of the iteration below which two runs of
-the same program differ anyway. Operators have means of a few recorded steps alone: they are sorted, not judged.
+A difference counts where it exceeds both the spread of the steps within each run and a share of the iteration below
+which two runs of the same program differ anyway. How much two runs differ is not measured: that takes more runs.
+Operators have means of a few recorded steps alone: they are sorted, not judged.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, variance
 from typing import Any
 
+from .figures import WORTH
 from .record import Facts, Operator, Profile, Step
 from .step_split import PARTS, read_split
 
 FEWEST_STEPS = 3  # of each side, to judge at all
-FLOOR = 0.02  # of the iteration: two runs of the same program differ by as much
+FLOOR = WORTH  # of the iteration: two runs of the same program differ by as much
 CERTAIN = 3.0  # standard errors of a mean
 PHASES: tuple[tuple[str, Callable[[Step], float | None]], ...] = (
     ("data tail", lambda step: step.data_tail_us),
@@ -112,6 +114,13 @@ class ProfileDifference:
     def differs(self) -> bool:
         """Return True if the iteration or one of its phases differs beyond the noise of the steps."""
         return any(figure.exceeds_noise for figure in (self.iteration, *self.phases))
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 for no difference, 1 for one, 2 where that cannot be said."""
+        if self.is_identical and self.iteration.before_us is not None:
+            return 0
+        return int(self.differs) if self.can_be_judged else 2
 
     @property
     def can_be_judged(self) -> bool:

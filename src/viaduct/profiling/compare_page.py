@@ -53,9 +53,7 @@ def write_difference_page(difference: ProfileDifference, path: Path) -> None:
 
 def choose_tone(difference: ProfileDifference) -> Tone:
     """Return good for no slowdown, bad for one, warn where nothing can be said."""
-    if difference.is_identical:
-        return "good"
-    if not difference.can_be_judged:
+    if difference.exit_code == 2:
         return "warn"
     if not difference.differs:
         return "good"

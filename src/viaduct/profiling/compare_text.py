@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from .compare import FEWEST_STEPS, FigureDifference, OperatorDifference, ProfileDifference
+from .compare import FEWEST_STEPS, FLOOR, FigureDifference, OperatorDifference, ProfileDifference
+from .measures import measure_throughput
 
 MOST_OPERATORS = 15
 TABLE_GAP = "  "
@@ -45,7 +46,7 @@ def write_headline(difference: ProfileDifference) -> str:
     """Return the answer in one sentence."""
     before, after = name_sides(difference)
     iteration = difference.iteration
-    if difference.is_identical:
+    if difference.is_identical and iteration.before_us is not None:
         return "The two profiles are identical in all that was measured."
     if iteration.before_us is None or iteration.after_us is None:
         missing = before if iteration.before_us is None else after
@@ -151,19 +152,19 @@ def list_remarks(difference: ProfileDifference) -> list[str]:
     kinds = {profile.facts.kind for profile in (difference.before, difference.after)}
     if len(kinds) > 1 and kinds & {"kineto", "torch_npu"}:
         remarks.append("One of them was measured while its profiler was on, which makes steps longer.")
+    if difference.can_be_judged and not difference.is_identical:
+        remarks.append(
+            f"The noise is that of the steps within each run, at least {FLOOR:.0%} of the iteration; how much two runs "
+            "of the same program differ was not measured."
+        )
     return remarks
 
 
 def write_throughput(difference: ProfileDifference) -> str:
     """Return samples per second of both, which are comparable where the batches are not."""
-    rates = []
-    for profile, time in (
-        (difference.before, difference.iteration.before_us),
-        (difference.after, difference.iteration.after_us),
-    ):
-        batch = profile.facts.batch
-        rates.append("–" if not time or batch is None else f"{batch * max(profile.facts.ranks, 1) * 1e6 / time:,.1f}")
-    return f"{rates[0]} and {rates[1]} samples/s"
+    rates = [measure_throughput(profile) for profile in (difference.before, difference.after)]
+    before, after = ("–" if rate is None else f"{rate:,.1f}" for rate in rates)
+    return f"{before} and {after} samples/s"
 
 
 # Figures

@@ -117,7 +117,7 @@ def compare(
 ) -> None:
     """Compare two profiles: phases, operators and kernels that became slower or faster.
 
-    The exit code is 1 where the iterations differ by more than the noise of their steps.
+    The exit code is 1 where the iterations differ by more than the noise of their steps, 2 where that cannot be said.
     """
     from viaduct.profiling import compare as comparing
     from viaduct.profiling.outputs import check_page
@@ -130,7 +130,7 @@ def compare(
         comparing.write_comparison_page(difference, out)
         list_files([out])
     print(comparing.render_text(difference))
-    raise typer.Exit(1 if difference.differs else 0)
+    raise typer.Exit(difference.exit_code)
 
 
 # Recipes
