@@ -100,7 +100,7 @@ def test_the_step_trace_has_the_columns_of_msprof_and_its_times_add_up(tmp_path:
     columns = [
         *("Device_id", "Iteration ID", "FP Start(us)", "BP End(us)", "Iteration End(us)", "Iteration Time(us)"),
         *("FP to BP Time(us)", "Iteration Refresh(us)", "Data Aug Bound(us)", "Model ID"),
-        *("Reduce Start(us)", "Reduce Duration(us)", "Rank", "Loader Wait(us)"),
+        *("Reduce Start(us)", "Reduce Duration(us)", "Rank", "Loader Wait(us)", "Note"),
     ]
     assert rows[0] == columns
     assert rows[1][8] == "N/A"  # no iteration before the first
@@ -117,7 +117,16 @@ def test_steps_with_fewer_collectives_are_filled_up(tmp_path: Path) -> None:
     with (tmp_path / "step_trace.csv").open() as file:
         rows = list(csv.reader(file))
     assert len({len(row) for row in rows}) == 1
-    assert rows[3][10:] == ["N/A", "N/A", "0", "N/A"]
+    assert rows[3][10:] == ["N/A", "N/A", "0", "N/A", ""]
+
+
+def test_the_step_trace_marks_steps_that_are_not_counted(tmp_path: Path) -> None:
+    kinds = ["", "evaluation", "recording", "recording, checkpoint"]
+    pairs = zip(make_steps(count=len(kinds)), kinds, strict=True)
+    steps = [dataclasses.replace(step, interrupted_by=kind) for step, kind in pairs]
+    write_profile(make_profile(steps=steps), tmp_path)
+    with (tmp_path / "step_trace.csv").open() as file:
+        assert [row["Note"] for row in csv.DictReader(file)] == kinds
 
 
 def test_the_most_expensive_operator_stands_first(tmp_path: Path) -> None:

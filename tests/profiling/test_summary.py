@@ -129,3 +129,12 @@ def test_a_remark_for_accelerators_is_followed_by_the_verdict():
     remark = Advice("synchronisation", "For accelerators: 1", "Read it later.", (), None, "none on this CPU")
     text = write_summary(replace(small_profile(), advice=[remark]))
     assert "Expected gain: none on this CPU\n\nNothing else stands out." in text
+
+
+def test_steps_that_are_not_counted_are_named():
+    profile = small_profile()
+    kinds = {2: "evaluation", 5: "evaluation", 6: "checkpoint", 8: "recording", 9: "recording, evaluation"}
+    steps = [replace(step, interrupted_by=kinds.get(step.number, "")) for step in profile.steps]
+    text = write_summary(replace(profile, steps=steps))
+    assert "\nNot counted: 2 steps (evaluation), 1 step (checkpoint).\n" in text
+    assert "Not counted" not in write_summary(profile)

@@ -134,6 +134,16 @@ def write_range(times_us: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def describe_left_out(profile: Profile) -> list[str]:
+    """Return a sentence about timed steps that something else stands in; recorded steps are named elsewhere."""
+    counts: dict[str, int] = {}
+    for step in profile.steps:
+        if step.interrupted_by and not is_recorded(step):
+            counts[step.interrupted_by] = counts.get(step.interrupted_by, 0) + 1
+    parts = [f"{count:,} step{'s' * (count != 1)} ({reason})" for reason, count in counts.items()]
+    return [f"Not counted: {', '.join(parts)}."] if parts else []
+
+
 def measure_collectives(steps: Sequence[Step]) -> float | None:
     """Return the mean time of collectives over the steps that have any; None where there was none."""
     sums = [sum(each.duration_us for each in step.collectives) for step in steps if step.collectives]

@@ -15,6 +15,7 @@ from viaduct.profiling.measures import (
     PHASE_NAMES,
     SHORT_PHASE_NAMES,
     RankFigures,
+    describe_left_out,
     describe_uneven,
     is_remark,
     judge,
@@ -93,7 +94,7 @@ def write_phases(profile: Profile, width: int) -> list[str]:
     throughput = measure_throughput(profile)
     if throughput is not None:
         lines.append(f"{write_rate(throughput)} images/s")
-    for sentence in describe_uneven(ranks):
+    for sentence in (*describe_uneven(ranks), *describe_left_out(profile)):
         lines += wrap(sentence, width)
     return lines
 

@@ -1,6 +1,6 @@
 """Tables of a profile: the CSV files that lie beside profile.json.
 
-    step_trace.csv   msprof's columns in msprof's order, then the rank and the wait for the loader
+    step_trace.csv   msprof's columns in msprof's order, then rank, wait for the loader, and a note
     operators.csv    one row an operator and signature, the most expensive first
     kernels.csv      one row a kernel name
     system.csv       one row a sample, one column a figure
@@ -35,7 +35,7 @@ STEP_COLUMNS = (
     "Model ID",
 )
 REDUCE_COLUMNS = ("Reduce Start(us)", "Reduce Duration(us)")
-OWN_COLUMNS = ("Rank", "Loader Wait(us)")
+OWN_COLUMNS = ("Rank", "Loader Wait(us)", "Note")
 Row = list[Any]
 
 
@@ -51,7 +51,8 @@ def step_row(step: Step, pairs: int) -> Row:
     spans = [step.iteration_us, step.forward_backward_us, step.update_tail_us, step.data_tail_us]
     reduces = [value for each in step.collectives for value in (each.start_us, each.duration_us)]
     padding = [None] * (2 * pairs - len(reduces))
-    return [step.rank, step.number, *points, *spans, None, *reduces, *padding, step.rank, step.loader_wait_us]
+    own = [step.rank, step.loader_wait_us, step.interrupted_by]
+    return [step.rank, step.number, *points, *spans, None, *reduces, *padding, *own]
 
 
 def operator_table(profile: Profile) -> tuple[list[str], list[Row]]:
