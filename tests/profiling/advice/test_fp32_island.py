@@ -60,3 +60,11 @@ def test_without_either_no_gain_is_claimed() -> None:
     assert advice is not None
     assert advice.gain_us is None
     assert "not measured" in advice.gain_basis
+
+
+def test_no_more_is_promised_than_forward_and_backward_take() -> None:
+    operators = [LOW, multiply(90_000.0, module="wide")]  # recorded on a machine that was busy
+    advice = find(make_profile(operators=operators), FixedTrials((400.0, 100.0)))
+    assert advice is not None
+    assert advice.gain_us == 9000.0 * 3 / 4
+    assert "recorded time" in advice.gain_basis

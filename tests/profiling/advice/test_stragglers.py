@@ -90,3 +90,13 @@ def test_late_data_are_found_in_timed_steps_that_show_no_collectives() -> None:
     assert advice.title == "Rank 1 is slower than the others, which wait up to 60 ms for it in each step"
     assert "rank 0 100 µs, rank 1 60.1 ms" in advice.evidence[0]
     assert advice.gain_us == 60_000.0
+
+
+def test_times_of_recorded_steps_are_named_as_such_and_scaled() -> None:
+    timed = [*make_steps(10, rank=0, compute_us=4000.0), *make_steps(10, rank=1, compute_us=4000.0)]
+    seen = [*make_rank(0, 4000.0), *make_rank(1, 0.0)]
+    recorded = [replace(step, number=step.number + 10, interrupted_by="recording") for step in seen]
+    advice = find(make_profile([*timed, *recorded]))
+    assert advice is not None
+    assert "Own time per recorded step" in advice.evidence[0]
+    assert advice.gain_us == 1000.0  # half of 4 ms is surplus, in steps of 5 instead of 10 ms

@@ -32,7 +32,7 @@ def find(figures: Figures) -> Advice | None:
     heavy = figures.heavy
     island = [row for row in heavy if dtype_of(row) == "float32"]
     low = [row for row in heavy if dtype_of(row) in LOW_PRECISION]
-    time = sum(map(work_us, island))
+    time = min(sum(map(work_us, island)), figures.forward_backward_us)  # recorded steps are longer than timed ones
     if not is_low_precision(low, heavy) or figures.share(time) < WORTH:
         return None
     dtype = dtype_of(max(low, key=lambda row: row.calls))
@@ -69,7 +69,9 @@ def find_ratio(figures: Figures, island: list[Operator], dtype: str) -> tuple[fl
     """Return time in low precision divided by time in float32, and how it was found."""
     measured = measure_ratio(figures, island, dtype)
     if measured is not None:
-        return measured, f"measured here in float32 and {dtype}, casts included"
+        return measured, (
+            f"these operators' recorded time, shortened as the longest of them was here in {dtype}, casts included"
+        )
     ceilings = figures.profile.ceilings
     if ceilings and ceilings.flops.get(dtype) and ceilings.flops.get("float32"):
         return ceilings.flops["float32"] / ceilings.flops[dtype], "the measured ceilings of this device in both types"

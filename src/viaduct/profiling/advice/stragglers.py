@@ -49,7 +49,7 @@ def find(figures: Figures) -> Advice | None:
             f"clock of its device with rank {fast}'s. {name_phase(rows, slow, fast)}"
         ),
         evidence=(
-            "Own time per step, without waiting in collectives: "
+            f"Own time per {name_step(rows)}, without waiting in collectives: "
             + ", ".join(f"rank {rank} {show_time(time)}" for rank, time in own.items())
             + f"; (max - min) / mean is {median(gaps):.0%}, in four of five of {len(rows)} steps {least:.0%} or more.",
         ),
@@ -60,6 +60,11 @@ def find(figures: Figures) -> Advice | None:
             else "the work of the slowest rank, spread evenly over all"
         ),
     )
+
+
+def name_step(rows: list[dict[int, Step]]) -> str:
+    """Return what kind of steps these are: recorded ones are slower."""
+    return "recorded step" if any(step.interrupted_by for row in rows for step in row.values()) else "step"
 
 
 def estimate_gain(rows: list[dict[int, Step]], own: dict[int, float], slow: int, fast: int) -> float:
