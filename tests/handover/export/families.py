@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import simplejpeg
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from viaduct import models, recipes
@@ -70,7 +71,9 @@ def build_classifier(name: str, recipe_name: str, options: dict[str, Any], photo
         head: Any = network.head
         head.weight.mul_(2 / logits.std())
     network.requires_grad_(False)
-    return made
+    weights = photos.parent / f"{name}.weights.safetensors"
+    save_file({key: tensor.contiguous() for key, tensor in network.state_dict().items()}, weights)
+    return replace(made, weights=weights)
 
 
 def main(form: Any, out: Path, flags: dict[str, Any]) -> None:
